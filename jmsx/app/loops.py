@@ -2,7 +2,9 @@
 Where `async def` handlers run: the application's event loop, or one of ours on a thread of its own.
 
 A session's thread hands over the coroutine and waits for its end, so that order, settlement and transactions are those
-of any other handler. A handler that is cancelled has failed, unless the application cancelled it to end.
+of any other handler. Where nothing has to be waited for between two messages, the loop goes on with the next one by
+itself, for to wake two threads costs more than a message does. A handler that is cancelled has failed, unless the
+application cancelled it to end.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import contextlib
 import contextvars
 import signal
 import threading
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from jmsx.errors import IllegalStateError, JmsxError
 from jmsx.log import logger
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 
 T = TypeVar("T")
+
+#: Makes what is awaited in one call of a handler.
+Work: TypeAlias = "Callable[[], Coroutine[Any, Any, Any]]"
 
 _log = logger("jmsx.app")
 
@@ -154,9 +159,16 @@ class Loop:
         except RuntimeError:
             return False
 
-    def begin(self, work: Callable[[], Coroutine[Any, Any, Any]], call: object) -> Running:
-        """Start what `work` makes; raises IllegalStateError if the loop is closed: then nothing was begun."""
-        running = Running(self._loop, work, call)
+    def begin(
+        self, work: Work, call: object, following: Callable[[Any], Work | None] = lambda _: None
+    ) -> Running:
+        """
+        Start what `work` makes; raises IllegalStateError if the loop is closed: then nothing was begun.
+
+        When it has returned, `following` is given what, on the loop and in a context of its own, and may say what comes
+        next; the end is that of the last.
+        """
+        running = Running(self._loop, work, call, following)
         try:
             self._loop.call_soon_threadsafe(running.start)
         except RuntimeError as error:
@@ -188,44 +200,63 @@ class Loop:
 
 class Running:
     """
-    One call of a handler on a loop, for which one thread waits.
+    Calls of a handler on a loop, one after the other, for which one thread waits.
 
-    The two wait for each other at each message, so what passes between them is one callback and one lock.
+    The two wait for each other, so what passes between them is one callback and one lock.
     """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        work: Callable[[], Coroutine[Any, Any, Any]],
+        work: Work,
         call: object,
+        following: Callable[[Any], Work | None],
     ) -> None:
         self.cancelled_by_us = False
         self.loop_closed = False  #: under it
         self._loop = loop
         self._work = work
         self._call = call
-        self._task: asyncio.Task[None] | None = None  #: once it has begun
+        self._following = following
+        self._task: asyncio.Task[None] | None = None  #: of the last call, once it has begun
         self._over = threading.Lock()  #: held until it has ended
         self._over.acquire()
         self._ended = False
         self._returned: Any = None
         self._raised: BaseException | None = None
+        self._context: contextvars.Context  #: the thread's, of which each call has a copy
 
     def start(self) -> None:
         """Have it begin; on the loop."""
+        self._context = contextvars.copy_context()
         if self.cancelled_by_us:
             self._end(asyncio.CancelledError())
             return
         CALL.set(self._call)  # in a context that is this call's own, which the task takes over
-        work = self._run()
         try:
-            self._task = self._loop.create_task(work)
-        except (
-            BaseException
-        ) as error:  # a task factory of the program's raises; the thread must be told
-            work.close()
+            self._begin(self._work, contextvars.copy_context())
+        except BaseException as error:
             self._end(error)
             raise
+
+    def _begin(self, work: Work, context: contextvars.Context) -> None:
+        """Make a task of one call; raises what a task factory of the program's does."""
+        call = self._run(work)
+        try:
+            self._task = self._loop.create_task(call, context=context)
+        except BaseException:
+            call.close()
+            raise
+
+    def _goes_on(self, returned: Any) -> bool:
+        """Whether there is another call behind the one that has `returned`; it is begun then."""
+        if self.cancelled_by_us:
+            return False
+        context = self._context.copy()
+        work = context.run(self._following, returned)
+        if work is not None:
+            self._begin(work, context)
+        return work is not None
 
     def result(self) -> Any:
         """
@@ -236,8 +267,8 @@ class Running:
         while not self._over.acquire(timeout=LOOK):
             task = self._task
             gone = (task is not None and task.done()) or self._loop.is_closed()
-            # Asked in this order, for it tells before its task is done.
-            if gone and not self._ended:
+            # Asked in this order, for it tells, or begins another task, before its own is done.
+            if gone and task is self._task and not self._ended:
                 raise self._untold()
         if isinstance(self._raised, asyncio.CancelledError):
             raise asyncio.CancelledError("the handler was cancelled") from self._raised
@@ -256,9 +287,10 @@ class Running:
         with contextlib.suppress(RuntimeError):  # of a loop that is closed
             self._loop.call_soon_threadsafe(cancel)
 
-    async def _run(self) -> None:
+    async def _run(self, work: Work) -> None:
         try:
-            self._returned = await self._work()
+            returned = await work()
+            goes_on = self._goes_on(returned)
         except (asyncio.CancelledError, KeyboardInterrupt) as error:
             self._end(error)
             raise
@@ -267,7 +299,9 @@ class Running:
         except BaseException as error:  # noqa: BLE001 - SystemExit too fails this delivery, and ends no loop
             self._end(error)
         else:
-            self._end(None)
+            if not goes_on:
+                self._returned = returned
+                self._end(None)
 
     def _end(self, raised: BaseException | None) -> None:
         self._ended = True

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 from jmsx.app.answers import answer_to
 from jmsx.app.availability import Availability
 from jmsx.app.health import WorkerState
-from jmsx.app.loops import Loop, Running
+from jmsx.app.loops import CALL, Loop, Running, Work
 from jmsx.app.middleware import Around, Middleware
 from jmsx.app.pacing import Gate
 from jmsx.app.parameters import InvalidMessagesError
@@ -141,6 +141,10 @@ class Worker:
                 options=options,
             )
         does = consumer.mode.does
+        #: Whether nothing is written, or waited for, to settle a message that its handler has done.
+        self._goes_on = (
+            self._session.mode.does.settled_by is SettledBy.RETURN and consumer.dedupe is None
+        )
         self._settle = {
             SettledBy.RETURN: self._handle,
             SettledBy.CALL: (
@@ -429,7 +433,7 @@ class Worker:
         """Call the handler, with its middleware around it, and note how that went."""
         error: BaseException | None = None
         try:
-            result = self._call_inside(taken, database)
+            taken, result = self._call_inside(taken, database)
         except BaseException as raised:
             error = NOT_CALLED if isinstance(raised, InvalidMessagesError) else raised
             raise
@@ -439,7 +443,10 @@ class Worker:
         if result is not None and isinstance(taken, Message) and taken.reply_to is not None:
             self._answer(taken, result)
 
-    def _call_inside(self, taken: Message | list[Message], database: Any) -> Any:
+    def _call_inside(
+        self, taken: Message | list[Message], database: Any
+    ) -> tuple[Message | list[Message], Any]:
+        """What the handler has returned, and for what: on a loop perhaps for a message behind the one `taken`."""
         handler, parameters = self.consumer.handler, self.consumer.parameters
 
         def arguments(given: Message | list[Message]) -> tuple[list[Any], dict[str, Any]]:
@@ -453,11 +460,36 @@ class Worker:
             finally:
                 self._called_at = None
         else:
-            result = self._await(
-                self._loop, lambda: self._in_time(self._around.acall(taken, arguments))
-            )
+
+            def work(given: Message | list[Message]) -> Work:
+                return lambda: self._in_time(self._around.acall(given, arguments))
+
+            def following(returned: Any) -> Work | None:
+                nonlocal taken
+                message = None if returned is not None else self._next_here()
+                if message is None:
+                    return None
+                taken = message
+                return work(message)
+
+            result = self._await(self._loop, work(taken), following)
         check_ran(handler, result)
-        return result
+        return taken, result
+
+    def _next_here(self) -> Message | None:
+        """
+        The next message, on the loop: its handler has returned, and nothing has to be waited for to settle that.
+
+        None where the session's thread is to do what is next.
+        """
+        if not (self._goes_on and self._gate.is_open) or self._leaving.is_set():
+            return None
+        message = self._link.dispatcher.go_on()
+        if message is not None and self.call is not None:
+            now = self._machine.monotonic()
+            self.call = Call(message.message_id, now, self.call.thread)
+            CALL.set(self.call)
+        return message
 
     def _answer(self, request: Message, returned: Any) -> None:
         """
@@ -514,10 +546,10 @@ class Worker:
             stack=None if frame is None else "".join(traceback.format_stack(frame, _STACK)),
         )
 
-    def _await(self, loop: Loop, work: Callable[[], Any]) -> Any:
+    def _await(self, loop: Loop, work: Work, following: Callable[[Any], Work | None]) -> Any:
         """What a handler returns that runs on a loop; raises Unhandled if it could not, or was to end with the app."""
         try:
-            running = self._on_loop = loop.begin(work, self.call)
+            running = self._on_loop = loop.begin(work, self.call, following)
         except IllegalStateError as error:
             self._lose_loop(error)
             raise Unhandled from error

@@ -305,6 +305,11 @@ class SessionCore:
         """Note that the application waits for a message of these consumers; they are as in `handing_out.deliver`."""
         self._consumers.want(subscription_ids, now)
 
+    def has_next(self, subscription_id: str, now: float) -> bool:
+        """Return whether a message of this consumer waits that may be handed out; False if it is closed."""
+        consumer = self._consumers.get(subscription_id)
+        return consumer is not None and consumer.is_ready(now)
+
     def is_window_full(self, subscription_id: str) -> bool:
         """
         Return whether the broker sends this consumer nothing until its window is opened; raises IllegalStateError if

@@ -203,6 +203,16 @@ class Calls:
                     return message
             self._look_for_body(bodiless)
 
+    def has_next(self, subscription_id: str) -> bool:
+        """Under the lock: whether `take` would find a message of this subscription here, and need ask nobody for it."""
+        core = self.engine.core
+        return (
+            self.running
+            and not core.committing
+            and self.engine.counting.asks_nobody(core)
+            and core.has_next(subscription_id, self.engine.now())
+        )
+
     def _await_next(
         self,
         operation: Callable[[SessionCore, float], T | None],

@@ -36,6 +36,11 @@ class Changed(threading.Condition):
     _acquire_restore: Callable[[Any], None]
     _release_save: Callable[[], Any]
 
+    @property
+    def owned(self) -> bool:
+        """Whether the caller has the lock."""
+        return self._is_owned()
+
     def wait(self, timeout: float | None = None) -> bool:
         """As Condition.wait; the lock is held afterwards, also if that was interrupted while it let go of it."""
         try:

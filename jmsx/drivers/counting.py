@@ -56,6 +56,10 @@ class Counting:
         self._ask_at = -math.inf  #: when it is asked again (seconds, monotonic)
         self._look_at = -math.inf  #: when the broker is
 
+    def asks_nobody(self, core: SessionCore) -> bool:
+        """Whether a message is handed out as the core says, without a ledger, and with its body."""
+        return self._ledger is None and not core.untranslated
+
     def deliver(
         self,
         core: SessionCore,
@@ -70,7 +74,7 @@ class Counting:
         """
         ledger = self._ledger
         self.bodiless = None
-        if ledger is None and not core.untranslated:
+        if self.asks_nobody(core):
             self.withheld = False
             return core.handing_out.deliver(subscription_ids, now, held)
         held = Held() if held is None else held

@@ -13,6 +13,7 @@ from jmsx.core.session import SessionCore
 from jmsx.core.values import Failure
 from jmsx.drivers.calls import Calls
 from jmsx.drivers.machine import Machine
+from jmsx.errors import JmsxError
 from jmsx.jms.failures import HandlerCall
 from jmsx.jms.handlers import check_ran
 from jmsx.jms.message import Message
@@ -112,6 +113,45 @@ class Dispatcher:
             self._thread.join(self._engine.request_timeout)  # two listeners may wait for each other
         return self.inside or not (self._busy or self._failed)
 
+    def go_on(self) -> Message | None:
+        """
+        Settle the message of the listener that runs, as if it had returned, and call it with the next one that is here.
+
+        For a listener that works on another thread, which may not wait; `HANDLED` is set for that. None, and nothing is
+        done, where somebody else has the session, where something has to be asked first, and where no message is here.
+        What the listener returns or raises is for the message that was returned last.
+        """
+        lock, call = self._engine.lock, self._handling
+        try:
+            if call is None or not lock.acquire(blocking=False):
+                return None
+            return self._next(call)
+        except JmsxError:  # the link is gone for good, or the consumer is closed
+            return None
+        except BaseException as error:  # nobody knows how far that came, so all begins anew
+            self._engine.interrupted(f"a hand-out was interrupted by {type(error).__name__}")
+            raise
+        finally:
+            # Asked, for an exception may come right behind acquire().
+            if self._engine.changed.owned:
+                lock.release()
+
+    def _next(self, call: HandlerCall) -> Message | None:
+        """Under the lock: see `go_on`."""
+        name, engine = call.delivery.subscription_id, self._engine
+        here = engine.reachable and not self._stopped and name in self.listeners
+        if not (here and self._calls.has_next(name)):
+            return None
+        call.running, call.settled = False, True
+        engine.call(lambda core, now: core.consumed(call.delivery, now))
+        taken = self._calls.take(lambda: (name,), engine.now(), lambda: self._stopped, self._read)
+        if taken is None:  # it was a dead letter, or has expired
+            return None
+        _, message, delivery = taken
+        self._handling = HandlerCall(message, delivery)
+        HANDLED.set(self._handling)
+        return message
+
     def _run(self) -> None:
         try:
             while True:
@@ -163,18 +203,21 @@ class Dispatcher:
             check_ran(listener, listener(message))
         except BaseException as error:  # noqa: BLE001 - whatever it raises, SystemExit too, is a failed delivery
             raised, failure = error, failure_of(error)
+        call = self._handling  # for a message behind that one, perhaps
         call.running = False
         self._handling = None
         if self._engine.forked:
             _log.error(
                 "listener returned in a forked child: the message is the parent's, and the child ends here;"
                 " let it end in the listener, with os._exit()",
-                message_id=message.message_id,
+                message_id=call.message.message_id,
                 exc_info=raised,
             )
             return
-        if self._engine.error is None:
-            self._engine.call(lambda core, now: self._settle(core, delivery, failure, now))
+        if call.settled:
+            self._end()
+        elif self._engine.error is None:
+            self._engine.call(lambda core, now: self._settle(core, call.delivery, failure, now))
         if raised is not None and failure is not None:
             call.tell(self._engine.core, raised, failure)
 

@@ -31,9 +31,10 @@ class HandlerCall:
 
     def __init__(self, message: Message, delivery: Delivery) -> None:
         self.message = message
-        self._delivery = delivery
+        self.delivery = delivery
         self._attempt = delivery.failures + 1
         self.running = True
+        self.settled = False  #: the core knows that it is done
         self._first = delivery.first_failed_at is None and COUNT_HEADER not in delivery.headers
         delivery.next_delivery = None
 
@@ -41,12 +42,12 @@ class HandlerCall:
         """Log that it failed, once the core knows what becomes of the message."""
         if failure.error_type is None:
             return
-        settings = core.consumer_settings(self._delivery.subscription_id)
+        settings = core.consumer_settings(self.delivery.subscription_id)
         policy = failure.policy or (None if settings is None else settings.policy)
         most = policy.maximum_redeliveries if policy is not None else UNLIMITED
         cause = told_by(error)
         said = steers(cause)  # on purpose: it needs no traceback
-        dead = self._delivery.next_delivery == DEAD_LETTER
+        dead = self.delivery.next_delivery == DEAD_LETTER
         level = _log.info if failure.disposition is Disposition.DISCARD else _log.warning
         level(
             "handler failed",
@@ -62,7 +63,7 @@ class HandlerCall:
         )
 
     def _again(self, failure: Failure) -> str:
-        next_delivery = self._delivery.next_delivery
+        next_delivery = self.delivery.next_delivery
         if failure.disposition in _ENDS:
             return _ENDS[failure.disposition]
         if next_delivery == DEAD_LETTER:
