@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import TYPE_CHECKING
 
 import pytest
@@ -50,6 +52,21 @@ def test_request_is_done_when_answered() -> None:
     assert (other.done, len(requests)) == (False, 1)
     assert not requests.answer(one.receipt_id, 1.0)
     assert not requests.answer("never asked", 1.0)
+
+
+def test_a_request_that_is_done_keeps_nothing() -> None:
+    """Sessions keep their last commit; what that had received may be large."""
+
+    def then(_now: float, error: JmsxError | None) -> JmsxError | None:
+        return error
+
+    known = weakref.ref(then)
+    request = Request("COMMIT", "t", then=then)
+    del then
+    request.end(1.0)
+    gc.collect()
+    assert request.done
+    assert known() is None
 
 
 def test_continuation_is_told_and_may_put_a_better_error() -> None:
