@@ -51,7 +51,7 @@ def stamp(
 ) -> dict[str, str]:
     """Return the headers of a SEND to the URI `destination`, with the `key` and the digest that proves it."""
     digest = blake2b(reading.content(headers, body), digest_size=_SIZE)
-    digest.update(_claim(key, headers.get(COUNT_HEADER, ""), _bound(destination)))
+    digest.update(_claim(key, headers.get(COUNT_HEADER, ""), _bound_to(destination)))
     return {**headers, KEY_HEADER: key, DIGEST_HEADER: digest.hexdigest()}
 
 
@@ -124,7 +124,12 @@ def _identify(delivery: Delivery, reading: Reading) -> MessageIdentity:
         died = headers.get("jmsx_original_destination")
         candidates = (where.destination, where.original, delivery.subscribed, died, _SEVERAL)
         repeated = headers.get(COUNT_HEADER, "")
-        for destination in dict.fromkeys(_bound(one) for one in candidates if one):
+        tried: set[str] = set()
+        for candidate in candidates:  # nearly always it is the first
+            destination = _bound(candidate or "")
+            if not destination or destination in tried:
+                continue
+            tried.add(destination)
             claimed = digest.copy()
             claimed.update(_claim(given, repeated, destination))
             if claimed.hexdigest() == told:
@@ -142,7 +147,6 @@ def _claim(key: str, repeated: str, destination: str) -> bytes:
     return f"\0{key}\0{repeated}\0{destination}".encode("utf-8", "replace")
 
 
-@lru_cache(maxsize=1024)  # the same ones again and again
 def _bound(destination: str) -> str:
     """
     Return the destination that a key is bound to: a URI without options, or what stands
@@ -153,6 +157,10 @@ def _bound(destination: str) -> str:
     if _TEMPORARY in destination.partition("://")[0]:
         return _TEMPORARY
     return destination.partition("?")[0]
+
+
+#: The same for what is sent: the same ones again and again. What comes may name others without end, and long ones.
+_bound_to: Final = lru_cache(maxsize=1024)(_bound)
 
 
 def _short(key: str) -> str:

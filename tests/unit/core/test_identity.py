@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -136,6 +138,26 @@ def test_a_huge_key_is_kept_short() -> None:
     assert known(headers).key == "ID:7"
     huge = known({"message-id": "m" * 5000})
     assert (len(huge.key), len(huge.copy)) == (32, 65)
+
+
+def test_what_senders_write_is_not_kept() -> None:
+    """A thousand long names of destinations would take what memory there is."""
+    of_senders = weakref.WeakSet[Name]()
+    for _ in range(5):
+        died = Name("queue://" + "x" * 5000)
+        of_senders.add(died)
+        delivery = came(made(to="queue://elsewhere"), b"x")
+        delivery.headers["jmsx_original_destination"] = died
+        assert not identify(delivery, CLASSIC.reading).vouched
+    del delivery, died
+    gc.collect()
+    assert not of_senders
+
+
+class Name(str):
+    """A text that can be followed."""
+
+    __slots__ = ("__weakref__",)
 
 
 def test_without_any_id_nothing_names_it() -> None:
