@@ -24,7 +24,7 @@ import jmsx
 import jmsx_eventlog
 import jmsx_report
 from jmsx.errors import ConfigurationError
-from jmsx_report.processes import THREADS
+from jmsx_report.processes import ENVIRONMENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,9 +71,8 @@ def session(log: Path, *, master: str = LOCAL) -> Iterator[SparkSession]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf().setMaster(master).setAppName("jmsx")
     conf.setAll(list(_SETTINGS.items()))
-    conf.set("spark.executorEnv.PYTHONPATH", _python_path()).set(
-        f"spark.executorEnv.{THREADS}", "1"
-    )
+    for name, value in {**ENVIRONMENT, "PYTHONPATH": _python_path()}.items():
+        conf.set(f"spark.executorEnv.{name}", value)
     if _is_here(master):
         conf.set("spark.driver.host", "127.0.0.1").set("spark.driver.bindAddress", "127.0.0.1")
     log.parent.mkdir(parents=True, exist_ok=True)

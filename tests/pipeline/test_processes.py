@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
@@ -34,6 +35,20 @@ def killed(number: int) -> int:
     if number == 2:
         os.kill(os.getpid(), signal.SIGKILL)
     return number
+
+
+def allocator(_number: int) -> str:
+    """Tell how Polars was told to go about memory in this process."""
+    importlib.import_module("polars")
+    return os.environ["_RJEM_MALLOC_CONF"]
+
+
+def test_freed_memory_is_kept_in_them() -> None:
+    """Polars writes its own wish into the variable wherever it is imported, and what comes last in it counts."""
+    importlib.import_module("polars")
+    (told,) = each(allocator, [0], 1)
+    wishes = dict(wish.split(":") for wish in told.split(","))
+    assert (wishes["dirty_decay_ms"], wishes["muzzy_decay_ms"]) == ("-1", "-1")
 
 
 def test_results_come_in_order_whatever_is_printed() -> None:
