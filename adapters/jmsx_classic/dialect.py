@@ -42,4 +42,6 @@ DIALECT: Final = Dialect(
         "AMQ_SCHEDULED_REPEAT": (0, INT),
     },
     reserved=frozenset({"amq-msg-type", "original-destination", TRANSLATION_HEADER, TEXT_HEADER}),
+    # Of a map that it could not translate; Java has no such property.
+    internal=frozenset({"transformation-error"}),
 )

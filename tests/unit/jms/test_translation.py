@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jmsx.core.delivery import Delivery
+from jmsx.core.dialect import Dialect
 from jmsx.core.frames import Frame, MessageFrame, escape
 from jmsx.core.headers import DIGEST_HEADER, KEY_HEADER
 from jmsx.errors import (
@@ -21,6 +22,7 @@ from jmsx.jms.destination import Destination, Queue, Topic
 from jmsx.jms.message import Message
 from jmsx.jms.subscribing import stated
 from jmsx.jms.translation import PreparedSend, ReceivedMessage, is_bodiless
+from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT
 from jmsx_classic.bodies import TEXT_HEADER
 
@@ -46,6 +48,11 @@ def seen(frame: Frame, **more: str) -> Message:
 
 
 def came(body: bytes = b"", **headers: str) -> Message:
+    """The message of a MESSAGE of Classic."""
+    return came_from(DIALECT, body, headers)
+
+
+def came_from(dialect: Dialect, body: bytes, headers: dict[str, str]) -> Message:
     """The message of a MESSAGE."""
     given = {name.replace("__", "-"): text for name, text in headers.items()}
     delivery = Delivery(
@@ -56,7 +63,7 @@ def came(body: bytes = b"", **headers: str) -> Message:
         received_at=0.0,
         expires_at=None,
     )
-    return ReceivedMessage(delivery, DIALECT)
+    return ReceivedMessage(delivery, dialect)
 
 
 def test_a_body_that_nobody_could_read_is_not_sent_on_as_another() -> None:
@@ -411,6 +418,20 @@ def test_headers_are_no_properties() -> None:
         },
     )
     assert dict(message.properties) == {"colour": "red", "dlqDeliveryFailureCause": "why"}
+
+
+def test_what_the_broker_adds_is_seen_as_in_java() -> None:
+    """
+    What is a property there; what only its STOMP has is not.
+
+    Source: `ActiveMQMessage.getPropertyNames`, `SchedulerBroker.scheduledJob`, `FrameTranslator.Helper` of Classic, and
+    `MessageUtil.getPropertyNames` of Artemis.
+    """
+    job = {"scheduledJobId": "ID:1", "transformation-error": "of a map", "colour": "red"}
+    assert dict(came(b"x", **job).properties) == {"scheduledJobId": "ID:1", "colour": "red"}
+    scheduled = {"_AMQ_SCHED_DELIVERY": "1", "_AMQ_ORIG_ADDRESS": "q", "_AMQ_ROUTING_TYPE": "1"}
+    theirs = came_from(ARTEMIS, b"x", scheduled)
+    assert set(theirs.properties) == {"_AMQ_SCHED_DELIVERY", "_AMQ_ORIG_ADDRESS"}
 
 
 def test_what_came_in_is_as_it_came() -> None:
