@@ -71,6 +71,7 @@ class Subscriptions:
         self._narrow_ended: set[str] = set()  #: those that have ended on this link
 
     def __iter__(self) -> Iterator[ConsumerCore]:
+        # Over a copy, made in one step: probes ask without the session's lock.
         return iter(list(self._consumers.values()))
 
     def __len__(self) -> int:

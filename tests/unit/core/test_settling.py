@@ -14,6 +14,7 @@ from jmsx.core.policy import RedeliveryPolicy
 from jmsx.core.values import Disposition, Failure
 from jmsx_artemis import DIALECT as ARTEMIS
 from tests.unit.core.harness import (
+    AUTO,
     BROKEN,
     DIALECT,
     DISCARDED,
@@ -95,6 +96,19 @@ def test_what_is_in_hand() -> None:
     assert after(lambda: talk.comes("a", redelivered="true")) == 1
     assert after(talk.take) == 1
     assert after(talk.answer) == 0
+
+
+def test_a_probe_counts_while_consumers_come_and_go() -> None:
+    """It has no lock, so it goes over those that were there when it began."""
+    talk = Talk(AUTO)
+    for name in "123":
+        talk.subscribe(name)
+    consumers = iter(talk.core._consumers)
+    next(consumers)
+    talk.subscribe("4")
+    talk.core.close_consumer("2", talk.now)
+    assert [one.settings.subscription_id for one in consumers] == ["2", "3"]
+    assert talk.core.in_hand == 0
 
 
 def test_only_what_failed_comes_again_and_in_its_order() -> None:
