@@ -19,6 +19,9 @@ IN_MEMORY: Final = 1000
 #: Seconds that an event waits for company; a wake-up of the writer for each costs more.
 LINGER: Final = 0.008
 
+#: So many times others may take the room that somebody waits for.
+_PASSED_OVER: Final = 2
+
 _NEVER: Final = sys.maxsize
 
 
@@ -27,7 +30,8 @@ class Intake:
     Takes events from any thread; one thread takes them out and says when they are written.
 
     Up to `IN_MEMORY` events wait to be written. Whoever comes then waits for room, at most `patience` seconds: so a
-    writer that is only busy holds back those who tell, and nothing is left out. After one such wait was in vain nobody
+    writer that is only busy holds back those who tell, and nothing is left out; whoever has seen room come and go twice
+    finds room all the same, so that nobody is passed over for long. After one wait in which nothing was written nobody
     waits until something is written again, so that a full disk costs delivery `patience` once and not once a message:
     until then urgent events are kept, up to `capacity` in all, and the others are dropped. Both numbers are exact but
     for the number of threads that put at once.
@@ -44,6 +48,7 @@ class Intake:
         self._wake = threading.Event()
         self._room = threading.Condition(threading.Lock())
         self._held = 0  # threads that wait for room
+        self._times_written = 0
         self._stuck = False
         self._counting = threading.Lock()
         self._uncounted: Counter[tuple[str, str]] = Counter()
@@ -109,6 +114,7 @@ class Intake:
     def written(self) -> None:
         """All that was taken is written, or dropped: there is room."""
         self._taken = 0
+        self._times_written += 1
         self._stuck = False
         if self._held:
             with self._room:
@@ -141,14 +147,21 @@ class Intake:
         deadline = monotonic() + self._patience
         with self._room:
             self._held += 1
+            before = self._times_written
             try:
-                while len(self) >= self._most and not self.closing.is_set() and not self._stuck:
+                while not (
+                    self._has_room(before, _PASSED_OVER) or self._stuck or self.closing.is_set()
+                ):
                     remaining = deadline - monotonic()
                     if remaining <= 0:
-                        self._stuck = True
+                        self._stuck = self._times_written == before
                         self._room.notify_all()
                         break
                     self._room.wait(remaining)
-                return len(self) < self._most
+                return self._has_room(before, 1) and not self.closing.is_set()
             finally:
                 self._held -= 1
+
+    def _has_room(self, before: int, times: int) -> bool:
+        """Whether there is room now, or there was `times` since so much was written, and others took it."""
+        return len(self) < self._most or self._times_written - before >= times

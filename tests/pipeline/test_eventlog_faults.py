@@ -311,6 +311,44 @@ print(json.dumps({"dropped": log.dropped, "longest": max(longest), "most": most,
     assert told["longest"] < 2.0
 
 
+def test_a_disk_that_is_only_slow_costs_no_line(tmp_path: Path) -> None:
+    """Whoever waits for room is not passed over by others until his patience ends: nothing is left out."""
+    told = told_by(
+        """
+import threading
+from jmsx_eventlog import segment
+append = segment.Segment.append
+def slowly(self, lines):
+    time.sleep(0.02)
+    append(self, lines)
+segment.Segment.append = slowly
+log = open_log(directory, Clock(), patience_seconds=0.3)
+acked = MessagesAcknowledged(at=1.0, consumer="c", destination="queue://orders", messages=1, trigger=AckTrigger.EACH)
+longest = []
+def tell():
+    worst = 0.0
+    for _ in range(15_000):
+        began = time.monotonic()
+        log.observe(acked, SOURCE)
+        worst = max(worst, time.monotonic() - began)
+    longest.append(worst)
+threads = [threading.Thread(target=tell) for _ in range(4)]
+for thread in threads: thread.start()
+most = 0
+while any(thread.is_alive() for thread in threads):
+    most = max(most, log.queued)
+    time.sleep(0.001)
+log.close()
+print(json.dumps({"dropped": log.dropped, "most": most, "longest": max(longest)}))
+""",
+        tmp_path,
+    )
+
+    assert told["dropped"] == 0
+    assert len(of_kind(lines(tmp_path), "ack.batch")) == 60_000
+    assert told["most"] <= 1000 + 4
+
+
 def test_a_disk_that_takes_nothing_for_a_while_costs_no_delivery(tmp_path: Path) -> None:
     """Rare events go first: what is audited is kept in memory, and written when the disk takes it."""
     told = told_by(
