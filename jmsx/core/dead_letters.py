@@ -308,7 +308,7 @@ class DeadLetters:
 
         The broker has the originals. Each remembers why it was to be a dead letter, and is moved as soon as it comes
         again. But a NACK or COMMIT may have been done, and somebody may have moved the message back, so that it comes
-        proves nothing.
+        proves nothing. What the process counted stays counted, save where it may be new: a copy has another id.
         """
         moves, self._open = list(self._open), {}
         self.refused = []
@@ -318,7 +318,7 @@ class DeadLetters:
                 move.reason, move.failure, sure=not move.in_doubt, refused=refused
             )
             move.consumer.end([move.delivery], Outcome.ABANDONED, now)
-            if move.in_doubt:
+            if move.in_doubt and not move.destination:
                 move.consumer.memory.perhaps_dead_lettered([move.delivery])
             if move.delivery.is_acknowledged and move.consumer.copies.closing:
                 self._tell_refused(move, _NO_MORE, now)

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 #: Failed rounds after which a person is told again.
 TELL_EVERY: Final = 10
 
+#: Seconds before another link at most, after however many that did not last: each may have done some work.
+CALM: Final = 5.0
+
 #: What no second try cures when a session is opened for the first time.
 _HOPELESS: Final = (SecurityError, InvalidClientIdError, ConfigurationError, TlsError)
 
@@ -153,7 +156,7 @@ class Connector:
         policy = self.policy or ONCE
         self._failed = lost
         if flaps:
-            self._cancelled.wait(policy.delay(flaps))
+            self._cancelled.wait(min(policy.delay(flaps), max(CALM, policy.delay(1))))
         retrying = self._retrying(policy, policy.maximum_attempts, math.inf, (), before=flaps)
         retrying(attempt)
         return int(retrying.statistics["attempt_number"])

@@ -221,6 +221,33 @@ def test_moved_back_after_all_sorts_of_things() -> None:
     assert told(talk) == ("a#1", False)
 
 
+@pytest.mark.parametrize("mode", [AUTO, TRANSACTED], ids=str)
+@pytest.mark.parametrize("committing", [False, True])
+def test_a_copy_that_is_lost_with_its_link_is_no_new_start(
+    mode: AcknowledgeMode, *, committing: bool
+) -> None:
+    """What comes to another session by its old id has failed so often: nobody can have moved the copy back to that."""
+    memory = ProcessMemory()
+    one, two = (Talk(mode, memory=memory, dead_letter="queue://dead") for _ in range(2))
+    for talk in (one, two):
+        talk.subscribe(policy=at_most(1))
+    one.comes("a")
+    for _ in range(2):
+        one.listen(BROKEN)
+        if mode is TRANSACTED:
+            one.rollback(BROKEN)
+    if committing:
+        one.answer()
+        assert one.wrote()[-2:] == settled("a")
+    one.cut()
+    two.comes("a", redelivered="true")
+    if mode is TRANSACTED:
+        assert two.take() is None
+    else:  # as in Java, whose check before a hand-out is that of transactions
+        assert two.listen(BROKEN) == "a#2"
+    assert two.wrote() == copies("a", to="queue:dead")
+
+
 def test_original_of_a_dead_letters_copy() -> None:
     """Its ACK was forgotten with all else; it has failed before, and is a dead letter as soon as it fails again."""
     talk = Talk(AUTO, dead_letter="queue://dead")

@@ -162,6 +162,18 @@ def test_a_link_that_worked_for_a_while_is_no_failed_attempt(
     assert counted == [1, 2, 0, 0, 1]
 
 
+@pytest.mark.parametrize(("initial", "longest"), [(0.01, 5.0), (20.0, 20.0)])
+def test_links_that_did_not_last_are_waited_for_a_while_at_most(
+    initial: float, longest: float
+) -> None:
+    """The broker has let each of them in; a policy that begins with longer pauses is kept."""
+    policy = ReconnectPolicy(maximum_attempts=1, initial_delay=initial)
+    connector = Stubborn(policy, DOWN)
+    with pytest.raises(ConnectionFailedError):
+        connector.restore(connector.attempt, A, flaps=30)
+    assert connector.pauses.seconds == [longest]
+
+
 def test_cancelling_ends_it() -> None:
     """After the round that is being made."""
     connector = Stubborn(
