@@ -89,9 +89,11 @@ async def beside_a_server(
     entering = asyncio.ensure_future(app.__aenter__())
     try:
         await asyncio.wait([entering], timeout=ENTERING)
-    except asyncio.CancelledError:
+    except asyncio.CancelledError as error:
         entering.cancel()
         await asyncio.wait([entering])
+        if not entering.cancelled() and entering.exception() is None:  # it was over just then
+            await app.__aexit__(type(error), error, error.__traceback__)
         raise
     if entering.done():
         entering.result()
@@ -229,12 +231,16 @@ class Running:
     def start(self) -> None:
         """Have it begin; on the loop."""
         self._context = contextvars.copy_context()
+        CALL.set(self._call)  # in a context that is this call's own, which the task takes over
+        self._begin_or_end(self._work, contextvars.copy_context())
+
+    def _begin_or_end(self, work: Work, context: contextvars.Context) -> None:
+        """As `_begin`; the end of all, if that raises, or the app has cancelled it meanwhile."""
         if self.cancelled_by_us:
             self._end(asyncio.CancelledError())
             return
-        CALL.set(self._call)  # in a context that is this call's own, which the task takes over
         try:
-            self._begin(self._work, contextvars.copy_context())
+            self._begin(work, context)
         except BaseException as error:
             self._end(error)
             raise
@@ -243,20 +249,28 @@ class Running:
         """Make a task of one call; raises what a task factory of the program's does."""
         call = self._run(work)
         try:
-            self._task = self._loop.create_task(call, context=context)
+            # Not with `context=`, which factories need not take.
+            task = context.run(self._loop.create_task, call)
         except BaseException:
             call.close()
             raise
+        if not task.done():  # an eager one may be over, and the next one is to begin
+            self._task = task
 
     def _goes_on(self, returned: Any) -> bool:
-        """Whether there is another call behind the one that has `returned`; it is begun then."""
+        """Whether there is another call behind the one that has `returned`; it is begun then, or about to."""
         if self.cancelled_by_us:
             return False
         context = self._context.copy()
         work = context.run(self._following, returned)
-        if work is not None:
+        if work is None:
+            return False
+        if self._loop.get_task_factory() is None:
             self._begin(work, context)
-        return work is not None
+        else:  # one that is eager would run the call at once, inside of this one
+            self._task = None
+            self._loop.call_soon(self._begin_or_end, work, context)
+        return True
 
     def result(self) -> Any:
         """
@@ -304,6 +318,8 @@ class Running:
                 self._end(None)
 
     def _end(self, raised: BaseException | None) -> None:
+        if self._ended:  # and an eager task tells once more
+            return
         self._ended = True
         self._raised = raised
         self._over.release()

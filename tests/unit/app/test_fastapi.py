@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fastapi import FastAPI
@@ -174,3 +174,40 @@ def test_a_start_of_a_web_server_that_is_cancelled(monkeypatch: pytest.MonkeyPat
 
     with nothing_left(), pytest.raises(TimeoutError):
         asyncio.run(main())
+
+
+def test_a_web_server_that_is_cancelled_just_when_the_app_has_started() -> None:
+    """What has started ends."""
+    with FakeBrokerServer("classic") as server:
+        app = App(server.url)
+        app.consumer("queue://orders")(lambda _message: None)
+
+        async def main() -> None:
+            serving = asyncio.current_task()
+            assert serving is not None
+            start = app.__aenter__
+
+            async def started() -> App:
+                entered = await start()
+                serving.cancel()
+                return entered
+
+            async with loops.beside_a_server(Entering(started, app.__aexit__), app.quit):
+                pytest.fail("it was cancelled before")
+
+        with nothing_left(), pytest.raises(asyncio.CancelledError):
+            asyncio.run(main())
+
+
+class Entering:
+    """What is entered and left by these."""
+
+    def __init__(self, enter: Any, leave: Any) -> None:
+        self._enter, self._leave = enter, leave
+
+    async def __aenter__(self) -> App:
+        entered: App = await self._enter()
+        return entered
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._leave(*error)

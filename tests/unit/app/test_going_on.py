@@ -128,6 +128,53 @@ def test_a_backlog_wakes_the_thread_seldom(kind: str, mode: str, begun: list[obj
         assert left(server) == []
 
 
+def old(loop: asyncio.AbstractEventLoop, work: Any) -> Any:
+    """A task factory as they were before Python 3.11."""
+    return asyncio.Task(work, loop=loop)
+
+
+def eager(loop: asyncio.AbstractEventLoop, work: Any, **_options: Any) -> Any:
+    """One that runs at once what waits for nothing, as `asyncio.eager_task_factory` of Python 3.12 does."""
+    if work.__qualname__ != "Running._run":
+        return asyncio.Task(work, loop=loop)
+    try:
+        contextvars.copy_context().run(work.send, None)
+    except StopIteration as end:
+        done = loop.create_future()
+        done.set_result(end.value)
+        return done
+    raise AssertionError
+
+
+@KINDS
+@pytest.mark.parametrize("factory", [old, eager])
+def test_a_task_factory_of_the_programs(kind: str, factory: Any) -> None:
+    """Also one that knows no contexts, or runs a call inside of the one before it, hundreds of times."""
+    seen: list[str] = []
+    texts = [str(number) for number in range(500)]
+    complete = threading.Event()
+
+    async def serve(app: App) -> None:
+        asyncio.get_running_loop().set_task_factory(factory)
+        async with app, asyncio.timeout(20):
+            await asyncio.to_thread(complete.wait, 20)
+
+    with filled(kind, texts=texts) as server:
+        app = App(server.url)
+
+        @app.consumer("queue://in")
+        async def handle(message: Message) -> None:
+            assert LEFT.get() == "nothing"
+            LEFT.set(message.text)
+            seen.append(message.text)
+            if len(seen) == len(texts):
+                complete.set()
+
+        asyncio.run(serve(app))
+        assert seen == texts
+        assert left(server) == []
+
+
 @KINDS
 @pytest.mark.parametrize("mode", ["client", "individual", "transacted"])
 def test_other_modes_settle_each_message_first(kind: str, mode: str, begun: list[object]) -> None:
@@ -328,7 +375,7 @@ def test_who_has_the_session_is_not_waited_for(kind: str) -> None:
     seen: list[str] = []
     with filled(kind) as server:
         app = App(server.url)
-        locked, free = threading.Event(), threading.Event()
+        entered, locked, free = (threading.Event() for _ in "123")
 
         @app.consumer("queue://in")
         async def handle(message: Message) -> None:
@@ -341,10 +388,12 @@ def test_who_has_the_session_is_not_waited_for(kind: str) -> None:
                         locked.set()
                         free.wait(10)
 
+                await asyncio.to_thread(entered.wait, 10)  # for that takes the lock, too
                 threading.Thread(target=hold).start()
                 await asyncio.to_thread(locked.wait, 10)
 
         with app:
+            entered.set()
             assert locked.wait(10)
             loop = app._loop
             assert loop is not None
