@@ -46,7 +46,7 @@ _ALLOCATOR: Final = "_RJEM_MALLOC_CONF"
 #: allocators: to give it back and to be given it again took an eighth of the CPU time.
 ENVIRONMENT: Final[Mapping[str, str]] = {
     "POLARS_MAX_THREADS": "1",  # there is a process on each core
-    _ALLOCATOR: "dirty_decay_ms:-1,muzzy_decay_ms:-1,narenas:1",
+    _ALLOCATOR: "dirty_decay_ms:1000,muzzy_decay_ms:-1,narenas:1",
     "MALLOC_MMAP_THRESHOLD_": str(2**30),
     "MALLOC_TRIM_THRESHOLD_": str(2**30),
 }
