@@ -479,7 +479,7 @@ class App:
         again. Raises DrainError that says who was, or the error that ended a consumer, if one did; IllegalStateError if
         a handler calls it: that has `quit()`.
         """
-        timeout: float = as_number("drain_timeout", drain_timeout)
+        timeout = seconds("drain_timeout", drain_timeout)
         if self._working() is not None:
             raise IllegalStateError(
                 "stop() waits for handlers to end, so it would wait for its own; in a handler call quit()"
@@ -542,7 +542,7 @@ class App:
             raise IllegalStateError(
                 "run() waits for signals, which only the main thread gets; in another one use start() and stop()"
             )
-        limit: float = as_number("drain_timeout", drain_timeout)
+        limit = seconds("drain_timeout", drain_timeout)
         patience = None if until_idle is None else seconds("until_idle", until_idle)
         with Signals() as signals:
             self._wake = signals.wake
@@ -670,7 +670,7 @@ class App:
         Cancelled, it drains too; cancelled again, or after a second signal, it aborts. Raises what `start` and `stop`
         raise, and asyncio.CancelledError if it was cancelled or aborted.
         """
-        limit: float = as_number("drain_timeout", drain_timeout)
+        limit = seconds("drain_timeout", drain_timeout)
         told, loop = asyncio.Event(), asyncio.get_running_loop()
         task = asyncio.current_task()
 

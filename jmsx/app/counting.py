@@ -18,6 +18,7 @@ from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress, BrokerUri
 from jmsx.core.destination_names import is_pattern
 from jmsx.core.events import QueueCounted, Source
+from jmsx.drivers.changed import Event
 from jmsx.errors import BrokerTimeoutError, JmsxError, LinkError
 from jmsx.jms.connection import Connection
 from jmsx.jms.one_broker import connect_to
@@ -70,7 +71,7 @@ class Counting:
         self._silent: set[str] = set()  #: brokers that do not tell
         self._unanswered: dict[str, int] = {}  #: looks in vain, one after the other
         self._asking: Connection | None = None
-        self._closing = threading.Event()
+        self._closing = Event()
         self._left = False
         self._thread = threading.Thread(target=self._run, name="jmsx-counting", daemon=True)
         self._thread.start()

@@ -21,6 +21,7 @@ from jmsx.app.progress import Progress
 from jmsx.app.worker import Worker
 from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress
+from jmsx.drivers.changed import Event
 from jmsx.errors import JmsxError
 from jmsx.jms.connection import Connection
 from jmsx.jms.one_broker import connect_to
@@ -72,7 +73,7 @@ class Watch:
         self._found: dict[str, int] = {}
         self._silent: set[BrokerAddress] = set()  #: who cannot be asked for them
         self.stranded: dict[str, int] = {}  #: the same, found twice in a row
-        self._closed = threading.Event()
+        self._closed = Event()
         self._thread = threading.Thread(target=self._run, name="jmsx-watch", daemon=True)
         self._thread.start()
 
