@@ -55,6 +55,7 @@ from jmsx.drivers.process import left_behind, tell_of_forks
 from jmsx.errors import (
     ConfigurationError,
     IllegalStateError,
+    InvalidClientIdError,
     JmsxError,
     from_a_signal,
 )
@@ -775,11 +776,25 @@ class App:
             )
             worker.reply = self._replier.send
             self._workers.append(worker)
+        except InvalidClientIdError as error:
+            connection.abort()
+            raise self._clash(consumer, error) from error
         except BaseException:
             connection.abort()
             raise
         finally:
             self._opening = None
+
+    def _clash(self, consumer: Consumer, error: InvalidClientIdError) -> InvalidClientIdError:
+        """The error, in better words if it is a consumer of this app that has the client id."""
+        for worker in self._workers:
+            if worker.consumer.durable is not None:
+                return InvalidClientIdError(
+                    f"consumer {consumer.name}: {error} Here that is consumer {worker.consumer.name} of this app:"
+                    " this broker lets a client id have one connection, so the second durable subscription needs"
+                    " another App, with a client_id of its own"
+                )
+        return error
 
     def _check_wanted(self) -> None:
         if self._stopping.is_set():

@@ -164,16 +164,18 @@ class Registry:
                 chosen = acknowledge_mode(mode)
             except ConfigurationError as error:
                 raise ConfigurationError(f"consumer {label}: {error}") from error
-            self._consumers[label] = Consumer(
-                handler=handler,
-                destination=target,
-                name=label,
-                mode=chosen,
-                redelivery=redelivery,
-                parameters=parameters,
-                dedupe=dedupe,
-                batch=batch,
-                **settings,
+            self._put(
+                Consumer(
+                    handler=handler,
+                    destination=target,
+                    name=label,
+                    mode=chosen,
+                    redelivery=redelivery,
+                    parameters=parameters,
+                    dedupe=dedupe,
+                    batch=batch,
+                    **settings,
+                )
             )
             return handler
 
@@ -186,7 +188,17 @@ class Registry:
             known = ", ".join(self._consumers)
             raise ConfigurationError(f"no consumer {name!r}; there are {known}")
         check_names("consumer setting", settings, [each.name for each in fields(Consumer)])
-        self._consumers[name] = replace(self._consumers[name], **settings)
+        self._put(replace(self._consumers[name], **settings))
+
+    def _put(self, consumer: Consumer) -> None:
+        """Keep it; raises ConfigurationError for a durable subscription that another one reads."""
+        for other in self._consumers.values():
+            if other.durable == consumer.durable is not None and other.name != consumer.name:
+                raise ConfigurationError(
+                    f"consumer {consumer.name}: durable={consumer.durable!r} is read by consumer {other.name} of this"
+                    " app already, and a durable subscription has one reader; give it a name of its own"
+                )
+        self._consumers[consumer.name] = consumer
 
 
 def _check_settings(settings: ConsumerKeywords) -> None:

@@ -29,6 +29,7 @@ from jmsx.errors import (
     ConfigurationError,
     ConnectionFailedError,
     IllegalStateError,
+    InvalidClientIdError,
     InvalidDestinationError,
     JmsxError,
 )
@@ -211,6 +212,41 @@ def test_a_durable_subscription_needs_a_client_id() -> None:
     app.consumer("topic://a", durable="d", name="desk")(lambda _message: None)
     with pytest.raises(ConnectionFailedError):
         app.start()
+
+
+def test_a_durable_subscription_has_one_reader() -> None:
+    """A second one is refused where it is registered, and where a setting would make one."""
+    app = App(URL, client_id="shop")
+    app.consumer("topic://a", durable="d", name="desk")(lambda _message: None)
+    with pytest.raises(
+        ConfigurationError, match="consumer till: durable='d' is read by consumer desk"
+    ):
+        app.consumer("topic://b", durable="d", name="till")(lambda _message: None)
+    app.consumer("topic://b", durable="e", name="till")(lambda _message: None)
+    with pytest.raises(
+        ConfigurationError, match="consumer till: durable='d' is read by consumer desk"
+    ):
+        app.change("till", durable="d")
+    app.change("till", durable="e", prefetch=5)
+    assert [one.durable for one in app.consumers] == ["d", "e"]
+
+
+def test_a_client_id_that_the_app_itself_has() -> None:
+    """On Classic, which lets it have one connection; the error names who has it. Artemis does not mind."""
+    for kind in ("classic", "artemis"):
+        with FakeBrokerServer(kind) as broker:
+            app = App(broker.url, client_id="shop", use_management=False)
+            for name in ("desk", "till"):
+                app.consumer(f"topic://{name}", durable=name, name=name)(lambda _message: None)
+            if kind == "classic":
+                with pytest.raises(
+                    InvalidClientIdError, match=r"consumer till: .* consumer desk of"
+                ):
+                    app.start()
+                app.abort()
+            else:
+                with app:
+                    assert app.ready().ok
 
 
 def test_a_topic_is_not_its_dead_letter_queue() -> None:
