@@ -11,6 +11,7 @@ lines that are missing somewhere.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
@@ -274,11 +275,15 @@ def _told(log: _Log, keys: list[str], found: list[Line], beside: list[Line]) -> 
     story = Story(keys)
     own = _own(found, keys)
     ends = [line for line in beside if line["kind"] in _TRANSACTION]
+    died: dict[Any, int] = {}  #: where it did, and when
     for line in sorted([*own, *ends], key=_as_told):
-        service = log.services.get(line["writer"], "")
-        story.happenings.append(
-            Happening(line["ts_us"], line["writer"], service, _words(line), line)
-        )
+        service, words = log.services.get(line["writer"], ""), _words(line)
+        place = line.get("dest"), line.get("consumer")
+        if line["kind"] == "dlq":
+            died[place] = line["ts_us"]
+        elif line["kind"] == "delivery" and line.get("start_us", 0) > died.get(place, math.inf):
+            words = f"back from the dead letters: {words}"
+        story.happenings.append(Happening(line["ts_us"], line["writer"], service, words, line))
     consumed, sent = (
         {_transaction(one) for one in own if one["kind"] == kind} - {None}
         for kind in ("delivery", "send")
@@ -344,9 +349,9 @@ def _dead(line: Line) -> str:
     where = (
         f"in {name(line['dlq_dest'])}" if line.get("dlq_dest") else "where the broker keeps them"
     )
-    return (
-        f"dead letter {where}: {line.get('reason')}, after {line.get('attempts', '?')} deliveries"
-    )
+    tried = line.get("attempts", "?")
+    times = "1 delivery" if tried == 1 else f"{tried} deliveries"
+    return f"dead letter {where}: {line.get('reason')}, after {times}"
 
 
 def _delivery(line: Line) -> str:

@@ -326,3 +326,17 @@ def test_deaths_are_found_without_the_rest(tmp_path: Path) -> None:
             (KEY, "rejected"),
         ]
         list(compact(tmp_path))
+
+
+def test_what_was_replayed_is_told(tmp_path: Path) -> None:
+    """The delivery behind a death at the same consumer is the way back of a dead letter; nobody else writes of it."""
+    dead = MessageDeadLettered(
+        at=1001.0, consumer="shop.orders", destination="queue://orders", message_id="ID:1", message_key=KEY,
+        attempts=1, reason="rejected", error_type="ValueError", error_message="bad",
+        dead_letter_destination="", by_copy=False,
+    )  # fmt: skip
+    write(tmp_path, came(1000.0, outcome=Outcome.DEAD_LETTERED, **FAILED), dead, came(2000.0))
+    told = [one.text for one in explain(tmp_path, KEY).happenings]
+    assert told[0].startswith("delivery 1 to shop.orders")
+    assert told[1].endswith("rejected, after 1 delivery")
+    assert told[2].startswith("back from the dead letters: delivery 1 to shop.orders")
