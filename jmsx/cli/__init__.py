@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import sys
 
+from jmsx.cli.exits import INTERRUPTED
+
 
 def main() -> None:
     """Run the command line; what goes wrong is one clear line on standard error, never a traceback."""
@@ -13,6 +15,12 @@ def main() -> None:
         from jmsx.cli.commands import run  # noqa: PLC0415 - the extra may be missing, and we say so
     except ModuleNotFoundError as error:
         sys.exit(f"jmsx: the command line needs {error.name}; install it: pip install 'jmsx[cli]'")
+    except KeyboardInterrupt:  # to import it takes a second on a busy machine
+        sys.exit(INTERRUPTED)
     gc.freeze()
     gc.enable()
-    sys.exit(run())
+    try:
+        code = run()
+    except KeyboardInterrupt:  # before the command began
+        code = INTERRUPTED
+    sys.exit(code)

@@ -169,3 +169,22 @@ def test_no_color() -> None:
     forced = {"FORCE_COLOR": "1", "TERM": "xterm-256color"}
     assert "\x1b[31m" in started("events", "validate", "nowhere", **forced).stderr
     assert "\x1b[31m" not in started("events", "validate", "nowhere", NO_COLOR="1", **forced).stderr
+
+
+@pytest.mark.parametrize("early", ["jmsx.cli.dlq", "jmsx_dashboards.cli"])
+def test_ctrl_c_while_it_is_imported(early: str) -> None:
+    """As at any other time: by the exit code, and without a traceback; a second may pass on a busy machine."""
+    pressed = f"""
+import sys
+class Impatient:
+    def find_spec(self, name, *_):
+        if name == {early!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Impatient())
+from jmsx.cli import main
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", pressed, "--version"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (exits.INTERRUPTED, "")
