@@ -29,7 +29,7 @@ _HEAD: Final = b"\xac\xed\x00\x05"
 #: The number of the first object that may be referred to.
 _FIRST: Final = 0x7E0000
 
-_REFERRED: Final = b"\x71"
+_REFERENCE: Final = 0x71
 _END: Final = b"\x78"
 
 #: How a primitive is written, by its type in a class.
@@ -93,9 +93,6 @@ class _Class:
     flags: int
     fields: list[tuple[str, str]]  #: type and name
     parent: _Class | None
-    line: list[_Class] = field(
-        default_factory=list
-    )  #: those above it and itself, once that is known
 
 
 @dataclass(slots=True, eq=False)
@@ -147,11 +144,9 @@ class _Stream:
 
     def read(self) -> Any:
         """The next thing; a block of raw bytes comes as bytes."""
-        at, data = self._at, self._data
-        if data[at : at + 1] == _REFERRED:  # most of it
-            self._at = at + 5
-            return self._known[int.from_bytes(data[at + 1 : at + 5], "big") - _FIRST]
         kind = self._block(1)[0]
+        if kind == _REFERENCE:  # most of it
+            return self._known[int.from_bytes(self._block(4), "big") - _FIRST]
         if kind not in self._readers:
             raise ValueError(f"nothing is known of type {kind:#x} in a serialized Java object")
         return self._readers[kind]()
@@ -200,7 +195,7 @@ class _Stream:
         of = self.read()
         made = _Object()
         self._known.append(made)
-        for one in of.line or _line(of):
+        for one in reversed(list(_line(of))):
             if one.flags & _FIELDS:
                 for kind, name in one.fields:
                     made.fields[name] = self._value(kind)
@@ -236,11 +231,8 @@ class _Stream:
         return found
 
 
-def _line(of: _Class) -> list[_Class]:
-    """All above a class and itself, the uppermost first."""
-    above, line = of.parent, [of]
-    while above is not None:
-        line.insert(0, above)
-        above = above.parent
-    of.line = line
-    return line
+def _line(of: _Class | None) -> Iterator[_Class]:
+    """A class and all above it."""
+    while of is not None:
+        yield of
+        of = of.parent
