@@ -93,7 +93,7 @@ def test_messages_come_in_batches(broker: Broker, queue: Queue, mode: Acknowledg
     seen, diary = Seen(), Diary()
     app = App(broker.url, observers=[diary])
 
-    @app.consumer(queue, batch=100, batch_timeout="300ms", mode=mode)
+    @app.consumer(queue, batch=100, batch_timeout="2s", mode=mode)  # a busy broker takes its time
     def store(messages: list[Message]) -> None:
         seen.note(messages)
 
