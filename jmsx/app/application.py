@@ -22,7 +22,7 @@ from jmsx.app.loops import CALL, Loop, beside, beside_a_server, in_thread, on_si
 from jmsx.app.middleware import Layer, Middleware, check_middleware
 from jmsx.app.overview import overview
 from jmsx.app.parameters import parameters_of
-from jmsx.app.progress import Progress
+from jmsx.app.progress import Movement, Progress
 from jmsx.app.registration import Consumer, ConsumerKeywords, Handler
 from jmsx.app.registry import (
     BatchConnectionDecorator,
@@ -57,6 +57,7 @@ from jmsx.errors import (
     IllegalStateError,
     InvalidClientIdError,
     JmsxError,
+    StoreError,
     from_a_signal,
 )
 from jmsx.jms.connection import Connection
@@ -66,6 +67,7 @@ from jmsx.jms.message import Message
 from jmsx.log import logger
 from jmsx.observe import Observer, Observers, checked
 from jmsx.stores import IdempotencyStore
+from jmsx.stores.pauses import pauses
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -97,8 +99,9 @@ class App:
     observers: they are closed when it stops. Raises ConfigurationError for a URL or options that make no sense.
 
     With `reconnect` (True, or a ReconnectPolicy) it waits for its broker and for the database of an idempotency store,
-    at the start and whenever they are gone; with False the loss of a connection ends the app, unless its URL is a
-    `failover:` one, and so does a database that cannot be reached at the start.
+    at the start and whenever they are gone; consumers of other stores, or of none, do not wait for that one. With False
+    the loss of a connection ends the app, unless its URL is a `failover:` one, and so does a database that cannot be
+    reached at the start.
 
     Args:
         url: of the broker.
@@ -158,6 +161,7 @@ class App:
         self._observers: list[Observer] = list(checked(observers))
         self._workers: list[Worker] = []
         self._stores = Stores()  #: of its consumers, while it runs
+        self._waiting: list[Consumer] = []  #: whose store is away since before it started
         self._gates = Gates()
         self._starting = threading.Lock()  #: held while consumers are opened
         self._opening: Connection | None = None  #: of the worker that comes next
@@ -183,7 +187,7 @@ class App:
         self._starting, self._ending = threading.Lock(), threading.Lock()
         self._stopping = threading.Event()
         self._wake = lambda: None
-        self._workers, self._stores = [], Stores()
+        self._workers, self._stores, self._waiting = [], Stores(), []
         self._opening = self._watch = self._counting = self.endpoint = None
         self._loop = self._given_loop = None
         self._running = self._flowing = False
@@ -302,7 +306,7 @@ class App:
 
     def start(self) -> None:
         """
-        Open all consumers, and then let messages flow.
+        Open all consumers, and then let messages flow; those whose store is away follow when that is back.
 
         On failure they are closed again; repeat it, or `abort()` to close the observers too. Raises what opening a
         consumer raises, and IllegalStateError if the app runs, or was stopped and with it its observers; some JmsxError
@@ -554,6 +558,8 @@ class App:
                     _tell(announce, f"health at {self.endpoint.url}")
                 for line in overview(self._workers):
                     _tell(announce, line)
+                for state in self._awaiting():
+                    _tell(announce, f"{state.consumer} waits for its {state.away}")
                 if patience is not None:
                     idleness = partial(self._quit_when_idle, patience)
                     self._machine.thread(idleness, "jmsx-idle").start()
@@ -576,7 +582,9 @@ class App:
     def _quit_when_idle(self, patience: float) -> None:
         while not self._stopping.wait(min(patience / 4, LOOK_FOR_IDLENESS)):
             since = self._machine.monotonic() - patience
-            if all(one.idle_since(since, self._progress) for one in tuple(self._workers)):
+            waits = bool(self._waiting)  # first: who waits no more is a worker then
+            idle = all(one.idle_since(since, self._progress) for one in tuple(self._workers))
+            if idle and not waits:
                 _log.info("idle", seconds=patience)
                 self.quit()
 
@@ -723,18 +731,52 @@ class App:
         try:
             if self.health is not None:
                 self.endpoint = Endpoint(self.health, self.wsgi)
-            self._stores.open(self.consumers, self._pause if self.reconnect else None)
             if any(is_async(consumer.handler) for consumer in self.consumers):
                 self._loop = Loop(self._given_loop)
             self._gates = Gates(self.consumers, tuple(self._observers))
-            for consumer in self.consumers:
-                for _ in range(consumer.concurrency):
-                    self._open_worker(consumer)
+            self._open_consumers(self.consumers)
+            for pause in pauses():
+                if self._workers or not self._waiting:
+                    break
+                self._pause(pause)
+                self._open_consumers(self._waiting)
         except BaseException as error:
             self._drop()
             if self._failure is not None and isinstance(error, JmsxError):
                 raise self._failure from error  # for which we were told to stop
             raise
+
+    def _open_consumers(self, consumers: Sequence[Consumer]) -> None:
+        """Open these, but for those whose store is away: they are the ones that wait from then on."""
+        away = self._stores.open(consumers, waits=bool(self.reconnect))
+        names = {one.name for one in away}
+        for consumer in consumers:
+            if consumer.name not in names:
+                for _ in range(consumer.concurrency):
+                    self._open_worker(consumer)
+        self._waiting = away
+
+    def _begin_waiting(self) -> None:
+        """Open the consumers that wait for their store when that is back, and let messages flow to them, too."""
+        try:
+            for pause in pauses():
+                self._pause(pause)
+                with self._starting:
+                    self._check_wanted()
+                    before = len(self._workers)
+                    self._open_consumers(self._waiting)
+                    for worker in self._workers[before:]:
+                        worker.begin()
+                if not self._waiting:
+                    return
+        except Exception as error:  # noqa: BLE001 - whatever a store raises, its consumers must not be forgotten
+            if self._stopping.is_set():
+                return
+            if isinstance(error, JmsxError):
+                self._fail(error)
+            else:
+                _log.error("store not opened: the app ends", exc_info=error)
+                self._fail(StoreError(f"a store could not be opened: {error}"))
 
     def _pause(self, seconds: float) -> None:
         """Wait while it starts; raises IllegalStateError as soon as it is told to stop."""
@@ -810,6 +852,8 @@ class App:
                 self._watch = Watch(self._workers, self._progress, options, self.watch)
             self._count()
             self._tell_late()
+            if self._waiting:
+                self._machine.thread(self._begin_waiting, "jmsx-stores").start()
             self._flowing = True
         except BaseException:
             self._drop()
@@ -817,7 +861,7 @@ class App:
 
     def _tell_late(self) -> None:
         """Have calls told that take longer than their `timeout=`, while the app runs."""
-        limits = [worker.timeout for worker in self._workers if worker.timeout is not None]
+        limits = [seconds("timeout", one.timeout) for one in self.consumers if one.timeout]
         if not limits:
             return
         every = min(max(min(limits) / 4, LOOK_FOR_LATE), LOOK_FOR_IDLENESS)
@@ -903,6 +947,7 @@ class App:
         if counting is not None:
             counting.leave()
         self._workers.clear()
+        self._waiting = []
         self._gates.close()
         loop, self._loop = self._loop, None
         if loop is not None:
@@ -925,9 +970,23 @@ class App:
 
     def _states(self) -> list[WorkerState]:
         stranded = self._watch.stranded if self._watch is not None else {}
-        return [
+        at_work = [
             worker.state(self._progress, stranded.get(worker.consumer.destination.uri, 0))
             for worker in tuple(self._workers)
+        ]
+        return at_work + self._awaiting()
+
+    def _awaiting(self) -> list[WorkerState]:
+        """Of the consumers that have no worker yet, because their store is away."""
+        return [
+            WorkerState(
+                consumer=one.name,
+                destination=one.destination.uri,
+                movement=Movement(),
+                alive=True,
+                away=f"store, which is away: {self._stores.availability(one.dedupe).reason}",
+            )
+            for one in tuple(self._waiting)
         ]
 
 

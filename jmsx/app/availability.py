@@ -15,10 +15,9 @@ from jmsx.app.registration import Consumer
 from jmsx.errors import StoreAwayError, StoreError, from_a_signal
 from jmsx.log import logger
 from jmsx.stores import IdempotencyStore
-from jmsx.stores.pauses import pauses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 _log = logger("jmsx.app")
 
@@ -29,9 +28,11 @@ class Availability:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._since: float | None = None  #: away, seconds, monotonic
+        self.reason = ""  #: why it was away last
 
     def away(self, consumer: str, error: StoreError) -> None:
         """Note that a worker could not use the store, and log the first time."""
+        self.reason = str(error)
         with self._lock:
             first = self._since is None
             self._since = self._since or time.monotonic()
@@ -60,17 +61,19 @@ class Stores:
         """What all who use a store share."""
         return self._availability.setdefault(id(store), Availability())
 
-    def open(self, consumers: Iterable[Consumer], pause: Callable[[float], object] | None) -> None:
+    def open(self, consumers: Iterable[Consumer], *, waits: bool) -> list[Consumer]:
         """
-        Open them all.
+        Open those that are not open; returns the consumers whose store cannot be reached, if one `waits` for that.
 
-        A database that cannot be reached is waited for, as the broker is, by `pause(seconds)` between two attempts;
-        with None it raises StoreAwayError.
+        Raises what opening one raises, and StoreAwayError without `waits`.
         """
+        consumers, opened = list(consumers), {id(store) for store in self._open}
         for consumer in {id(each.dedupe): each for each in consumers}.values():
-            if consumer.dedupe is not None:
-                self._open_one(consumer.dedupe, consumer.name, pause)
-                self._open.append(consumer.dedupe)
+            store = consumer.dedupe
+            if store is not None and id(store) not in opened:
+                self._open_one(store, consumer.name, waits=waits)
+        opened = {id(store) for store in self._open}
+        return [one for one in consumers if one.dedupe is not None and id(one.dedupe) not in opened]
 
     def close(self) -> None:
         """Close them all; what one raises is logged."""
@@ -83,18 +86,14 @@ class Stores:
                     raise
                 _log.error("store not closed", store=type(store).__name__, exc_info=error)
 
-    def _open_one(
-        self, store: IdempotencyStore, consumer: str, pause: Callable[[float], object] | None
-    ) -> None:
+    def _open_one(self, store: IdempotencyStore, consumer: str, *, waits: bool) -> None:
         availability = self.availability(store)
-        for seconds in pauses():
-            try:
-                store.open()
-            except StoreAwayError as error:
-                if pause is None:
-                    raise
-                availability.away(consumer, error)
-            else:
-                availability.back(consumer)
-                return
-            pause(seconds)
+        try:
+            store.open()
+        except StoreAwayError as error:
+            if not waits:
+                raise
+            availability.away(consumer, error)
+        else:
+            self._open.append(store)
+            availability.back(consumer)

@@ -126,12 +126,13 @@ def _missing(state: WorkerState, now: float) -> str:
             f"the link to {state.destination} has ended {ends.count} times in a row at a frame that cannot be read:"
             f" {ends.cause}"
         )
+    away = [f"waits for its {state.away}"] if state.away else []
     if not state.movement.connected:
-        return "; ".join(["not connected", *refused[:1]])
+        return "; ".join(["not connected", *away, *refused[:1]])
     if not state.movement.subscribed:
         return "; ".join(["not subscribed", *refused[:1]])
     causes = (
-        state.away and f"waits for its {state.away}",
+        *away,
         state.paused,
         state.fault
         and f"its redelivery policy fails, and the default policy answers: {state.fault}",

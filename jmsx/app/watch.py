@@ -49,7 +49,7 @@ class Watch:
     Looks after `workers` until closed, on a thread of its own.
 
     Args:
-        workers: whose subscriptions.
+        workers: whose subscriptions; there may be more of them later.
         progress: tells when a worker has got something.
         options: for the connections to ask over.
         patience: seconds without a message after which the broker is asked, and asked again.
@@ -63,7 +63,7 @@ class Watch:
         options: ConnectionOptions,
         patience: float,
     ) -> None:
-        self._workers = tuple(workers)
+        self._workers = workers
         self._progress = progress
         self._options = options
         self._patience = patience
@@ -91,7 +91,7 @@ class Watch:
             self._thread.join(LEAVING)
 
     def _run(self) -> None:
-        dialects = {worker.dialect.name for worker in self._workers}
+        dialects = {worker.dialect.name for worker in tuple(self._workers)}
         if not dialects & {name for group in (_DEAD, _STRANDED) for name in plugins.names(group)}:
             return
         while not self._closed.wait(self._patience / 4):
@@ -116,7 +116,7 @@ class Watch:
     def _suspects(self, now: float) -> list[Worker]:
         """Who has been without a message, and without a question, for long enough."""
         suspects = []
-        for worker in self._workers:
+        for worker in tuple(self._workers):
             movement = self._progress.movement(worker.session_id)
             since = max(movement.received_at, self._asked.get(worker, 0.0))
             if movement.subscribed and now - since >= self._patience:

@@ -1,0 +1,164 @@
+"""A database that is away when an app starts holds up its own consumers, and nobody else's."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jmsx import App, Message
+from jmsx.errors import StoreError
+from jmsx.stores import DatabaseStore, pauses
+from jmsx.testing import FakeBrokerServer
+from tests.integration.broker_support import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class Database:
+    """One that is away until somebody says that it is there."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.error: Exception | None = None
+        self.store = DatabaseStore(self.connect)
+        self.store.create_table()
+        self.error = sqlite3.OperationalError("could not connect to server")
+
+    def connect(self) -> Any:
+        """As a driver does it."""
+        if self.error is not None:
+            raise self.error
+        return sqlite3.connect(self._path)
+
+    def done(self) -> int:
+        """Messages that it knows."""
+        with closing(sqlite3.connect(self._path)) as connection:
+            return int(connection.execute("SELECT count(*) FROM jmsx_done").fetchone()[0])
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Database:
+    """It is away."""
+    return Database(tmp_path / "shop.db")
+
+
+@pytest.fixture(params=["classic", "artemis"])
+def server(request: pytest.FixtureRequest) -> Iterator[FakeBrokerServer]:
+    """A broker."""
+    with FakeBrokerServer(request.param) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pauses, "FIRST_PAUSE", 0.05)
+
+
+def shop(server: FakeBrokerServer, database: Database) -> tuple[App, list[str]]:
+    """Two consumers with the database, and one without, which notes what it was given."""
+    app, seen = App(server.url), list[str]()
+    app.consumer("queue://books", name="books", dedupe=database.store)(lambda _message: None)
+    app.consumer("queue://toys", name="toys", dedupe=database.store, concurrency=2)(
+        lambda _message: None
+    )
+
+    @app.consumer("queue://news", name="news")
+    def read(message: Message) -> None:
+        seen.append(message.text)
+
+    return app, seen
+
+
+def reasons(app: App) -> list[str]:
+    """Why it is not ready."""
+    told: list[str] = app.ready().body["reasons"]
+    return told
+
+
+def test_the_others_start(server: FakeBrokerServer, database: Database) -> None:
+    """They handle messages; the two that wait are told of, and begin when it is back."""
+    app, seen = shop(server, database)
+    with app:
+        for name in ("news", "books", "toys"):
+            app.send(f"queue://{name}", name)
+        assert eventually(lambda: seen == ["news"], 5)
+        away = "waits for its store, which is away: no connection to the database"
+        assert [one.partition(":")[0] for one in reasons(app)] == ["books", "toys"]
+        assert all(away in one for one in reasons(app))
+        assert app.live().ok
+        assert [row["consumer"] for row in app.ready().body["workers"]] == ["news", "books", "toys"]
+        database.error = None
+        assert eventually(lambda: database.done() == 2, 5)
+        assert eventually(lambda: app.ready().ok, 5)
+        assert len(app.ready().body["workers"]) == 4
+    assert seen == ["news"]
+
+
+def test_it_is_stopped_meanwhile(server: FakeBrokerServer, database: Database) -> None:
+    """At once, and without a word."""
+    app, seen = shop(server, database)
+    with app:
+        app.send("queue://news", "news")
+        assert eventually(lambda: seen == ["news"], 5)
+        began = time.monotonic()
+    assert time.monotonic() - began < 5
+    assert not [one for one in threading.enumerate() if one.name == "jmsx-stores"]
+    database.error = None
+    assert database.done() == 0
+
+
+def test_idle_is_not_who_waits(server: FakeBrokerServer, database: Database) -> None:
+    """A program that ends when there is nothing to do waits for the database, and says so."""
+    app, _ = shop(server, database)
+    app.send("queue://books", "a book")
+    told: list[str] = []
+
+    def come_back() -> None:
+        database.error = None
+
+    timer = threading.Timer(1.0, come_back)
+    timer.start()
+    app.run(until_idle=0.2, announce=told.append)
+    timer.join()
+    assert database.done() == 1
+    assert any(one.startswith("books waits for its store, which is away") for one in told)
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("DATABASE_URL"), sqlite3.ProgrammingError("no such database")]
+)
+def test_one_that_makes_no_sense_later(
+    server: FakeBrokerServer, database: Database, error: Exception
+) -> None:
+    """It ends the app, as it would have at the start."""
+    app, _ = shop(server, database)
+    app.start()
+    database.error = error
+    with pytest.raises(StoreError, match=r"create_table\(\)"):
+        app.wait(10)
+    with pytest.raises(StoreError):
+        app.stop()
+
+
+def test_a_store_that_raises_anything(server: FakeBrokerServer, database: Database) -> None:
+    """Its consumers are not forgotten either."""
+    app, _ = shop(server, database)
+    app.start()
+
+    def fail() -> None:
+        raise ZeroDivisionError("of a store's")
+
+    wrong: Callable[[], None] = fail
+    database.store.open = wrong  # type: ignore[method-assign]  # one of somebody else's
+    with pytest.raises(StoreError, match="of a store's"):
+        app.wait(10)
+    app.abort()
