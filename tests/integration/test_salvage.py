@@ -182,6 +182,23 @@ def await_marker(session: jmsx.Session) -> None:
     assert eventually(lambda: link_of(session).engine.call(lambda core, _now: core.may_commit()))
 
 
+@contextlib.contextmanager
+def one_that_is_cut(
+    broker: Broker, *, marked: bool = False
+) -> Iterator[tuple[Proxy, jmsx.Connection, jmsx.Connection]]:
+    """A way that can be cut, a connection on it that clears up its commits, and another one; both are started."""
+    with (
+        Proxy(broker.url) as way,
+        jmsx.Connection(
+            f"failover:({way.url})?maxReconnectDelay=100", commit_markers=True
+        ) as doubtful,
+        jmsx.Connection(broker.url, commit_markers=marked) as other,
+    ):
+        doubtful.start()
+        other.start()
+        yield way, doubtful, other
+
+
 @pytest.mark.broker
 def test_another_process_that_has_the_input_meanwhile(artemis_broker: Broker) -> None:
     """
@@ -190,15 +207,7 @@ def test_another_process_that_has_the_input_meanwhile(artemis_broker: Broker) ->
     The broker would take the output of both: it looks for duplicates when a SEND comes in, and not at a COMMIT (A69).
     """
     source, target = fresh_queue(), fresh_queue()
-    with (
-        Proxy(artemis_broker.url) as way,
-        jmsx.Connection(
-            f"failover:({way.url})?maxReconnectDelay=100", commit_markers=True
-        ) as doubtful,
-        jmsx.Connection(artemis_broker.url, commit_markers=True) as other,
-    ):
-        doubtful.start()
-        other.start()
+    with one_that_is_cut(artemis_broker, marked=True) as (way, doubtful, other):
         other.create_session().create_producer(source).send(jmsx.Message("a"))
 
         def work(connection: jmsx.Connection) -> jmsx.Session:
@@ -227,15 +236,7 @@ def test_who_waits_for_an_input_takes_nothing_else(artemis_broker: Broker) -> No
     The commit ends when the input comes, and then the session gets everything.
     """
     source, target = fresh_queue(), fresh_queue()
-    with (
-        Proxy(artemis_broker.url) as way,
-        jmsx.Connection(
-            f"failover:({way.url})?maxReconnectDelay=100", commit_markers=True
-        ) as doubtful,
-        jmsx.Connection(artemis_broker.url) as other,
-    ):
-        doubtful.start()
-        other.start()
+    with one_that_is_cut(artemis_broker) as (way, doubtful, other):
         sender = other.create_session().create_producer(source)
         sender.send(jmsx.Message("a"))
         session = doubtful.create_session(jmsx.AcknowledgeMode.SESSION_TRANSACTED)
@@ -272,15 +273,7 @@ def test_a_group_is_not_kept_from_who_has_waited(
     """
     monkeypatch.setattr("jmsx.core.commit_repeat.PATIENCE", 2.0)
     source, target = fresh_queue(), fresh_queue()
-    with (
-        Proxy(artemis_broker.url) as way,
-        jmsx.Connection(
-            f"failover:({way.url})?maxReconnectDelay=100", commit_markers=True
-        ) as doubtful,
-        jmsx.Connection(artemis_broker.url) as other,
-    ):
-        doubtful.start()
-        other.start()
+    with one_that_is_cut(artemis_broker) as (way, doubtful, other):
         sender = other.create_session().create_producer(source)
         sender.send(jmsx.Message("a", group_id="g"))
         sender.send(jmsx.Message("b", properties={"kind": "b"}))

@@ -49,6 +49,14 @@ def talk_with(*messages: str) -> Talk:
     return talk
 
 
+def refuse_commit(talk: Talk) -> Request:
+    """Commit; the broker refuses that, and the link is gone."""
+    request = talk.commit()
+    talk.refuse(NOT_TOLD)
+    talk.cut()
+    return request
+
+
 def reopen(talk: Talk) -> None:
     """
     A new link is up, and the broker confirms every consumer.
@@ -78,9 +86,7 @@ def wholly(talk: Talk) -> None:
 def given_up() -> Talk:
     """A commit was refused, and what it received did not come again in time."""
     talk = talk_with("a")
-    talk.commit()
-    talk.refuse(NOT_TOLD)
-    talk.cut()
+    refuse_commit(talk)
     reopen(talk)
     talk.wait_until(talk.now + PATIENCE)
     assert talk.wrote() == [NARROW_ENDS]
@@ -124,9 +130,7 @@ def test_a_session_that_waits_takes_nothing_that_another_one_may_wait_for() -> N
     talk.comes("b", timestamp="1700000000001")
     talk.drain()
     talk.send()
-    talk.commit()
-    talk.refuse(NOT_TOLD)
-    talk.cut()
+    refuse_commit(talk)
     reopen(talk)
     assert [one.headers.get("selector") for one in talk.frames if one.command == "SUBSCRIBE"] == [
         None,
@@ -146,9 +150,7 @@ def test_a_session_that_waits_takes_nothing_that_another_one_may_wait_for() -> N
 def test_what_has_come_in_vain_comes_again_by_the_whole_subscription() -> None:
     """A queue that gives a group to one subscription would offer what follows to the narrow one, and to nobody else."""
     talk = talk_with("a", "b")
-    talk.commit()
-    talk.refuse(NOT_TOLD)
-    talk.cut()
+    refuse_commit(talk)
     reopen(talk)
     talk.comes("a", to="1+again")
     talk.wait_until(talk.now + PATIENCE)
@@ -168,9 +170,7 @@ def test_what_came_beside_the_inputs_keeps_its_count() -> None:
     """It is like an input in the filter, and was never handed out: what the session knows of it is not forgotten."""
     talk = talk_with("a")
     talk.comes("x")
-    request = talk.commit()
-    talk.refuse(NOT_TOLD)
-    talk.cut()
+    request = refuse_commit(talk)
     reopen(talk)
     talk.comes("a", "x", to="1+again", redelivered="true")
     talk.answer()
@@ -190,9 +190,7 @@ def test_what_is_done_with_behind_what_is_not_is_not_given_back(*, closed: bool)
     So its subscription stays until all that has come by it is settled: a group that it has is offered to nobody else.
     """
     talk = talk_with("a")
-    talk.commit()
-    talk.refuse(NOT_TOLD)
-    talk.cut()
+    refuse_commit(talk)
     reopen(talk)
     talk.comes("x", "a", to="1+again")
     talk.answer()
@@ -227,9 +225,7 @@ def test_what_is_done_with_behind_what_is_not_is_not_given_back(*, closed: bool)
 def test_a_narrow_subscription_whose_end_is_not_confirmed(*, lost: bool) -> None:
     """A consumer that is closed then is not subscribed any more; on another link it gets everything at once."""
     talk = talk_with("a")
-    talk.commit()
-    talk.refuse(NOT_TOLD)
-    talk.cut()
+    refuse_commit(talk)
     reopen(talk)
     talk.wait_until(talk.now + PATIENCE)
     assert talk.wrote() == [NARROW_ENDS]
@@ -247,9 +243,7 @@ def test_a_narrow_subscription_whose_end_is_not_confirmed(*, lost: bool) -> None
 def test_a_session_that_is_closed_while_it_waits() -> None:
     """Its consumer has the narrow subscription alone."""
     talk = talk_with("a")
-    talk.commit()
-    talk.refuse(NOT_TOLD)
-    talk.cut()
+    refuse_commit(talk)
     reopen(talk)
     talk.core.close(talk.now)
     assert talk.wrote() == ["UNSUBSCRIBE 1+again ?"]
@@ -258,9 +252,7 @@ def test_a_session_that_is_closed_while_it_waits() -> None:
 def test_a_doubt_that_is_told_before_the_session_is_subscribed() -> None:
     """Then it waits for nothing, and gets everything."""
     talk = talk_with("a")
-    request = talk.commit()
-    talk.refuse(NOT_TOLD)
-    talk.cut()
+    request = refuse_commit(talk)
     talk.wrote()
     talk.core.link_opened("ActiveMQ-Artemis", 0.01, talk.now)
     talk.core.abandon(request, BrokerTimeoutError("late"), talk.now)
@@ -292,9 +284,7 @@ def test_there_is_room_for_all_that_is_waited_for(prefetch: int, given: str) -> 
     talk.comes("a", "b", "c")
     talk.drain()
     talk.send()
-    talk.commit()
-    talk.refuse(NOT_TOLD)
-    talk.cut()
+    refuse_commit(talk)
     reopen(talk)
     narrow, whole = talk.frames[-1], talk.frames[0]
     size = 3 * Talk.message("a").size
@@ -310,9 +300,7 @@ def test_an_input_may_come_to_another_consumer_of_the_session() -> None:
     talk.comes("a")
     talk.receive()
     talk.send()
-    request = talk.commit()
-    talk.refuse(NOT_TOLD)
-    talk.cut()
+    request = refuse_commit(talk)
     talk.reopen()
     talk.answer()
     talk.comes("a", to="2")
@@ -326,9 +314,7 @@ def test_an_input_may_come_to_another_consumer_of_the_session() -> None:
 def test_an_input_that_does_not_come_again_leaves_the_commit_in_doubt() -> None:
     """Somebody else has it; nothing is sent, and the session goes on, also with a consumer that was closed."""
     talk = talk_with("a")
-    request = talk.commit()
-    talk.refuse(NOT_TOLD)
-    talk.cut()
+    request = refuse_commit(talk)
     began = talk.now
     reopen(talk)
     talk.core.close_consumer("1", talk.now)
@@ -388,9 +374,7 @@ def test_a_link_that_is_lost_while_all_is_sent_singly() -> None:
 def test_each_link_has_its_time_to_bring_the_inputs() -> None:
     """And none while there is no link."""
     talk = talk_with("a")
-    request = talk.commit()
-    talk.refuse(NOT_TOLD)
-    talk.cut()
+    request = refuse_commit(talk)
     for _ in range(3):
         assert talk.core.next_timer() is None
         talk.now += 60
@@ -405,9 +389,7 @@ def test_each_link_has_its_time_to_bring_the_inputs() -> None:
 def test_nobody_subscribes_on_a_link_that_may_end() -> None:
     """Artemis closes a link on which it refuses; a consumer that it makes meanwhile holds messages for nobody."""
     talk = talk_with("a")
-    request = talk.commit()
-    talk.refuse(NOT_TOLD)
-    talk.cut()
+    request = refuse_commit(talk)
     talk.wrote()
     (waiting,) = talk.core.link_opened("ActiveMQ-Artemis", 0.01, talk.now)
     assert talk.wrote() == REHEARSED
@@ -423,9 +405,7 @@ def test_nobody_subscribes_on_a_link_that_may_end() -> None:
 def come_again() -> tuple[Talk, Request]:
     """A session whose commit was refused without a cause, and whose input has come again on the next link."""
     talk = talk_with("a")
-    request = talk.commit()
-    talk.refuse(NOT_TOLD)
-    talk.cut()
+    request = refuse_commit(talk)
     reopen(talk)
     talk.comes("a")
     return talk, request
@@ -466,9 +446,7 @@ def test_nothing_is_owed_an_ack_where_one_of_the_sends_was_refused() -> None:
     """The last one may be confirmed all the same; what was received is handed out again."""
     talk = talk_with("a")
     talk.send("more")
-    request = talk.commit()
-    talk.refuse(NOT_TOLD)
-    talk.cut()
+    request = refuse_commit(talk)
     reopen(talk)
     talk.comes("a")
     talk.answer()
@@ -505,9 +483,7 @@ def test_it_is_repeated_until_it_is_answered(*, rehearsed: bool) -> None:
 def test_another_broker_cannot_know_what_the_first_one_has() -> None:
     """The doubt stays, and says so; nothing is sent there."""
     talk = talk_with("a")
-    request = talk.commit()
-    talk.refuse(NOT_TOLD)
-    talk.cut()
+    request = refuse_commit(talk)
     talk.wrote()
     talk.core.link_opened("ActiveMQ-Artemis", 0.01, talk.now, broker="other:61613")
     assert talk.wrote() == ["SUBSCRIBE 1 ?"]
@@ -518,9 +494,7 @@ def test_another_broker_cannot_know_what_the_first_one_has() -> None:
 def test_without_another_link_the_doubt_stays() -> None:
     """And is told."""
     talk = talk_with("a")
-    request = talk.commit()
-    talk.refuse(NOT_TOLD)
-    talk.cut()
+    request = refuse_commit(talk)
     talk.core.give_up(talk.now)
     assert isinstance(request.error, TransactionInDoubtError)
 
@@ -688,9 +662,7 @@ def test_a_lost_answer_is_a_doubt_where_its_repetition_is_refused(*, subscribed:
 def test_nothing_is_repeated_once_its_doubt_is_told(marker_day: int | None) -> None:
     """Who was told so may send the same in a transaction that is open, and the broker would take both."""
     talk = talk_with("a") if marker_day is None else marked("a")
-    request = talk.commit()
-    talk.refuse(NOT_TOLD)
-    talk.cut()
+    request = refuse_commit(talk)
     reopen(talk)
     talk.comes("a")
     assert talk.wrote() == REHEARSED
