@@ -37,6 +37,7 @@ class Refusal(NamedTuple):
 
     place: str  #: where it should go
     reason: str
+    at: float = -math.inf  #: seconds, monotonic
     until: float = math.inf  #: seconds, monotonic: when another one may have had the message
 
 
@@ -70,7 +71,8 @@ class Movement:
         match event:
             case DeadLetterFailed():
                 place = event.dead_letter_destination or "the broker's dead letter queue"
-                self.refused = {**self.refused, event.message_key: Refusal(place, event.reason)}
+                refusal = Refusal(place, event.reason, event.at)
+                self.refused = {**self.refused, event.message_key: refusal}
             case MessagesReceived():
                 self.received_at = self.moved_at = event.at
             case RedeliveryScheduled():
@@ -87,7 +89,7 @@ class Movement:
                 self.refused = {
                     key: refusal._replace(until=min(refusal.until, until))
                     for key, refusal in self.refused.items()
-                    if refusal.until > event.at
+                    if refusal.until > event.at and not _was_cut(refusal, event)
                 }
 
     def _note_end(self, event: DeliveryEnded) -> None:
@@ -96,6 +98,13 @@ class Movement:
             del left[event.message_key]
             self.refused = left  # another one, for who reads it has no lock
         self.moved_at = event.at
+
+
+def _was_cut(refusal: Refusal, event: LinkOpened | LinkClosed) -> bool:
+    """Whether nobody has refused it: its link has ended, and not by an ERROR, before the broker had answered."""
+    return (
+        isinstance(event, LinkClosed) and event.reason != "error_frame" and refusal.at == event.at
+    )
 
 
 class Progress:

@@ -9,6 +9,7 @@ import pytest
 
 from jmsx.app.progress import Movement, Progress
 from jmsx.core.events import (
+    DeadLetterFailed,
     DeliveryEnded,
     ErrorReceived,
     LinkClosed,
@@ -116,3 +117,26 @@ def test_an_end_that_belongs_to_an_older_link() -> None:
     movement = Movement()
     movement.note(ended(Outcome.ABANDONED))
     assert math.isinf(movement.received_at)
+
+
+@pytest.mark.parametrize(
+    ("told_at", "reason", "remembered"),
+    [(4.0, "io", False), (4.0, "error_frame", True), (3.5, "io", True), (3.5, "timeout", True)],
+)
+def test_a_dead_letter_that_was_cut_off_is_refused_by_nobody(
+    told_at: float,
+    reason: str,
+    remembered: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    """What the broker said is remembered beyond the link; that its link was lost with it says nothing of it."""
+    refused = DeadLetterFailed(
+        at=told_at, consumer="ship", destination="queue://orders", message_key="k", reason="why"
+    )
+    movement = Movement()
+    for event in (OPENED, SUBSCRIBED, RECEIVED, refused):
+        movement.note(event)
+    assert set(movement.refused) == {"k"}
+    movement.note(LinkClosed(at=4.0, reason=reason, detail="", in_doubt=False))
+    assert set(movement.refused) == ({"k"} if remembered else set())
+    movement.note(LinkOpened(at=5.0, server="", seconds=0.1))
+    assert set(movement.refused) == ({"k"} if remembered else set())
