@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sqlite3
 import threading
 import time
@@ -275,6 +276,7 @@ def test_scheduled_redelivery(kind: str) -> None:
         mq.advance("10d")
         assert len(mq.handler(handle).calls) == 2
         assert (app.live().ok, app.live().body["workers"][0]["in_hand"]) == (True, 0)
+        assert app._workers[0].idle_since(math.inf, app._progress)
 
 
 def test_dedupe_store(kind: str) -> None:
