@@ -1,0 +1,60 @@
+"""What a crash repeats of what handlers have done, by mode; the broker is in memory, and the process is a real one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Final
+
+import pytest
+
+from jmsx import App
+from jmsx.testing import FakeBrokerServer
+from tests.integration.broker_support import eventually
+
+pytestmark = pytest.mark.timeout(60)
+
+MANY: Final = 60
+FATAL: Final = 40
+
+#: Notes each message, with a call that a kill cannot undo, and kills itself in the middle of one.
+PROGRAM: Final = f"""
+import os, signal, sys
+from jmsx import App, Message
+
+app = App(sys.argv[1])
+
+@app.consumer("queue://in", mode=sys.argv[2])
+{{kind}}def handle(message: Message) -> None:
+    os.write(1, message.body.encode() + b"\\n")
+    if message.body == "{FATAL}":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+app.run()
+"""
+
+
+@pytest.mark.parametrize("kind", ["", "async "])
+@pytest.mark.parametrize(("mode", "most"), [("auto", FATAL + 1), ("transacted", 1)])
+def test_what_a_crash_repeats(mode: str, most: int, kind: str) -> None:
+    """In AUTO what was done in the last milliseconds; in a transaction the one message whose handler ran."""
+    numbers = [str(number) for number in range(MANY)]
+    with FakeBrokerServer("classic") as server:
+        with App(server.url) as sender:
+            for number in numbers:
+                sender.send("queue://in", number)
+        ended = subprocess.run(
+            [sys.executable, "-c", PROGRAM.format(kind=kind), server.url, mode],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        handled = ended.stdout.split()
+        assert handled == numbers[: FATAL + 1]
+        again: list[str] = []
+        app = App(server.url)
+        app.consumer("queue://in")(lambda message: again.append(message.text))
+        with app:
+            assert eventually(lambda: numbers[-1] in again, 10)
+    assert again == numbers[-len(again) :]  # nothing is missing, and all is in its order
+    assert 1 <= len(set(again) & set(handled)) <= most
