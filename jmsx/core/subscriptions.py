@@ -193,6 +193,8 @@ class Subscriptions:
         """
         for consumer in self:
             for delivery in consumer.held_on_lost_links():
+                if delivery.entry is not None:
+                    self._outbox.record(delivery.entry, settled=False)
                 consumer.memory.acknowledged([delivery])
                 self.note_not_failed(consumer, delivery)
 

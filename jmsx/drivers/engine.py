@@ -645,10 +645,12 @@ class Engine:
         self.changed.notify_all()
 
     def _report_only(self) -> None:
-        """What the core asks for without a link can only be to tell."""
+        """What the core asks for without a link can only be to tell, also the ledger."""
         for action in self.core.take_actions():
             if isinstance(action, Report):
                 self._report(action.event)
+            elif isinstance(action, Record):
+                self.counting.record(action)
 
     def _gone(self, detail: str) -> ConnectionFailedError:
         return ConnectionFailedError(f"the connection to {self.source.broker} is gone: {detail}")

@@ -72,7 +72,7 @@ _KNOWN: Final = (
 )
 _FINISH: Final = (
     "UPDATE jmsx_deliveries SET finished = finished + 1"
-    " WHERE place = ? AND message_key = ? AND deliveries = ?"
+    " WHERE place = ? AND message_key = ? AND deliveries >= ?"
 )
 _SETTLE: Final = (
     "DELETE FROM jmsx_deliveries WHERE place = ? AND message_key = ? AND deliveries = ?"
@@ -104,7 +104,8 @@ class DeliveryLedger:
         self._maximum_rows = maximum_rows
         self._clock = clock or SystemClock()
         self._file = OwnFile(self.path, _TABLE, self._prepare, self._begin_anew)
-        self._done: OrderedDict[StoreKey, tuple[int, bool]] = OrderedDict()  #: number, settled
+        #: Whether it is settled, by message and the number of its hand-out
+        self._done: OrderedDict[tuple[StoreKey, int], bool] = OrderedDict()
         self._open_entries: OrderedDict[StoreKey, Entry] = OrderedDict()  #: handed out, not settled
         self._anew = False  #: the file does not know of those
         self._begun = 0
@@ -128,7 +129,11 @@ class DeliveryLedger:
             return self._try(identity)
 
     def finish(self, entries: Iterable[Entry]) -> None:
-        """The application has done these without failing: their death is not their fault any more."""
+        """
+        The application has done these without failing: their death is not their fault any more.
+
+        That may be known only when somebody else has been handed them since.
+        """
         self._note(entries, settled=False)
 
     def settle(self, entries: Iterable[Entry]) -> None:
@@ -196,7 +201,7 @@ class DeliveryLedger:
         """What is done, and the hand-out of `identity`, in one transaction."""
 
         def work(connection: sqlite3.Connection) -> Entry | None:
-            for (place, key), (number, settled) in self._done.items():
+            for ((place, key), number), settled in self._done.items():
                 connection.execute(_SETTLE if settled else _FINISH, (place, key, number))
             if self._anew:  # after the above, which these know of
                 for kept in self._open_entries.values():
@@ -240,14 +245,14 @@ class DeliveryLedger:
     def _note(self, entries: Iterable[Entry], *, settled: bool) -> None:
         with self._file.lock:
             for entry in entries:
-                self._done[entry.identity] = (entry.number, settled)
+                self._done[entry.identity, entry.number] = settled
                 known = self._open_entries.get(entry.identity)
-                if known is None or known.number != entry.number:
-                    continue  # somebody else was handed it since
-                if settled:
-                    del self._open_entries[entry.identity]
-                else:
+                if known is None or known.number < entry.number:
+                    continue
+                if not settled:
                     self._open_entries[entry.identity] = known._replace(finished=known.finished + 1)
+                elif known.number == entry.number:  # else somebody was handed it since
+                    del self._open_entries[entry.identity]
             while len(self._done) > BACKLOG:
                 self._done.popitem(last=False)
 

@@ -31,6 +31,7 @@ from tests.unit.core.harness import (
     at_most,
     called,
     copies,
+    dead_letters,
     settled,
 )
 
@@ -276,6 +277,45 @@ def test_finished_but_not_acknowledged_is_no_failure(mode: AcknowledgeMode) -> N
         assert book.told()["innocent"] == (death, death)
         poison = talk.take()
         assert (poison is None) == (death > 3)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_link_that_is_lost_under_a_commit_is_no_failure(*, late: bool) -> None:
+    """The handler has run to its end each time, and nothing failed but links; `late`: before commit() was called."""
+    book = Book()
+    talk = start(TRANSACTED, book, policy=at_most(2))
+    for life in range(1, 9):
+        talk.comes("a", redelivered="true" if life > 1 else "")
+        assert talk.receive() == f"a#{life}"
+        talk.send()
+        if late:
+            talk.cut()
+        request = talk.commit()
+        if not late:
+            talk.cut()
+        assert request.error is not None
+        talk.wrote()
+        assert book.told()["a"] == (life, life)
+        talk.reopen()
+    assert dead_letters(talk) == []
+
+
+def test_a_commit_that_is_refused_is_a_failure() -> None:
+    """What is sent for the message may be what the broker never takes."""
+    book = Book()
+    talk = start(TRANSACTED, book, policy=at_most(1))
+    for life in (1, 2):
+        talk.comes("a", redelivered="true" if life > 1 else "")
+        assert talk.receive() == f"a#{life}"
+        talk.send()
+        talk.commit()
+        talk.refuse()
+        talk.cut()
+        talk.wrote()
+        assert book.told()["a"] == (life, 0)
+        talk.reopen()
+    talk.comes("a", redelivered="true")
+    assert talk.take() is None
 
 
 def test_only_failures_count_for_the_limit() -> None:
