@@ -113,7 +113,7 @@ def test_settled_after_finished_is_forgotten(ledger: DeliveryLedger, path: Path)
 def test_what_somebody_else_was_handed_since_is_not_forgotten(
     ledger: DeliveryLedger, path: Path, clock: Clock
 ) -> None:
-    """An ACK was lost with its link, the message came to another process, and that one died; the first has not failed."""
+    """An ACK was lost with its link, the message came to another process, and that one died; only that has failed."""
     entry = ledger.begin(A)
     assert entry is not None
     other = DeliveryLedger(path, clock=clock)
