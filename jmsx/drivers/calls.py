@@ -79,18 +79,26 @@ class Calls:
         """
         As `submit`, then wait until the broker has answered; raises its error, or BrokerTimeoutError.
 
-        If the link is lost before, ask again on the next one if that does no harm (`repeat`). `limit`: seconds for all
-        of that; None: those that every answer has.
+        If the link is lost before, ask again on the next one if that does no harm (`repeat`); where there is none in
+        time, what was sent on the last one stays in doubt. `limit`: seconds for all of that; None: those that every
+        answer has.
         """
         deadline = self.engine.now() + (self._limit if limit is None else limit)
+        doubt: SendUnconfirmedError | None = None
         while True:
-            request = self.submit(what, operation, self._left(deadline, limit))
+            try:
+                request = self.submit(what, operation, self._left(deadline, limit))
+            except (LinkError, IllegalStateError) as error:
+                if doubt is None:
+                    raise
+                raise doubt from error
             try:
                 if request is not None:
                     self.wait(request, self._left(deadline, limit))
-            except (LinkError, SendUnconfirmedError):
+            except (LinkError, SendUnconfirmedError) as error:
                 if not repeat or self.engine.error is not None or self.engine.now() >= deadline:
                     raise
+                doubt = error if isinstance(error, SendUnconfirmedError) else doubt
             else:
                 return
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from jmsx import AcknowledgeMode, Message, Queue
-from jmsx.core.frames import MessageFrame
+from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.requests import Request
-from jmsx.errors import TransactionInDoubtError
+from jmsx.core.session import SessionCore
+from jmsx.errors import SendUnconfirmedError, TransactionInDoubtError
 from tests.benchmarks.one_thread import OneThread
 
 #: Seconds for an answer.
@@ -68,3 +69,21 @@ def test_an_answer_that_comes_at_the_last_moment_is_one(
     calls.wait(request)
     assert request.done
     assert engine.reachable
+
+
+@pytest.mark.parametrize("closing", [False, True])
+def test_a_send_that_may_be_there_is_not_said_to_be_none(*, closing: bool) -> None:
+    """It was to be sent again, and there was no other link: the first one may have reached the broker all the same."""
+    one = OneThread(AcknowledgeMode.AUTO_ACKNOWLEDGE, 0, request_timeout=LIMIT)
+    calls, engine = one.link.calls, one.link.engine
+    frame = Frame("SEND", {"destination": "/queue/q", "persistent": "true"})
+
+    def send(core: SessionCore, now: float) -> Request | None:
+        asked = core.send(frame, "key", "queue://q", now)
+        calls.closing = closing
+        core._outbox.disconnect("a test")
+        return asked
+
+    with pytest.raises(SendUnconfirmedError):
+        calls.ask("SEND queue://q", send, repeat=True)
+    assert engine.outage is not None
