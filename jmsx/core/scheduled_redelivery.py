@@ -93,10 +93,9 @@ class ScheduledRedelivery:
         """
         Send back once more what was sent back after `failures`, and has come again; it is handed out, and not seen yet.
 
-        False where the ACK would settle more than this message, or nothing would come of it.
+        False if its consumer has the broker deliver nothing later.
         """
-        others = len(consumer.delivered) > 1 or consumer.older_waiting(delivery)
-        if not consumer.settings.scheduled or (others and not consumer.settings.individual):
+        if not consumer.settings.scheduled:
             return False
         delivery.history = delivery.history._replace(failures=failures)
         delay = max(consumer.settings.policy.delay(failures, draw), 0.0)
@@ -133,12 +132,16 @@ class ScheduledRedelivery:
             for delivery in moved:
                 consumer.copies.remove(delivery, given)
             if error is None:
+                alone = consumer.settles_alone(batch) and not consumer.copies.committing
                 if self._dialect.transactional_ack:
                     for delivery in batch:
                         delivery.step(DeliveryInput.SETTLE)
-                else:
+                elif alone:
                     consumer.write_acks(batch)
-                consumer.reports.acknowledged(batch, AckTrigger.EACH, now)
+                else:  # it has come again, and the application holds others, or commits them
+                    consumer.copies.settle_when_clear(batch)
+                if self._dialect.transactional_ack or alone:
+                    consumer.reports.acknowledged(batch, AckTrigger.EACH, now)
                 consumer.memory.given_back(batch)  # a broker that crashes may have both
                 consumer.forget_counts(batch)
                 consumer.end_owed(batch, now)

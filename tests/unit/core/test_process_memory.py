@@ -423,6 +423,75 @@ def test_an_original_whose_copy_may_be_there_is_sent_back_again(
     assert (talk.take(), talk.ended()[1:]) == (None, [])
 
 
+@pytest.mark.parametrize("mode", [CLIENT, TRANSACTED], ids=str)
+@pytest.mark.parametrize("done", [True, False])
+def test_an_original_is_sent_back_again_beside_a_held_message(
+    mode: AcknowledgeMode, *, done: bool
+) -> None:
+    """A cumulative ACK would settle that, too, so it waits until the application says what became of it."""
+    talk = Talk(mode, dialect=ARTEMIS)
+    talk.subscribe(scheduled=True, policy=at_most(3, initial_redelivery_delay=1.0))
+    talk.comes("a")
+    talk.held()
+    if mode is TRANSACTED:
+        talk.rollback(BROKEN)
+    else:
+        talk.core.recover(talk.now, BROKEN)
+    talk.wrote()
+    talk.lose()
+    talk.comes("b")
+    talk.comes("a", redelivered="true")
+    held = talk.held()
+    assert (called(held), talk.take()) == ("b#1", None)
+    assert talk.wrote() == ["SEND q 'a' ?"]
+    talk.comes("c")
+    assert talk.take() is None  # its ACK would settle the original before the broker has the copy
+    talk.answer()
+    assert talk.wrote() == []
+    assert called(talk.held()) == "c#1"
+    if not done:
+        talk.lose()
+        talk.comes("b", "a", "c", redelivered="true")
+        assert [talk.receive() for _ in "123"] == ["b#2", "c#2", None]
+        assert talk.wrote() == []
+    elif mode is TRANSACTED:
+        talk.commit()
+        assert talk.wrote() == ["ACK c ?"]
+        talk.answer()
+    else:
+        talk.core.acknowledge(held, talk.now)
+        assert talk.wrote() == ["ACK c"]
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_an_original_is_sent_back_again_while_others_are_committed(*, refused: bool) -> None:
+    """Its ACK would settle them, too, although their COMMIT is refused."""
+    talk = Talk(TRANSACTED, dialect=ARTEMIS)
+    talk.subscribe(scheduled=True, policy=at_most(3, initial_redelivery_delay=1.0))
+    talk.comes("a")
+    talk.held()
+    talk.rollback(BROKEN)
+    talk.wrote()
+    talk.lose()
+    talk.comes("b")
+    talk.comes("a", redelivered="true")
+    assert called(talk.held()) == "b#1"
+    talk.send()
+    assert talk.take() is None
+    talk.commit()
+    talk.wrote()
+    talk.answer()  # that the broker has the copy
+    assert talk.wrote() == []
+    if refused:
+        talk.refuse()
+        assert "DROP" in talk.wrote()
+    else:
+        talk.answer()
+        assert talk.wrote() == ["ACK b ?"]
+        talk.answer()
+        assert talk.wrote() == ["ACK a"]
+
+
 def test_an_original_whose_copy_was_refused_is_handed_out() -> None:
     """It is there once."""
     talk = Talk(INDIVIDUAL, dialect=ARTEMIS)
