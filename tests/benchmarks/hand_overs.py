@@ -27,9 +27,15 @@ WINDOW: Final = 1000
 
 STEPS: Final = (100, 1)
 
-WAYS: Final = tuple(
-    Way(work="consume", who="jmsx", face=face, mode=mode)
-    for face, mode in (("receive", "auto"), ("receive", "individual"), ("listener", "auto"))
+WAYS: Final = (
+    *(
+        Way(work="consume", who="jmsx", face=face, mode=mode)
+        for face, mode in (("receive", "auto"), ("receive", "individual"), ("listener", "auto"))
+    ),
+    *(
+        Way(work="consume", who="jmsx", face="app", mode="auto", asynchronous=asynchronous)
+        for asynchronous in (False, True)
+    ),
 )
 
 #: The label of a way, messages at once, and a message's CPU microseconds, those in the kernel, and waits of threads.
