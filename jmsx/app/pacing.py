@@ -205,6 +205,13 @@ class Bucket:
             self._free_at = start + messages * self._interval
             return start - now
 
+    def give_back(self, messages: int, now: float) -> None:
+        """These are not handled now, as `take` has had it; who has a turn behind theirs keeps that."""
+        with self._lock:
+            start = self._free_at - messages * self._interval
+            if start <= now:
+                self._free_at = start
+
 
 class Gate:
     """Before a consumer's handler: shared by its sessions."""
@@ -236,6 +243,11 @@ class Gate:
             waited = True
             pause(left)
         return waited
+
+    def leave(self, messages: int, now: float) -> None:
+        """The handler is not called for these, although it might be."""
+        if self._bucket is not None:
+            self._bucket.give_back(messages, now)
 
     def ended(self, error: BaseException | None, now: float) -> None:
         """The handler was called, or not, and the caller goes on."""

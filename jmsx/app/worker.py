@@ -320,6 +320,7 @@ class Worker:
         waited = self._gate.enter(len(messages), self._machine, self._wait)
         lost = waited and delivery_of(messages[0]).epoch != self._link.epoch
         if lost or (len(messages) > 1 and self._gate.one_only):
+            self._gate.leave(len(messages), self._machine.monotonic())
             raise Unhandled
 
     def _handle(self, message: Message) -> None:

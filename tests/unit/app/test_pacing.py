@@ -14,11 +14,12 @@ from jmsx import (
     ConfigurationError,
     Discard,
     Message,
+    ReconnectPolicy,
     RedeliveryPolicy,
     Reject,
     Retry,
 )
-from jmsx.app.pacing import Circuit, CircuitBreaker, RateLimit
+from jmsx.app.pacing import Bucket, Circuit, CircuitBreaker, RateLimit
 from jmsx.jms.outcomes import Unhandled
 from jmsx.testing import harness
 from jmsx_prometheus import PrometheusObserver
@@ -388,3 +389,36 @@ def test_a_rate_of_batches() -> None:
 def test_rates(rate: str, interval: float) -> None:
     """As people write them."""
     assert RateLimit(rate).interval == pytest.approx(interval)
+
+
+@KINDS
+def test_a_turn_whose_link_was_lost(kind: str) -> None:
+    """Nobody was handled in it, so the next message has it; a link that breaks again and again starves nobody."""
+    app = App(reconnect=ReconnectPolicy(initial_delay=0.01))
+
+    @app.consumer("queue://orders", rate_limit="12/min")
+    def ship(message: Message) -> None:
+        del message
+
+    with harness(app, kind) as mq:
+        for text in "abcd":
+            mq.send("queue://orders", text)
+        for _ in range(3):
+            mq.advance("4s")
+            mq.drop_connections()
+            mq.advance("1s")
+        mq.advance("1s")
+        calls = mq.handler(ship).calls
+        assert [one.message.text for one in calls] == list("abcd")
+        times = [one.at for one in calls]
+        assert all(later - before > 4.9 for before, later in pairwise(times))
+
+
+def test_who_has_the_turn_behind_keeps_it() -> None:
+    """What is given back is had by nobody if another one waits already."""
+    bucket = Bucket(RateLimit("12/min"))
+    assert [bucket.take(1, 100.0) for _ in range(3)] == [0.0, 5.0, 10.0]
+    bucket.give_back(1, 105.0)
+    assert bucket.take(1, 105.0) == 10.0
+    bucket.give_back(1, 115.0)
+    assert bucket.take(1, 115.0) == 0.0
