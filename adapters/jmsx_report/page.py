@@ -241,19 +241,22 @@ def _hours(audit: Mapping[str, Any]) -> str:
 
 
 def _keys(audit: Mapping[str, Any]) -> str:
-    """Lost messages and repeated ones, each key with its times and its last fate."""
+    """Messages that were not settled and repeated ones, each key with its times and its last fate."""
+    proven = any(one["what"] == NUMBER_OF["lost"] for one in audit.get("findings", ()))
     heads = ["key", "sent to", "read from", "sent at", "last seen at", "last fate"]
     parts = []
-    for heading, explanation, listed, number, where in (
+    for heading, explanation, listed, number, where, caused in (
         (
-            "Lost messages",
+            "Lost messages" if proven else "Messages that were not settled",
             (
-                "Sent where jmsx reads, and not settled in this log; the oldest first;"
-                " times are by the clock of who wrote them."
+                "Sent where jmsx reads, and not settled in this log"
+                + ("" if proven else ", but a gap in it or the broker may explain that")
+                + "; the oldest first; times are by the clock of who wrote them."
             ),
             audit.get("lost") or [],
             audit.get("unaccounted", 0),
             "tables/audit (Parquet; keys by hour)",
+            False,
         ),
         (
             "Repeated messages",
@@ -264,11 +267,11 @@ def _keys(audit: Mapping[str, Any]) -> str:
             audit.get("repeated") or [],
             audit.get("duplicates", 0) + audit.get("effect_duplicates", 0),
             "tables/duplicates (Parquet)",
+            True,
         ),
     ):
         if not listed:
             continue
-        caused = any(row.get("cause") for row in listed)
         rows = [
             [
                 _Key(row["msg_key"]),

@@ -55,6 +55,19 @@ _BY_THE_BROKER: Final = {
 }
 
 
+#: The same where lines of those who send or read there are missing: they may have been about these messages.
+_IN_A_GAP: Final = {
+    "foreign_in": (
+        "untold_producers",
+        "at least {} messages came of which no line is here: from foreign producers, or the lines are missing",
+    ),
+    "foreign_out": (
+        "untold_consumers",
+        "at least {} messages went of which no line is here: to foreign consumers, or the lines are missing",
+    ),
+}
+
+
 def _finding(what: str, where: str, says: str) -> dict[str, Any]:
     return {"what": what, "where": where, "says": says}
 
@@ -90,14 +103,18 @@ def _findings(held: Books, missing: pl.DataFrame, judged: pl.DataFrame) -> list[
         _finding("clock", row["writer"], f"the clock of {row['writer']} {_clock(row)}")
         for row in held.clocks.told()[:LISTED]
     ]
-    told += [
-        _finding(
-            what, row["route"], f"{row['route']}: by the broker's count {words.format(row[column])}"
-        )
-        for row in held.book.sort("route").iter_rows(named=True)
-        for column, (what, words) in _BY_THE_BROKER.items()
-        if row[column]
-    ]
+    gapped = set(missing["route"])
+    for row in held.book.sort("route").iter_rows(named=True):
+        by_the_broker = _BY_THE_BROKER | (_IN_A_GAP if row["route"] in gapped else {})
+        told += [
+            _finding(
+                what,
+                row["route"],
+                f"{row['route']}: by the broker's count {words.format(row[column])}",
+            )
+            for column, (what, words) in by_the_broker.items()
+            if row[column]
+        ]
     if held.doubts.height:
         told.append(
             _finding(
@@ -134,7 +151,7 @@ def _doubted(held: Books, rows: pl.DataFrame) -> dict[str, str]:
     for row in held.book.join(opened, on="route", how="left").sort("route").iter_rows(named=True):
         if row["foreign_out"]:
             doubts[row["route"]] = (
-                f"{row['foreign_out']} messages went to consumers that keep no log here"
+                f"{row['foreign_out']} messages went to consumers of which no line is here"
             )
         elif row["size"] > (row["open"] or 0) and not held.horizon.living:
             doubts[row["route"]] = f"{row['size']} messages wait in the queue unread"

@@ -20,6 +20,7 @@ from jmsx_report.period import Period
 from jmsx_report.sentences import headline, meaning
 from jmsx_report.store import Run
 from jmsx_report.wording import duration, moment, name, until
+from tests.benchmarks.segments import write
 from tests.pipeline.nesting import assert_well_nested
 from tests.pipeline.situations.judge import chosen
 from tests.pipeline.situations.scene import Scene
@@ -363,6 +364,23 @@ def test_the_page_of_a_real_log_says_of_when_and_of_whom(hours: Path, tmp_path: 
     assert "Lost messages" in text
     assert "Repeated messages" not in text
     assert_well_nested(text)
+
+
+def test_the_page_calls_nothing_lost_that_a_gap_may_explain(tmp_path: Path) -> None:
+    """A reader was killed with its last lines: what it may have done is listed, and not as lost."""
+    events = tmp_path / "events"
+    write(events, events=2_000, segments=8, hours=1, pairs=1)
+    consumer = max(events.rglob("host0-20-*.jsonl"))
+    *whole, missing, _, closed = map(json.loads, consumer.read_text().splitlines())
+    end = {"kind": "log.recovered", "seq": missing["seq"], "lost_bytes": 0}
+    consumer.write_text("".join(f"{json.dumps(line)}\n" for line in [*whole, closed | end]))
+
+    made = report(events, tmp_path / "out")
+    text = made.report.read_text(encoding="utf-8")
+
+    assert (made.audit["verdict"], made.audit["unaccounted"]) == ("unverifiable", 2)
+    assert "Messages that were not settled" in text
+    assert "Lost messages" not in text
 
 
 def test_a_log_without_a_message_has_a_page(tmp_path: Path) -> None:

@@ -39,6 +39,25 @@ def test_the_broker_tells_of_others() -> None:
     assert "3 messages wait" in findings(summary, "waiting")[0]
 
 
+def test_what_a_killed_reader_did_is_not_said_to_be_of_others() -> None:
+    """The broker counts what a process did in its last moment, of which it wrote no line: nobody else is accused."""
+    log = Log().opens(SENDER).opens(WORKER)
+    log.reads(WORKER)
+    log.stats(SENDER, START - SECOND)
+    for number in range(5):
+        made = log.send(SENDER, START + number)
+        if number < 4:
+            log.deliver(WORKER, made, START + SECOND)
+    log.stats(SENDER, START + HOUR, enqueued=5, dequeued=5)
+    log.closes(SENDER, START + HOUR)
+    log.line(WORKER, "log.recovered", START + HOUR, lost_bytes=0)
+    summary = told(log)
+
+    assert summary["verdict"] == "unverifiable"
+    assert findings(summary, "foreign_consumers") == []
+    assert "at least 1 messages went" in findings(summary, "untold_consumers")[0]
+
+
 def test_the_brokers_book_proves_foreign_messages() -> None:
     """All that ever came was settled here: then who sent it does not matter."""
     log = Log().opens(WORKER)
