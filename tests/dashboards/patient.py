@@ -74,6 +74,7 @@ def send(app: App, words: list[str], stopped: threading.Event) -> None:
 
 def full_log(folder: str) -> EventLog:
     """An event log in `folder`, whose disk is soon full: no file of this process may be longer."""
+    sys.dont_write_bytecode = True  # it would be cut short, and taken for whole by others
     resource.setrlimit(resource.RLIMIT_FSIZE, (_FULL, resource.RLIM_INFINITY))
     return EventLog(folder, service="shop")
 

@@ -130,4 +130,6 @@ class Consumer:
             stdin=self._lifeline,
             stdout=self._log,
             stderr=self._log,
+            # Where no file may grow, what Python compiles would be cut short, and taken for whole by others.
+            env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
         )

@@ -39,6 +39,7 @@ def wait_until(condition):
         time.sleep(0.01)
 
 def allow(size):  # bytes that a file may have; beyond it every write fails
+    sys.dont_write_bytecode = True  # what Python compiles of a module would be cut short, and taken for whole by others
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 """
 
