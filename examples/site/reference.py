@@ -178,27 +178,10 @@ def _default(one: Any) -> str:
 
 
 def _meanings(kind: type) -> dict[str, str]:
-    """What the class's docstring and the comments of its fields say of each: before it, behind it, or within."""
-    source = inspect.getsource(kind)
-    found: dict[str, str] = {}
-    before, name = "", ""
-    for line in source.splitlines():
-        text, mark, comment = line.partition("#: ")
-        if mark and not text.strip():
-            before = f"{before} {comment}"
-            continue
-        named = re.match(r"    (\w+):", text)
-        if named is not None:
-            name = named[1]
-        if name and (before or mark):
-            found.setdefault(name, " ".join(f"{before} {comment if mark else ''}".split()))
-        before = ""
+    """What the class's docstring says of each field, as `help()` shows it."""
     about = f"{inspect.getdoc(kind)}\n"
-    for told, comment in re.findall(
-        r"^    (\w+): ((?:.+\n(?:        .+\n)*))", about, re.MULTILINE
-    ):
-        found.setdefault(told, " ".join(comment.split()))
-    return found
+    found = re.findall(r"^    (\w+): ((?:.+\n(?:        .+\n)*))", about, re.MULTILINE)
+    return {name: " ".join(meaning.split()) for name, meaning in found}
 
 
 def _cell(text: str) -> str:
