@@ -68,7 +68,7 @@ def in_ranges(told: pl.DataFrame, events: Events) -> pl.DataFrame:
     """Add `range`: equal where no line lies between two lines that is not here."""
     left_out = events.about("files")["repeated"]
     if left_out.sum() > 0:  # another batch has them, and they may lie between any two
-        return told.sort("seq").with_row_index("range")
+        return told.sort("seq").with_columns(pl.col("seq").alias("range"))
     ranges = (
         events.about("ranges")
         .select(pl.col("writer").cast(pl.Categorical), "low")

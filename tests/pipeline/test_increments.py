@@ -425,6 +425,31 @@ def test_a_redelivery_that_was_given_back_counts_once(
     )
 
 
+def test_a_redelivery_begins_with_the_first_hand_over_wherever_that_lies(tmp_path: Path) -> None:
+    """Also where a batch has a copy of that line, which was taken from another one."""
+    at = 1_795_132_800_000_000
+    here = {"session_id": "s", "epoch": 1, "dest": "queue://q", "consumer": "c", "msg_key": "k"}
+    told: list[dict[str, object]] = [
+        {"kind": "redelivery.scheduled", "next_attempt": 2, "delay_us": 1_000_000},
+        {"kind": "delivery", "attempt": 2, "start_us": at + 4_000_000, "outcome": "released"},
+        {"kind": "delivery", "attempt": 2, "start_us": at + 9_000_000, "outcome": "acknowledged"},
+    ]
+    lines = [
+        json.dumps({"v": 1, "writer": "w-1-0", "seq": seq, "ts_us": at + seq, **here, **one})
+        for seq, one in enumerate(told)
+    ]
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "w-1-0-000000000001.jsonl").write_text(lines[1] + "\n")
+    gold(tmp_path / "events", tmp_path / "out")
+    (tmp_path / "events" / "w-1-0-000000000002.jsonl").write_text("\n".join([*lines, ""]))
+    found = gold(tmp_path / "events", tmp_path / "out")["redelivery"]
+
+    assert found["delay_actual_mean_us"].to_list() == [4_000_000.0]
+    assert_frame_equal(
+        found, gold(tmp_path / "events", tmp_path / "once")["redelivery"], check_exact=True
+    )
+
+
 def test_a_second_look_reads_only_what_it_is_given(tmp_path: Path) -> None:
     """A partial that nobody keeps, of some segments, made by several processes."""
     log(tmp_path / "events")
