@@ -70,7 +70,7 @@ class ArtemisDeadLetters:
         """How many messages the broker counts in `queue`; None: there is no such queue."""
 
         def inquiry() -> Inquiry[int | None]:
-            found = yield from queues("NAME", queue)
+            found = yield from queues("NAME", _bare(queue))
             return count(found[0], "messageCount") if found else None
 
         return self._ask(inquiry())
@@ -82,6 +82,7 @@ class ArtemisDeadLetters:
         With `bodies` the broker copies each message to a topic that nobody else reads. Where messages leave the queue
         meanwhile, others may not be shown.
         """
+        queue = _bare(queue)
         if not bodies:
             for listed in self._pages(queue):
                 yield from map(_letter, listed)
@@ -116,13 +117,15 @@ class ArtemisDeadLetters:
         """The broker moves each; a queue that went because it was empty is made again."""
         targets = {letter.id: _target(to or letter.origin) for letter in letters}
         self._ask(_made(set(targets.values())))
+        here = _bare(queue)
         return self._each(
-            letters, lambda one: _told(queue, "moveMessage", whole(one), targets[one][1])
+            letters, lambda one: _told(here, "moveMessage", whole(one), targets[one][1])
         )
 
     def remove(self, queue: str, letters: Sequence[DeadLetter]) -> Iterator[list[str]]:
         """Have the broker delete `letters`, and give the ids of each batch that is gone."""
-        return self._each(letters, lambda one: _told(queue, "removeMessage", whole(one)))
+        here = _bare(queue)
+        return self._each(letters, lambda one: _told(here, "removeMessage", whole(one)))
 
     def _each(
         self, letters: Sequence[DeadLetter], act: Callable[[str], Inquiry[bool]]
@@ -245,6 +248,11 @@ def _told(queue: str, operation: str, *arguments: int | str | None) -> Inquiry[b
     """Whether the broker did it; not with a message that is not there."""
     told = yield Question(f"queue.{queue}", operation, arguments)
     return told is True
+
+
+def _bare(queue: str) -> str:
+    """The name that a queue has in the whole broker, of `ADDRESS::QUEUE` too."""
+    return queue.rpartition("::")[2]
 
 
 def _target(uri: str) -> tuple[str, str]:

@@ -19,7 +19,7 @@ import typer
 import jmsx_broker
 from jmsx.cli.printing import JsonOption, print_json, print_table
 from jmsx.cli.terminal import console
-from jmsx.errors import JmsxError
+from jmsx.errors import ConfigurationError, ConnectionFailedError, JmsxError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,14 +89,20 @@ def stats(
     as_json: JsonOption = False,
 ) -> None:
     """
-    Print the broker's own counts of a queue.
+    Print the broker's own counts of a queue: those of the first broker of the URL that answers.
 
     Example: jmsx broker stats orders --url stomp://mq:61613
     """
     from jmsx_broker.questions import queue_statistics
 
     with _told_errors():
-        told = queue_statistics(url, queue)
+        *others, last = _plain_urls(url)
+        for other in others:
+            with contextlib.suppress(ConnectionFailedError):
+                told = queue_statistics(other, queue)
+                break
+        else:
+            told = queue_statistics(last, queue)
         if not told.exists:
             _fail(f"the broker has no queue {told.queue}")
     if as_json:
@@ -127,6 +133,22 @@ def images(
             if force or not has_image(product):
                 make_image(product)
             _out.print(product.image, style="bold green")
+
+
+def _plain_urls(url: str) -> list[str]:
+    """The URL of each broker of one as an App has it; raises ConfigurationError where one wants TLS."""
+    from urllib.parse import quote
+
+    from jmsx.config.uri import parse_broker_uri
+
+    uri = parse_broker_uri(url)
+    if any(address.tls for address in uri.addresses):
+        raise ConfigurationError(
+            "`broker stats` speaks no TLS; `jmsx dlq ls QUEUE --broker URL` does, and counts what lies there"
+        )
+    name, password = uri.options.username, uri.options.password
+    user = "" if name is None else f"{quote(name, safe='')}:{quote(password or '', safe='')}@"
+    return [f"stomp://{user}{address}" for address in uri.addresses]
 
 
 def _start(broker: jmsx_broker.ClassicBroker | jmsx_broker.ArtemisBroker) -> None:

@@ -251,7 +251,7 @@ def show(
         rows = [
             (
                 one.id, _died(one), one.origin or "?", one.reason, str(one.deliveries or "?"),
-                short(f"{one.error}: {one.error_message}") if one.error else "-", one.obstacle() or "can go back",
+                short(_error(one)) or "-", one.obstacle() or "can go back",
             )
             for one in found
         ]  # fmt: skip
@@ -295,7 +295,8 @@ def replay(
     def plan(letters: Sequence[DeadLetter]) -> str:
         places = Counter(target or one.origin for one in letters)
         words = ", ".join(f"{count:,} to {place}" for place, count in places.most_common())
-        return f"{len(letters):,} dead letters of {name} go back: {words}"
+        one = len(letters) == 1
+        return f"{_count(letters)} of {name} {'goes' if one else 'go'} back: {words}"
 
     with opened(broker) as access:
 
@@ -338,7 +339,9 @@ def purge(
     with opened(broker) as access:
         move = Move(
             find=lambda limit: find(access, name, meant.fits, limit),
-            plan=lambda letters: f"{len(letters):,} dead letters of {name} are deleted for good",
+            plan=lambda letters: (
+                f"{_count(letters)} of {name} {'is' if len(letters) == 1 else 'are'} deleted for good"
+            ),
             act=functools.partial(access.remove, name),
             limit=limit,
         )
@@ -378,6 +381,15 @@ def export(
     rest.warn()
     if rest.hidden:
         raise typer.Exit(1)
+
+
+def _error(letter: DeadLetter) -> str:
+    """Its error and what that says, as far as they are told."""
+    return ": ".join(filter(None, (letter.error, letter.error_message if letter.error else "")))
+
+
+def _count(letters: Sequence[DeadLetter]) -> str:
+    return f"{len(letters):,} dead letter{'' if len(letters) == 1 else 's'}"
 
 
 def _died(letter: DeadLetter) -> str:
@@ -429,7 +441,7 @@ def _print_whole(letter: DeadLetter) -> None:
         "first failure": timestamp(letter.first_failure),
         "last failure": timestamp(letter.last_failure),
         "replay": letter.obstacle() or "can go back",
-        "error": f"{letter.error}: {letter.error_message}" if letter.error else "",
+        "error": _error(letter),
     }
     for name, value in told.items():
         if value not in (None, "", "-"):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jmsx_broker.ports import free_port
 from tests.integration.broker_support import is_listening, python, read_line, send
 
 if TYPE_CHECKING:
@@ -75,6 +76,14 @@ def test_command_prints_statistics(classic_broker: Broker) -> None:
     assert process.returncode == 0
     assert "enqueue_count" in said
     assert "1,234" in said
+    both = f"failover:(stomp://127.0.0.1:{free_port()},{classic_broker.url})?randomize=false"
+    with command("stats", "asked", "--url", both) as process:
+        said, _ = process.communicate(timeout=30)
+    assert "1,234" in said
+    with command("stats", "asked", "--url", "failover:(stomp+ssl://mq:61612)") as process:
+        _, said = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "speaks no TLS; `jmsx dlq ls QUEUE" in said
     with command("stats", "unasked", "--url", classic_broker.url) as process:
         _, said = process.communicate(timeout=30)
     assert process.returncode == 1

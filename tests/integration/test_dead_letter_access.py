@@ -345,6 +345,23 @@ def test_what_a_copy_is_shown_by_is_not_its_own(artemis_broker: ArtemisBroker) -
     assert shown["headers"].keys() <= whole["headers"].keys()
 
 
+def test_a_queue_by_its_full_name(artemis_broker: ArtemisBroker) -> None:
+    """`ADDRESS::QUEUE`, as consumers and senders write it: looked into, counted, and moved from."""
+    name = fresh_queue().name
+    dead, target = Queue(f"{name}::{name}.q"), Queue(f"{name}::{name}.other")
+    put(artemis_broker, dead, "a", "b")
+    assert printed(artemis_broker, "ls", dead.name) == [{"queue": dead.name, "messages": 2}]
+    assert [one["count"] for one in printed(artemis_broker, "groups", dead.name)] == [2]
+    (first, _) = printed(artemis_broker, "show", dead.name)
+    assert run(artemis_broker, "show", dead.name, first["id"]).rstrip().endswith("\na")
+    put(artemis_broker, target, "c")
+    assert "1 done" in run(
+        artemis_broker, "replay", dead.name, "--to", target.uri, "--limit", "1", "--yes"
+    )
+    assert "1 done" in run(artemis_broker, "purge", dead.name, "--yes")
+    assert lying(artemis_broker, target) == Counter("ca")
+
+
 def test_explain_finds_it_on_the_broker(broker: Broker, tmp_path: Path) -> None:
     """The log tells how it died, and the broker where it lies."""
     origin, dead = fresh_queue(), fresh_queue()
