@@ -147,7 +147,7 @@ def eager(loop: asyncio.AbstractEventLoop, work: Any, **_options: Any) -> Any:
 
 
 @KINDS
-@pytest.mark.parametrize("factory", [old, eager])
+@pytest.mark.parametrize("factory", [old, getattr(asyncio, "eager_task_factory", eager)])
 def test_a_task_factory_of_the_programs(kind: str, factory: Any) -> None:
     """Also one that knows no contexts, or runs a call inside of the one before it, hundreds of times."""
     seen: list[str] = []
