@@ -7,6 +7,7 @@ import math
 import sqlite3
 import threading
 import time
+from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -308,7 +309,8 @@ def test_a_store_in_a_file(kind: str, tmp_path: Path) -> None:
     for _ in range(2):
         with harness(app, kind) as mq:
             mq.send("queue://q", "x")
-    assert sqlite3.connect(f"{tmp_path}/{kind}.db").execute("select 1").fetchone() == (1,)
+    with closing(sqlite3.connect(f"{tmp_path}/{kind}.db")) as connection:
+        assert connection.execute("select 1").fetchone() == (1,)
     with harness(app, kind) as mq:
         mq.send("queue://q", "x")
         assert mq.handler(handle).calls == []
