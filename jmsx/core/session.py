@@ -193,10 +193,7 @@ class SessionCore:
             ),
         )
         self._consumers.lose(now)
-        if self.transacted and reason == "error_frame":
-            # What the broker complained of may be what is sent for a message, and would be so each time.
-            self._work.forget_lost_links()
-        self._work.lost(now)
+        self._work.lost(self.epoch, now)
         self.browsers.clear()
         in_doubt = self._work.in_doubt
         self._outbox.report(
@@ -680,6 +677,8 @@ class SessionCore:
         complaint = self.broker_errors.refused(
             error, self.settings.broker, now, rollback_only=self._work.is_rollback_only
         )
+        if self.transacted and (complaint is not None or self._dialect.errors_close):
+            self._work.complained = True
         if complaint is not None:
             self._work.set_rollback_only(complaint)
             self.broker_errors.explain(now)

@@ -82,6 +82,8 @@ class UnitOfWork:
         #: Ends that consumers get only what a commit in doubt has received
         self._subscribe_wholly = subscribe_wholly
         self._transaction = Transaction(settings.session_id)
+        #: In this transaction, on this link, the broker has complained of what may have been sent for a message
+        self.complained = False
         self._commit: Commit | None = None  #: the one that is under way
         self.last_commit: Request | None = None  #: the last one that was asked for, ended or not
         #: Whether a commit that was not answered is cleared up on the next link by what it received
@@ -254,6 +256,7 @@ class UnitOfWork:
 
         A transaction with nothing in it is committed at once.
         """
+        self.complained = False
         batches = [(each, list(each.delivered)) for each in consumers]
         transaction = self._transaction
         if not batches and not transaction.sends:
@@ -306,6 +309,7 @@ class UnitOfWork:
 
     def rollback(self, now: float) -> None:
         """Undo the sends; the caller gives back what was delivered."""
+        self.complained = False
         self.forget_lost_links()
         transaction = self._transaction
         self._sending.report_all(transaction, "rolled_back", now)
@@ -352,12 +356,20 @@ class UnitOfWork:
             f" was rolled back: {cause}"
         )
 
-    def lost(self, now: float) -> None:
+    def lost(self, epoch: int, now: float) -> None:
         """
         Roll back the open transaction, because the link is gone and the broker rolls it back, too.
 
+        What was received on it counts as failed if the broker has complained: of what is sent for a message it would do
+        so each time.
         The application has to call `rollback`. Source: `ActiveMQMessageConsumer.java:761-771`.
         """
+        if self.complained:
+            for consumer in self._consumers:
+                for delivery in consumer.held_on_lost_links():
+                    if delivery.epoch == epoch:
+                        consumer.failed_late(delivery)
+            self.complained = False
         if self.markers is not None:
             self.markers.lost()
         self._repeats.lost()

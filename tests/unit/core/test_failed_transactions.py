@@ -343,10 +343,63 @@ def test_a_link_that_the_broker_ends_with_a_complaint_is_a_failure(links: int) -
     talk.subscribe(policy=at_most(0))
     talk.comes("a")
     assert talk.receive() == "a#1"
+    talk.complain("refused by the test")
     talk.core.link_closed("error_frame", "refused by the test", talk.now)
     for _ in range(links):
         talk.reopen()
         talk.cut()
+    assert isinstance(talk.commit().error, TransactionRolledBackError)
+    talk.reopen()
+    talk.comes("a", redelivered="true")
+    assert talk.receive() is None
+    assert len(dead_letters(talk)) == 1
+
+
+@pytest.mark.parametrize("dialect", [CLASSIC, ARTEMIS], ids=["classic", "artemis"])
+def test_a_link_that_is_dropped_for_another_message_is_no_failure(dialect: Dialect) -> None:
+    """The session drops it itself, and the broker has complained of nothing that comes of this one."""
+    talk = Talk(TRANSACTED, dialect=dialect)
+    talk.subscribe(policy=at_most(0))
+    talk.subscribe("2")
+    talk.comes("a")
+    assert talk.receive() == "a#1"
+    talk.core.link_closed("error_frame", "a truncated message has to come again", talk.now)
+    talk.reopen()
+    talk.comes("a", redelivered="true")
+    talk.complain("refused by the test")  # of the link on which nothing was handed out
+    talk.core.link_closed("error_frame", "refused by the test", talk.now)
+    assert isinstance(talk.commit().error, TransactionRolledBackError)
+    talk.reopen()
+    talk.comes("a", redelivered="true")
+    assert talk.receive() == "a#2"
+    assert dead_letters(talk) == []
+
+
+def test_a_complaint_in_an_earlier_transaction_is_no_failure() -> None:
+    """That was rolled back for it, and counted."""
+    talk = Talk(TRANSACTED, dialect=CLASSIC)
+    talk.subscribe(policy=at_most(0))
+    talk.send()
+    talk.complain("refused by the test")
+    talk.rollback()
+    talk.comes("a")
+    assert talk.receive() == "a#1"
+    talk.cut()
+    assert isinstance(talk.commit().error, TransactionRolledBackError)
+    talk.reopen()
+    talk.comes("a", redelivered="true")
+    assert talk.receive() == "a#2"
+
+
+def test_a_complaint_with_which_the_link_is_lost_is_a_failure() -> None:
+    """As Classic does with a header line that is too long: the message would be tried for ever."""
+    talk = Talk(TRANSACTED, dialect=CLASSIC)
+    talk.subscribe(policy=at_most(0))
+    talk.comes("a")
+    assert talk.receive() == "a#1"
+    talk.send()
+    talk.complain("The maximum header length was exceeded")
+    talk.cut()
     assert isinstance(talk.commit().error, TransactionRolledBackError)
     talk.reopen()
     talk.comes("a", redelivered="true")
