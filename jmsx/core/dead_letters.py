@@ -25,7 +25,7 @@ from jmsx.core.consumer import ConsumerCore, nack
 from jmsx.core.death_headers import DeathRecord
 from jmsx.core.delivery import DEAD_LETTER, UNDECODABLE, DeadLetterCause, Delivery
 from jmsx.core.delivery_state import DeliveryInput
-from jmsx.core.destination_names import is_pattern
+from jmsx.core.destination_names import is_pattern, one_of
 from jmsx.core.dialect import Dialect
 from jmsx.core.events import Outcome
 from jmsx.core.frames import Frame
@@ -361,9 +361,9 @@ class DeadLetters:
         """Return the SEND of the copy, with `headers`, behind the frames that must precede it."""
         settings, failure = move.consumer.settings, move.failure
         lay = settings.destination
-        if is_pattern(lay):  # it was in one of those that the consumer reads
+        if is_pattern(lay):  # it was in one of those that the consumer reads, and tells which
             told = self._dialect.reading.addresses(move.delivery.headers)
-            lay = told.destination or lay
+            lay = one_of(lay, told.destination or "") or lay
         death = DeathRecord(
             reason=move.reason,
             destination=lay,

@@ -120,6 +120,31 @@ def is_pattern(destination: str) -> bool:
     return is_wildcard(destination) or is_composite(destination)
 
 
+def one_of(pattern: str, told: str) -> str:
+    """
+    Return which of the destinations that `pattern` stands for has the name of the URI `told`; empty if none has.
+
+    For what a message tells of itself, where a sender may have written that.
+    """
+    name = told.partition("://")[2]
+    for kind, each in parts(pattern.partition("?")[0]):
+        if name and re.fullmatch(_expression(each), name, re.DOTALL):
+            return f"{kind}://{name}"
+    return ""
+
+
+def _expression(pattern: str) -> str:
+    """Return what fits the names that `pattern` stands for, where `>` and `#` are any words, or none, at the end."""
+    found = ""
+    for index, word in enumerate(pattern.split(".")):
+        dot = r"\." if index else ""
+        if word in (">", "#"):
+            found += f"(?:{dot}.+)?"
+        else:
+            found += dot + ("[^.]+" if word == "*" else re.escape(word))
+    return found
+
+
 def is_swapped(to: object, body: object) -> bool:
     """Whether who sends `body` to the queue `to` has given them in the wrong order: only the body is a destination."""
     if not (isinstance(to, str) and isinstance(body, str)):

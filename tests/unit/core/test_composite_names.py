@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from jmsx.core.destination_names import is_composite, is_pattern, is_wildcard, parse_destination
+from jmsx.core.destination_names import (
+    is_composite,
+    is_pattern,
+    is_wildcard,
+    one_of,
+    parse_destination,
+)
 from jmsx.errors import InvalidDestinationError
 
 
@@ -49,3 +55,28 @@ def test_a_list_that_makes_no_sense(text: str) -> None:
     """It is refused where it is written."""
     with pytest.raises(InvalidDestinationError):
         parse_destination(text)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "told", "found"),
+    [
+        ("queue://a.>", "queue://a.b.c", "queue://a.b.c"),
+        ("queue://a.>", "queue://a", "queue://a"),
+        ("queue://>", "queue://a.b", "queue://a.b"),
+        ("queue://a.#", "queue://a.b", "queue://a.b"),
+        ("queue://a.#.c", "queue://a.c", "queue://a.c"),
+        ("queue://a.*.c", "queue://a.b.c", "queue://a.b.c"),
+        ("topic://a.>?consumer.prefetchSize=1", "queue://a.b", "topic://a.b"),
+        ("queue://a,topic://b", "topic://b", "topic://b"),
+        ("queue://a,b.*", "queue://b.c", "queue://b.c"),
+        ("queue://a.>", "queue://ab", ""),
+        ("queue://a.*", "queue://a.b.c", ""),
+        ("queue://a.*", "queue://a", ""),
+        ("queue://a.b*", "queue://a.bc", ""),
+        ("queue://a.+>", "queue://a.aa", ""),
+        ("queue://>", "", ""),
+    ],
+)
+def test_which_of_several_a_message_was_in(pattern: str, told: str, found: str) -> None:
+    """Only a name that fits is believed."""
+    assert one_of(pattern, told) == found

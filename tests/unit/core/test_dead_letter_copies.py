@@ -541,3 +541,15 @@ def test_a_copy_tells_the_queue_of_a_consumer_that_reads_several(read: str) -> N
     talk.wrote()
     (copy,) = [one for one in talk.frames if one.command == "SEND"]
     assert copy.headers["jmsx_original_destination"] == "queue://B.a"
+
+
+@pytest.mark.parametrize("read", ["queue://B.>", "queue://B.*", "queue://B.a,queue://B.b"])
+def test_a_copy_tells_no_queue_that_its_consumer_does_not_read(read: str) -> None:
+    """On Classic a property of the application may stand where the broker tells it; who replays would send it there."""
+    talk = Talk(INDIVIDUAL, dialect=CLASSIC, dead_letter="queue://D")
+    talk.subscribe(destination=read, origin=read, policy=at_most(0))
+    talk.comes("a", destination="/queue/secret")
+    talk.listen(BROKEN)
+    talk.wrote()
+    (copy,) = [one for one in talk.frames if one.command == "SEND"]
+    assert copy.headers["jmsx_original_destination"] == read
