@@ -240,6 +240,7 @@ def test_a_database_that_is_away_at_the_start(
     away = (
         f"{name}: not connected; waits for its store, which is away: no connection to the database:"
     )
+    assert eventually(lambda: len(app.ready().body["reasons"]) == 2, 5)
     first, second = app.ready().body["reasons"]
     assert first == "not started"
     assert second.startswith(away)
