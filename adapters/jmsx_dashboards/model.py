@@ -112,9 +112,8 @@ class Alert:
     expr: str
     wait: str = "0m"  #: how long it must hold: `for` in Prometheus' rules
     seconds: tuple[int, ...] = ()  #: the numbers in `expr` that are seconds
-    least: float = (
-        0.0  #: seconds below which no test in a hurry shortens `wait`: machines do not hurry
-    )
+    #: Seconds below which no test in a hurry shortens `wait`: machines do not hurry
+    least: float = 0.0
     severity: Severity
     labels: tuple[str, ...]  #: what identifies one firing
     summary: str  #: one line; `{destination}` and the like are put in
