@@ -175,7 +175,13 @@ class Subscriptions:
             self._lost_deliveries.note_not_failed(consumer, delivery)
 
     def note_not_failed(self, consumer: ConsumerCore, delivery: Delivery) -> None:
-        """Note that the application has not seen a message of a lost link: its last delivery did not fail."""
+        """
+        Note that the last delivery of a message of a lost link did not fail: it was done, or the application has not
+        seen it.
+        """
+        if delivery.entry is not None:
+            self._outbox.record(delivery.entry, settled=False)
+            delivery.entry = None  # once, however often that is told
         consumer.failed_late(delivery)
         if self._lost_deliveries.note_not_failed(consumer, delivery):
             return
@@ -185,18 +191,17 @@ class Subscriptions:
             if one.lost is not None and not one.asked and consumer.memory.key(one) == name:
                 one.continue_after_loss(one.lost._replace(failures=one.lost.failures - 1))
 
-    def note_held_not_failed(self) -> None:
+    def note_held_not_failed(self, only: Delivery | None = None) -> None:
         """
-        Note that the application has done its work with all messages of lost links that it still held.
+        Note that the application has done its work with the messages of lost links that it still held, or `only` one.
 
         Only the links have failed; one that was given back meanwhile may have come again to any session of the process.
         """
         for consumer in self:
             for delivery in consumer.held_on_lost_links():
-                if delivery.entry is not None:
-                    self._outbox.record(delivery.entry, settled=False)
-                consumer.memory.acknowledged([delivery])
-                self.note_not_failed(consumer, delivery)
+                if only in (None, delivery):
+                    consumer.memory.acknowledged([delivery])
+                    self.note_not_failed(consumer, delivery)
 
     # The link --------------------------------------------------------------------------------------------------------
 

@@ -300,6 +300,32 @@ def test_a_link_that_is_lost_under_a_commit_is_no_failure(*, late: bool) -> None
     assert dead_letters(talk) == []
 
 
+@pytest.mark.parametrize("mode", [CLIENT, INDIVIDUAL])
+@pytest.mark.parametrize("together", [False, True])
+def test_an_acknowledgement_that_comes_too_late_is_no_failure(
+    mode: AcknowledgeMode, *, together: bool
+) -> None:
+    """It is dropped, for the message comes again; but nothing failed but the link, however often that is said."""
+    book = Book()
+    talk = start(mode, book, policy=at_most(2))
+    for life in range(1, 6):
+        talk.comes("a", redelivered="true" if life > 1 else "")
+        delivery = talk.held()
+        assert called(delivery) == f"a#{life}"
+        talk.cut()
+        for _ in range(2):
+            if not together:
+                talk.core.acknowledge(delivery, talk.now)
+            elif mode is INDIVIDUAL:
+                talk.core.settle([(delivery, None)], talk.now)
+        if together and mode is CLIENT:
+            talk.core.acknowledge(delivery, talk.now)
+        talk.wrote()
+        assert book.told()["a"] == (life, life)
+        talk.reopen()
+    assert dead_letters(talk) == []
+
+
 def test_a_commit_that_is_refused_is_a_failure() -> None:
     """What is sent for the message may be what the broker never takes."""
     book = Book()
