@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Self
 
 from jmsx.core.delivery import Delivery
 from jmsx.core.dialect import Dialect
+from jmsx.errors import LinkError
 from jmsx.jms.destination import Destination
 from jmsx.jms.link import SessionLink
 from jmsx.jms.message import Message
@@ -65,7 +67,8 @@ class QueueBrowser:
         self._open.discard(name)
         link, uri = self._link, self.queue.uri
         if link.engine.error is None and not link.closed:
-            link.calls.finish(lambda core, _now: core.browsers.close(name, uri))
+            with contextlib.suppress(LinkError):  # with its link it has ended, too
+                link.calls.finish(lambda core, _now: core.browsers.close(name, uri))
 
     def __enter__(self) -> Self:
         return self

@@ -10,7 +10,7 @@ from jmsx import AcknowledgeMode, Message, Queue
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.requests import Request
 from jmsx.core.session import SessionCore
-from jmsx.errors import SendUnconfirmedError, TransactionInDoubtError
+from jmsx.errors import ConnectionFailedError, SendUnconfirmedError, TransactionInDoubtError
 from tests.benchmarks.one_thread import OneThread
 
 #: Seconds for an answer.
@@ -87,3 +87,18 @@ def test_a_send_that_may_be_there_is_not_said_to_be_none(*, closing: bool) -> No
     with pytest.raises(SendUnconfirmedError):
         calls.ask("SEND queue://q", send, repeat=True)
     assert engine.outage is not None
+
+
+def test_a_browser_whose_link_is_lost_at_its_end_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop that is left by `break` has nobody to raise to: Python would print it."""
+    one = OneThread(AcknowledgeMode.AUTO_ACKNOWLEDGE, 1)
+    browser = one.session.create_browser(Queue("q"))
+
+    def lost(_operation: object) -> None:
+        raise ConnectionFailedError("a test")
+
+    shown = iter(browser)
+    next(shown)
+    monkeypatch.setattr(one.link.calls, "finish", lost)
+    shown.close()  # type: ignore[attr-defined]  # it is a generator
+    browser.close()
