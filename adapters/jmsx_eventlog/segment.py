@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 #: A segment that is still written to; readers take `*.jsonl` only.
 OPEN_SUFFIX: Final = ".jsonl.open"
 SEALED_SUFFIX: Final = ".jsonl"
+#: One that is not locked yet: nothing is written to it before it has its name.
+UNNAMED_SUFFIX: Final = f"{OPEN_SUFFIX}.new"
 
 
 def sealed_name(name: str) -> str:
@@ -62,7 +64,9 @@ class Segment:
         self.size = 0  #: bytes that are whole lines
         self.broken = False  #: a failed write could not be undone: abandon it
         # First the lock, then the name: unlocked under its own name it would be an orphan.
-        unnamed = self.path.with_name(f".{self.path.name}.new")
+        unnamed = self.path.with_name(
+            f".{self.path.name.removesuffix(OPEN_SUFFIX)}{UNNAMED_SUFFIX}"
+        )
         self._fd = create_file(unnamed, os.O_WRONLY | os.O_APPEND)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from jmsx.errors import ConfigurationError
-from jmsx_eventlog.segment import OPEN_SUFFIX, SEALED_SUFFIX, sealed_name
+from jmsx_eventlog.segment import OPEN_SUFFIX, SEALED_SUFFIX, UNNAMED_SUFFIX, sealed_name
 from jmsx_report.compacted import is_compacted, listed
 
 if TYPE_CHECKING:
@@ -124,6 +124,8 @@ def look(
                 findings.append((path, "unreadable", True, str(error)))
             continue
         found = _finding(name) or _looked_at(str(events), path)
+        if name.endswith(UNNAMED_SUFFIX) and not (events / path).stat().st_size:
+            found = ("unnamed", False, "nothing was written to it: its process was killed before")
         if isinstance(found, Segment):
             segments.append(found)
         else:

@@ -383,6 +383,17 @@ def test_the_page_calls_nothing_lost_that_a_gap_may_explain(tmp_path: Path) -> N
     assert "Lost messages" not in text
 
 
+def test_a_process_that_was_killed_as_it_began_a_segment_has_left_nothing(tmp_path: Path) -> None:
+    """Its file has no name yet and no line: the log is as whole as without it."""
+    events = tmp_path / "events"
+    write(events, events=2_000, segments=8, hours=1, pairs=1)
+    folder = next(events.glob("*/*"))
+    (folder / ".host9-7-00000009-000000000000.jsonl.open.new").touch()
+    assert report(events, tmp_path / "out").audit["verdict"] == "balanced"
+    (folder / ".host9-8-00000009-000000000000.jsonl.open.new").write_text("{")
+    assert report(events, tmp_path / "out").audit["verdict"] == "unverifiable"
+
+
 def test_a_log_without_a_message_has_a_page(tmp_path: Path) -> None:
     """Nothing was sent, so nothing is proven; the page is drawn without rows."""
     events = tmp_path / "events"
