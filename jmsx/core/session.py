@@ -438,7 +438,7 @@ class SessionCore:
         consumer = self._consumers.find(delivery.subscription_id)
         if self._is_stale(delivery):
             consumer.reports.dropped(1, now)
-            self._consumers.note_held_not_failed(delivery if covers is Covers.MESSAGE else None)
+            self._consumers.acknowledged_late(delivery, alone=covers is Covers.MESSAGE)
         elif covers is Covers.MESSAGE:
             consumer.acknowledge_one(delivery, now)
         else:

@@ -179,9 +179,7 @@ class Subscriptions:
         Note that the last delivery of a message of a lost link did not fail: it was done, or the application has not
         seen it.
         """
-        if delivery.entry is not None:
-            self._outbox.record(delivery.entry, settled=False)
-            delivery.entry = None  # once, however often that is told
+        self._finish(delivery)
         consumer.failed_late(delivery)
         if self._lost_deliveries.note_not_failed(consumer, delivery):
             return
@@ -190,6 +188,17 @@ class Subscriptions:
         for one in (one for each in self for one in each.waiting):
             if one.lost is not None and not one.asked and consumer.memory.key(one) == name:
                 one.continue_after_loss(one.lost._replace(failures=one.lost.failures - 1))
+
+    def _finish(self, delivery: Delivery) -> None:
+        """Have the ledger note that the hand-out did not fail; once, however often that is told."""
+        if delivery.entry is not None:
+            self._outbox.record(delivery.entry, settled=False)
+            delivery.entry = None
+
+    def acknowledged_late(self, delivery: Delivery, *, alone: bool) -> None:
+        """Note that the application is done with a message of a lost link; not `alone`: with all that it still held."""
+        self.note_held_not_failed(delivery if alone else None)
+        self._finish(delivery)  # more links may have been lost since
 
     def note_held_not_failed(self, only: Delivery | None = None) -> None:
         """

@@ -301,9 +301,10 @@ def test_a_link_that_is_lost_under_a_commit_is_no_failure(*, late: bool) -> None
 
 
 @pytest.mark.parametrize("mode", [CLIENT, INDIVIDUAL])
+@pytest.mark.parametrize("losses", [1, 2, 3])
 @pytest.mark.parametrize("together", [False, True])
 def test_an_acknowledgement_that_comes_too_late_is_no_failure(
-    mode: AcknowledgeMode, *, together: bool
+    mode: AcknowledgeMode, losses: int, *, together: bool
 ) -> None:
     """It is dropped, for the message comes again; but nothing failed but the link, however often that is said."""
     book = Book()
@@ -313,6 +314,9 @@ def test_an_acknowledgement_that_comes_too_late_is_no_failure(
         delivery = talk.held()
         assert called(delivery) == f"a#{life}"
         talk.cut()
+        for _ in range(losses - 1):
+            talk.reopen()
+            talk.cut()
         for _ in range(2):
             if not together:
                 talk.core.acknowledge(delivery, talk.now)
