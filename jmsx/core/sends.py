@@ -36,7 +36,9 @@ class Sends:
             self.report(sent, now, outcome)
             if isinstance(error, LinkError | BrokerFaultError):
                 told = f"{error}{_large(sent.frame)}"
-                return SendUnconfirmedError(sent.message_key, sent.destination, told)
+                unconfirmed = SendUnconfirmedError(sent.message_key, sent.destination, told)
+                unconfirmed.__cause__ = error
+                return unconfirmed
             return error
 
         request = self._requests.open("SEND", sent.destination, then)

@@ -14,6 +14,7 @@ from jmsx.core.session import SessionCore
 from jmsx.drivers.engine import DISCONNECT_WAIT, LONGEST, Engine
 from jmsx.drivers.tcp import HELD_BACK
 from jmsx.errors import (
+    BrokerFaultError,
     BrokerTimeoutError,
     ConnectionFailedError,
     IllegalStateError,
@@ -80,11 +81,12 @@ class Calls:
         As `submit`, then wait until the broker has answered; raises its error, or BrokerTimeoutError.
 
         If the link is lost before, ask again on the next one if that does no harm (`repeat`); where there is none in
-        time, what was sent on the last one stays in doubt. `limit`: seconds for all of that; None: those that every
-        answer has.
+        time, what was sent on the last one stays in doubt. What the broker complains of is repeated once: it may do so
+        each time, and end the link of all who send. `limit`: seconds for all that; None: those that every answer has.
         """
         deadline = self.engine.now() + (self._limit if limit is None else limit)
         doubt: SendUnconfirmedError | None = None
+        complained = False
         while True:
             try:
                 request = self.submit(what, operation, self._left(deadline, limit))
@@ -98,6 +100,10 @@ class Calls:
             except (LinkError, SendUnconfirmedError) as error:
                 if not repeat or self.engine.error is not None or self.engine.now() >= deadline:
                     raise
+                if isinstance(error.__cause__, BrokerFaultError):
+                    if complained:
+                        raise
+                    complained = True
                 doubt = error if isinstance(error, SendUnconfirmedError) else doubt
             else:
                 return

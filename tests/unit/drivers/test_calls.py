@@ -10,7 +10,12 @@ from jmsx import AcknowledgeMode, Message, Queue
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.requests import Request
 from jmsx.core.session import SessionCore
-from jmsx.errors import ConnectionFailedError, SendUnconfirmedError, TransactionInDoubtError
+from jmsx.errors import (
+    BrokerFaultError,
+    ConnectionFailedError,
+    SendUnconfirmedError,
+    TransactionInDoubtError,
+)
 from tests.benchmarks.one_thread import OneThread
 
 #: Seconds for an answer.
@@ -87,6 +92,24 @@ def test_a_send_that_may_be_there_is_not_said_to_be_none(*, closing: bool) -> No
     with pytest.raises(SendUnconfirmedError):
         calls.ask("SEND queue://q", send, repeat=True)
     assert engine.outage is not None
+
+
+def test_a_send_that_the_broker_complains_of_is_repeated_once() -> None:
+    """Each time costs the link, with which all other threads send: that of a full address would go on for ever."""
+    one = OneThread(AcknowledgeMode.AUTO_ACKNOWLEDGE, 0, request_timeout=30.0)
+    frame = Frame("SEND", {"destination": "/queue/q", "persistent": "true"})
+    sent = list[Request]()
+
+    def send(core: SessionCore, now: float) -> Request | None:
+        asked = core.send(frame, "key", "queue://q", now)
+        assert asked is not None
+        sent.append(asked)
+        asked.end(now, BrokerFaultError("a test"))
+        return asked
+
+    with pytest.raises(SendUnconfirmedError):
+        one.link.calls.ask("SEND queue://q", send, repeat=True)
+    assert len(sent) == 2
 
 
 def test_a_browser_whose_link_is_lost_at_its_end_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
