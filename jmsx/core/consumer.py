@@ -437,10 +437,7 @@ class ConsumerCore:
         if not self.settings.acknowledges_itself:
             return False
         self.reports.dropped(1, now)
-        if delivery.entry is not None:
-            self._outbox.record(delivery.entry, settled=False)
         self.memory.acknowledged([delivery])
-        self.failed_late(delivery)
         return True
 
     def held_on_lost_links(self) -> list[Delivery]:

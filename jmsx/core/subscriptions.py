@@ -172,7 +172,7 @@ class Subscriptions:
         """Note that the application is done with a message of a lost link: its last delivery did not fail."""
         consumer = self._consumers[delivery.subscription_id]
         if consumer.consumed_late(delivery, now):
-            self._lost_deliveries.note_not_failed(consumer, delivery)
+            self.note_not_failed(consumer, delivery)
 
     def note_not_failed(self, consumer: ConsumerCore, delivery: Delivery) -> None:
         """

@@ -322,6 +322,25 @@ def test_what_the_application_finished_did_not_fail(dialect: Dialect, *, late: b
     assert [talk.listen(BROKEN), talk.listen(BROKEN), talk.listen()] == ["a#2", "a#3", None]
 
 
+@pytest.mark.parametrize("dialect", [CLASSIC, ARTEMIS], ids=["classic", "artemis"])
+@pytest.mark.parametrize("mode", [AUTO, DUPS_OK], ids=str)
+@pytest.mark.parametrize("losses", [1, 2])
+def test_what_comes_again_before_it_is_finished_has_not_failed(
+    dialect: Dialect, mode: AcknowledgeMode, losses: int
+) -> None:
+    """Its handler returns each time; only links fail under it, and so often that it would be given up."""
+    talk = Talk(mode, dialect=dialect)
+    talk.subscribe(policy=at_most(2))
+    talk.comes("a")
+    for _ in range(4):
+        delivery = talk.held()
+        assert delivery.failures == 0
+        for _ in range(losses):
+            talk.lose()
+            talk.comes("a", redelivered="true")
+        talk.core.consumed(delivery, talk.now)
+
+
 def test_memory_is_bounded() -> None:
     """The oldest are forgotten; what is noted again is young."""
     memory = ProcessMemory(limit=2)
