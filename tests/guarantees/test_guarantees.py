@@ -374,7 +374,9 @@ def test_commit_markers_clear_it_up(
             )
             way.cut_at(b"COMMIT", to_broker=True, passed=done)
             try:
-                with contextlib.nullcontext() if done else pytest.raises(TransactionRolledBackError):
+                with (
+                    contextlib.nullcontext() if done else pytest.raises(TransactionRolledBackError)
+                ):
                     session.commit()
             except TransactionInDoubtError as error:
                 doubtful.abort()
