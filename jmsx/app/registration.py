@@ -11,7 +11,7 @@ from jmsx.app.pacing import CircuitBreaker, RateLimit, error_types, rate_limit_o
 from jmsx.app.parameters import Parameters
 from jmsx.config.custom_policy import careful
 from jmsx.config.options import ConnectionOptions, ConsumerOptions
-from jmsx.core.destination_names import is_pattern, parts
+from jmsx.core.destination_names import is_pattern, matches, parts
 from jmsx.core.durations import Duration, bounded, seconds
 from jmsx.core.ledger import StoreKey
 from jmsx.core.modes import AcknowledgeMode
@@ -24,7 +24,7 @@ from jmsx.core.option_checks import (
     unknown,
     wrong_type,
 )
-from jmsx.core.policy import Policy, PolicyByError, RedeliveryPolicy, check_policy, matches
+from jmsx.core.policy import Policy, PolicyByError, RedeliveryPolicy, check_policy
 from jmsx.core.values import DeadLetterStrategy, DestinationKind
 from jmsx.errors import ConfigurationError, InDoubtError, JmsxError, LinkError, StoreError
 from jmsx.jms.destination import Destination

@@ -17,7 +17,7 @@ from jmsx.core.option_checks import kind_of, unknown
 from jmsx.errors import InvalidDestinationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 KINDS: Final = (
     "queue",
@@ -36,6 +36,9 @@ _ODD: Final = re.compile(r"[\0-\x1f\x7f-\x9f\ud800-\udfff]")
 
 #: A whole destination that names its kind, as nobody writes a text by chance.
 _WHOLE: Final = re.compile(rf"(?:(?:{'|'.join(KINDS)})://|/(?:{'|'.join(KINDS)})/)[^\s\0-\x1f]+")
+
+#: Words that stand for all that follows: ActiveMQ's, and Artemis', which may stand in the middle, too.
+REST: Final = (">", "#")
 
 #: How each spelling divides kind and name: whether a slash is in front, and what is between.
 _SPELLINGS: Final = (("", "://"), ("", ":"), ("/", "/"))
@@ -128,21 +131,25 @@ def one_of(pattern: str, told: str) -> str:
     """
     name = told.partition("://")[2]
     for kind, each in parts(pattern.partition("?")[0]):
-        if name and re.fullmatch(_expression(each), name, re.DOTALL):
+        if name and matches(each.split("."), name.split(".")):
             return f"{kind}://{name}"
     return ""
 
 
-def _expression(pattern: str) -> str:
-    """Return what fits the names that `pattern` stands for, where `>` and `#` are any words, or none, at the end."""
-    found = ""
-    for index, word in enumerate(pattern.split(".")):
-        dot = r"\." if index else ""
-        if word in (">", "#"):
-            found += f"(?:{dot}.+)?"
-        else:
-            found += dot + ("[^.]+" if word == "*" else re.escape(word))
-    return found
+def matches(pattern: Sequence[str], named: Sequence[str]) -> bool:
+    """
+    Whether the parts of a name, which `.` divides, fit those of a wildcard pattern.
+
+    `*` is one part; `>` is all that follows, be it nothing, and `#` any parts, or none, also in the middle.
+    """
+    for index, wanted in enumerate(pattern):
+        if wanted in REST:
+            others = pattern[index + 1 :] if wanted == "#" else ()
+            begins = range(index, len(named) + 1)
+            return not others or any(matches(others, named[begin:]) for begin in begins)
+        if index >= len(named) or wanted not in ("*", named[index]):
+            return False
+    return len(pattern) == len(named)
 
 
 def is_swapped(to: object, body: object) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
-from jmsx.core.destination_names import split_name
+from jmsx.core.destination_names import REST, matches, split_name
 from jmsx.core.durations import Default, Seconds, SecondsOrNone, read_durations
 from jmsx.core.option_checks import (
     by_name,
@@ -353,10 +353,6 @@ def given_up(policy: Policy, redelivery_count: int) -> bool:
     return policy.exhausted(redelivery_count)
 
 
-#: Wildcards for all that follows: ActiveMQ's and Artemis'.
-_REST: Final = (">", "#")
-
-
 @dataclass(frozen=True, slots=True)
 class RedeliveryPolicyMap:
     """
@@ -399,22 +395,12 @@ class RedeliveryPolicyMap:
         return max(fitting, key=lambda ranked: ranked[0])[1] if fitting else self.default
 
 
-def matches(pattern: list[str], parts: list[str]) -> bool:
-    """Return whether a parted destination name fits a parted wildcard pattern."""
-    for index, wanted in enumerate(pattern):
-        if wanted in _REST:
-            return True
-        if index >= len(parts) or wanted not in ("*", parts[index]):
-            return False
-    return len(pattern) == len(parts)
-
-
 def _rank(pattern: list[str]) -> tuple[int, ...]:
-    return (*(0 if part in _REST else 1 if part == "*" else 2 for part in pattern), 3)
+    return (*(0 if part in REST else 1 if part == "*" else 2 for part in pattern), 3)
 
 
 def _artemis_rank(pattern: list[str]) -> tuple[int, ...]:
-    if pattern[-1] in _REST:
+    if pattern[-1] in REST:
         return (0, len(".".join(pattern)), *_rank(pattern))
     return (1, *_rank(pattern))
 

@@ -6,12 +6,8 @@ from typing import Any
 
 import pytest
 
-from jmsx.core.policy import (
-    ArtemisRedeliveryPolicy,
-    RedeliveryPolicy,
-    RedeliveryPolicyMap,
-    matches,
-)
+from jmsx.core.destination_names import matches
+from jmsx.core.policy import ArtemisRedeliveryPolicy, RedeliveryPolicy, RedeliveryPolicyMap
 from jmsx.errors import ConfigurationError
 
 
