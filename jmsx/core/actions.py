@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from jmsx.core.events import Event
 from jmsx.core.frames import Frame
 from jmsx.core.ledger import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +67,16 @@ class Outbox:
         """Ask for `event` to be reported."""
         self._actions.append(Report(event))
 
-    def record(self, *entries: Entry, settled: bool) -> None:
-        """Ask for `entries` to be recorded in the ledger."""
-        self._actions.append(Record(entries, settled))
+    def finish(self, entry: Entry | None) -> None:
+        """Have the ledger, if it has an `entry` of a hand-out, note that this did not fail."""
+        if entry is not None:
+            self._actions.append(Record((entry,), settled=False))
+
+    def settle(self, entries: Iterable[Entry | None]) -> None:
+        """Have the ledger forget the messages that it has `entries` of, which the broker does not have any more."""
+        known = tuple(entry for entry in entries if entry is not None)
+        if known:
+            self._actions.append(Record(known, settled=True))
 
     def disconnect(self, reason: str) -> None:
         """Ask for the link to be dropped."""

@@ -246,8 +246,8 @@ class ConsumerCore:
         self._idle_since = None
         if handed_out:
             del self.delivered[delivery]
-            if delivery.entry is not None and not delivery.is_acknowledged:
-                self._outbox.record(delivery.entry, settled=False)
+            if not delivery.is_acknowledged:
+                self._outbox.finish(delivery.entry)
         self.batch.withdraw(delivery)
         delivery.step(DeliveryInput.TAKE_BACK)
         return delivery.state is not DeliveryState.ACKING
@@ -415,8 +415,7 @@ class ConsumerCore:
         trigger = self.batch.note(delivery, now)
         delivery.step(DeliveryInput.CONSUME)
         del self.delivered[delivery]
-        if delivery.entry is not None:
-            self._outbox.record(delivery.entry, settled=False)
+        self._outbox.finish(delivery.entry)
         if trigger is None and returning and self.batch.late_trigger is AckTrigger.EACH:
             trigger = AckTrigger.EACH
         if trigger is not None:
@@ -608,8 +607,7 @@ class ConsumerCore:
         given_back = [one for one in self.delivered if one in wanted]
         self.delivered = {one: None for one in self.delivered if one not in wanted}
         for delivery in given_back:
-            if delivery.entry is not None:
-                self._outbox.record(delivery.entry, settled=False)
+            self._outbox.finish(delivery.entry)
         self.take_back(given_back)
 
     def take_back(self, batch: list[Delivery]) -> None:
@@ -705,8 +703,7 @@ class ConsumerCore:
         """
         for delivery in batch:
             delivery.owed_end = outcome
-            if delivery.entry is not None:
-                self._outbox.record(delivery.entry, settled=False)
+            self._outbox.finish(delivery.entry)
             delivery.step(DeliveryInput.COPY)
         self.take_back(batch)
 
@@ -747,9 +744,7 @@ class ConsumerCore:
 
     def forget_counts(self, batch: Iterable[Delivery]) -> None:
         """Have the ledger forget these messages, which are settled on the broker."""
-        entries = [one.entry for one in batch if one.entry is not None]
-        if entries:
-            self._outbox.record(*entries, settled=True)
+        self._outbox.settle(one.entry for one in batch)
 
     def key(self, delivery: Delivery) -> str:
         """Return the stable identity of a message."""

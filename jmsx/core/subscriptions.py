@@ -191,9 +191,8 @@ class Subscriptions:
 
     def _finish(self, delivery: Delivery) -> None:
         """Have the ledger note that the hand-out did not fail; once, however often that is told."""
-        if delivery.entry is not None:
-            self._outbox.record(delivery.entry, settled=False)
-            delivery.entry = None
+        self._outbox.finish(delivery.entry)
+        delivery.entry = None
 
     def acknowledged_late(self, delivery: Delivery, *, alone: bool) -> None:
         """Note that the application is done with a message of a lost link; not `alone`: with all that it still held."""

@@ -558,8 +558,7 @@ class UnitOfWork:
         for consumer, batch in batches:
             for delivery in batch if not failed else ():
                 delivery.history = delivery.history.spared()
-                if delivery.entry is not None:
-                    self._outbox.record(delivery.entry, settled=False)
+                self._outbox.finish(delivery.entry)
             consumer.end(batch, Outcome.ABANDONED, now, self._transaction.transaction_id)
 
     def _note_refused(self, batches: Batches) -> None:
