@@ -155,15 +155,14 @@ class Calls:
 
     def end_commit(self) -> JmsxError | None:
         """Wait as `commit` for one that was interrupted when it was asked for; return its error, once."""
-        with self.engine.lock:
-            last = self.engine.core.last_commit
-            if last is None or last is self._told:
-                return None
-            if self.engine.core.committing:
-                with contextlib.suppress(JmsxError):
-                    self.wait(last)
-            self._told = last
-            return last.error
+        last = self.engine.core.last_commit
+        if last is None or last is self._told:
+            return None
+        if self.engine.core.committing:
+            with contextlib.suppress(JmsxError):
+                self.wait(last)
+        self._told = last
+        return last.error
 
     def await_commit(self) -> None:
         """Wait for the answer to a commit that was interrupted; one that does not come drops the link: in doubt."""
