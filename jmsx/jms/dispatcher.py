@@ -126,7 +126,11 @@ class Dispatcher:
             if call is None or not lock.acquire(blocking=False):
                 return None
             return self._next(call)
-        except JmsxError:  # the link is gone for good, or the consumer is closed
+        except JmsxError:
+            if (
+                self._engine.error is None
+            ):  # the link is not gone for good, so this is about something else
+                raise
             return None
         except BaseException as error:  # nobody knows how far that came, so all begins anew
             self._engine.interrupted(f"a hand-out was interrupted by {type(error).__name__}")
