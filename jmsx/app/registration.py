@@ -161,18 +161,18 @@ class Consumer:
 
     def judged(self, error: BaseException) -> BaseException:
         """What to treat `error` of the handler as: itself, or the Reject or Again that the settings make of it."""
-        verdict: BaseException | None = None
+        outcome: BaseException | None = None
         if isinstance(error, Steering):
             return error
         if isinstance(error, self.give_up_on) or self._never_retried(error):  # type: ignore[arg-type]  # a tuple, see _check
-            verdict = Reject()
+            outcome = Reject()
         elif self.redelivery_for:
             policy = PolicyByError(_NONE, self.redelivery_for).policy(error)
-            verdict = None if policy is _NONE else Again(careful(policy))
-        if verdict is None:
+            outcome = None if policy is _NONE else Again(careful(policy))
+        if outcome is None:
             return error
-        verdict.__cause__ = error
-        return verdict
+        outcome.__cause__ = error
+        return outcome
 
     def _never_retried(self, error: BaseException) -> bool:
         """Whether `retry_on` does not name it; what ends the process, or a link that is away, it need not name."""
