@@ -9,19 +9,19 @@ import polars as pl
 
 from jmsx_report import balance
 from jmsx_report.books import Books
-from jmsx_report.events import CONTRADICTION
-from jmsx_report.roster import kept
-from jmsx_report.summary import summary
-from jmsx_report.verdicts import (
+from jmsx_report.conclusions import (
     ALL_NUMBERS,
     SAMPLED,
+    conclusions,
     explained,
     is_strange,
     placed_gaps,
     rows_of,
     touched,
-    verdicts,
 )
+from jmsx_report.events import CONTRADICTION
+from jmsx_report.roster import kept
+from jmsx_report.summary import summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def audit(held: Books, stories: pl.DataFrame) -> Audit:
     ).with_columns(pl.when(is_strange(held)).then(0).otherwise("foreign").alias("foreign"))
     missing = placed_gaps(held)
     found = explained(_but_forwarded(found, stories, missing, held), missing, held)
-    rows = verdicts(rows_of(held, found), missing, held)
+    rows = conclusions(rows_of(held, found), missing, held)
     return Audit(
         table=placed(rows, held).sort("dest", "subscription", "hour_us", nulls_last=True),
         duplicates=duplicates(found, held),
@@ -153,7 +153,7 @@ def _places(held: Books) -> pl.DataFrame:
 
 
 def placed(rows: pl.DataFrame, held: Books) -> pl.DataFrame:
-    """The table `audit`, from rows as `verdicts`."""
+    """The table `audit`, from rows as `conclusions`."""
     return (
         rows.join(_places(held), on="route", how="left")
         .rename({"route": "subscription"})

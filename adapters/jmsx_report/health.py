@@ -26,7 +26,7 @@ FILES: Final = Partial(
     lambda events: events.about("files"),
 )
 #: Each line that was put aside.
-ASIDE: Final = Partial(
+QUARANTINED: Final = Partial(
     "quarantine", ("path", "line", "what", "why"), {}, lambda events: events.about("quarantine")
 )
 
@@ -93,10 +93,10 @@ EVENT_LOG_HEALTH: Final = Table(
 )
 
 
-def _put_aside(sums: Sums, _context: Context) -> pl.DataFrame:
-    return sums[ASIDE.name]
+def _quarantined(sums: Sums, _context: Context) -> pl.DataFrame:
+    return sums[QUARANTINED.name]
 
 
 #: Each line that is in no table, and why. Columns: path, line (from 1; 0: the segment as a whole), what (unreadable,
 #: contradiction: its number is there with another line; empty), why.
-QUARANTINE: Final = Table("quarantine", ("path", "line"), (ASIDE,), _put_aside)
+QUARANTINE: Final = Table("quarantine", ("path", "line"), (QUARANTINED,), _quarantined)

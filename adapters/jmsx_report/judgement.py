@@ -11,7 +11,7 @@ from jmsx_report.additive import HOUR_US
 from jmsx_report.audit import Audit, audit
 from jmsx_report.books import PARTIALS, Terms, books, second_look
 from jmsx_report.flows import FLOWS, stories
-from jmsx_report.health import ASIDE
+from jmsx_report.health import QUARANTINED
 from jmsx_report.local import look_again
 from jmsx_report.merge import Totals
 from jmsx_report.period import Period
@@ -47,7 +47,7 @@ def judge(
         engine: who reads again what must be looked at key by key.
 
     """
-    aside = totals.of([ASIDE])[ASIDE.name]
+    aside = totals.of([QUARANTINED])[QUARANTINED.name]
     unread = found.files.filter("unread").select("path", "why")
     held = books(
         totals.of(PARTIALS),

@@ -14,7 +14,7 @@ from jmsx_report import processes as plain
 from jmsx_report.additive import Partial, added
 from jmsx_report.batch import each
 from jmsx_report.events import Events
-from jmsx_report.health import ASIDE
+from jmsx_report.health import QUARANTINED
 from jmsx_report.lines import Content
 from jmsx_report.partial import partials
 from jmsx_report.pieces import chunks, is_piece, lines_before, opened
@@ -65,7 +65,10 @@ def make(batch: Sequence[Part], events: Path, store: Store) -> None:
 
     """
     made = partials(_read(batch, events))
-    store.commit(batch, {**made, ASIDE.name: _from_the_beginning(made[ASIDE.name], batch, events)})
+    store.commit(
+        batch,
+        {**made, QUARANTINED.name: _from_the_beginning(made[QUARANTINED.name], batch, events)},
+    )
 
 
 def _from_the_beginning(aside: pl.DataFrame, batch: Sequence[Part], events: Path) -> pl.DataFrame:

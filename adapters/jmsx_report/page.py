@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jmsx_report import plots
 from jmsx_report.clocks import TOLD_US
+from jmsx_report.conclusions import NUMBER_OF, PROOFS
 from jmsx_report.findings import ROWS, Findings, Shown
 from jmsx_report.latency import PERMILLES
-from jmsx_report.sentences import headline, meaning, verdict_line
-from jmsx_report.verdicts import NUMBER_OF, PROOFS
+from jmsx_report.sentences import headline, meaning, numbers_line
 from jmsx_report.wording import count, duration, moment, name, until
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def page(findings: Findings, *, title: str = "jmsx report") -> str:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{_text(title)}: {headline(audit)}</title>\n<style>\n{style}</style>\n</head>\n"
-        f"<body>\n<main>\n<h1>{_text(title)}</h1>\n{_about(findings)}{_verdict(audit)}"
+        f"<body>\n<main>\n<h1>{_text(title)}</h1>\n{_about(findings)}{_conclusion(audit)}"
         f"{''.join(sections)}</main>\n</body>\n</html>\n"
     )
 
@@ -94,7 +94,7 @@ def _about(findings: Findings) -> str:
     return f'<p class="about">{"; ".join(said)}. All times are UTC.</p>\n'
 
 
-def _verdict(audit: Mapping[str, Any]) -> str:
+def _conclusion(audit: Mapping[str, Any]) -> str:
     verdict = audit["verdict"]
     words = headline(audit)
     reasons = audit.get("reasons") or []
@@ -105,7 +105,7 @@ def _verdict(audit: Mapping[str, Any]) -> str:
         f'<div class="verdict {verdict}"><p><strong>{words[:1].upper()}{words[1:]}</strong></p>\n'
         f"<p>{meaning(audit)}</p>\n"
         + (f"<ul>{listed}</ul>\n" if listed else "")
-        + f'<p class="numbers">{verdict_line(audit)}.</p></div>\n'
+        + f'<p class="numbers">{numbers_line(audit)}.</p></div>\n'
     )
 
 
@@ -434,7 +434,7 @@ def _completeness(findings: Findings) -> str:
         ]
         heads = ["service", "writer", *numbers, "ended", "last line"]
         parts.append(_table(heads, rows, findings.logs.of, "tables/event_log_health (Parquet)"))
-    parts.append(_put_aside(findings.quarantine))
+    parts.append(_quarantined(findings.quarantine))
     parts.append(_other_files(findings.files))
     return _section(
         "Is the log whole?",
@@ -444,7 +444,7 @@ def _completeness(findings: Findings) -> str:
     )
 
 
-def _put_aside(quarantine: Shown) -> str:
+def _quarantined(quarantine: Shown) -> str:
     if not quarantine.rows:
         return ""
     rows = [[row["path"], row["line"], _Words(row["why"])] for row in quarantine.rows]

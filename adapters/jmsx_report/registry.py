@@ -9,7 +9,7 @@ from jmsx_report.acks import ACK_EFFICIENCY
 from jmsx_report.additive import Partial
 from jmsx_report.books import PARTIALS as AUDITED
 from jmsx_report.deaths import DEAD_LETTERS
-from jmsx_report.health import ASIDE, EVENT_LOG_HEALTH, FILES, QUARANTINE
+from jmsx_report.health import EVENT_LOG_HEALTH, FILES, QUARANTINE, QUARANTINED
 from jmsx_report.latency import DELIVERY_LATENCY
 from jmsx_report.objectives import SLO
 from jmsx_report.prefetch import PREFETCH_ADVICE
@@ -41,7 +41,7 @@ _ASKED: Final[tuple[Partial, ...]] = (
     *KNOWN,
     FILES,
     *AUDITED,
-    ASIDE,
+    QUARANTINED,
     *(partial for table in TABLES for partial in table.partials),
 )
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def one_line(audit: Mapping[str, Any]) -> str:
     """Say what the audit (as `summary.json`) came to and what it counted, in one line."""
-    return f"{headline(audit)}: {verdict_line(audit)}"
+    return f"{headline(audit)}: {numbers_line(audit)}"
 
 
 def headline(audit: Mapping[str, Any]) -> str:
@@ -51,7 +51,7 @@ def meaning(audit: Mapping[str, Any]) -> str:
     return "It is not proven that nothing was lost or done twice."
 
 
-def verdict_line(audit: Mapping[str, Any]) -> str:
+def numbers_line(audit: Mapping[str, Any]) -> str:
     """Say in one line what the audit counted."""
     said = [f"{audit['sent']:,} sent", f"{audit['done']:,} done"]
     said += [

@@ -8,7 +8,7 @@ import polars as pl
 
 from jmsx_report.books import Books, cuts
 from jmsx_report.clocks import TOLD_US
-from jmsx_report.verdicts import (
+from jmsx_report.conclusions import (
     BALANCED,
     DOUBTS,
     LISTED,
@@ -194,7 +194,7 @@ def summary(
     Args:
         held: what was known before.
         found: the keys that were looked at, as `balance.judged`, with `explained` and `cause`.
-        rows: as `verdicts`.
+        rows: as `conclusions`.
         missing: as `placed_gaps`.
         stories: as that partial.
 

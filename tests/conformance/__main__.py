@@ -44,7 +44,7 @@ def _run(options: argparse.Namespace) -> int:
         if options.trace:
             return _print_traces(run(broker, options.jobs, scenarios), malformed)
         over_stomp = options.client == "jmsx"
-        verdicts = _Verdicts(malformed, over_stomp=over_stomp)
+        verdicts = _Judge(malformed, over_stomp=over_stomp)
         late = verdicts.judge(run(broker, options.jobs, scenarios), patient=True)
         if late:
             verdicts.judge(run(broker, 1, late), patient=False)
@@ -99,7 +99,7 @@ def _print_traces(traces: Iterable[Trace], malformed: Sequence[str]) -> int:
     return 1 if malformed else 0
 
 
-class _Verdicts:
+class _Judge:
     """Judges traces, prints a line for each, and counts."""
 
     def __init__(self, malformed: Sequence[str], *, over_stomp: bool) -> None:

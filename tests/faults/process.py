@@ -37,7 +37,7 @@ class Consumer:
         task.journal.touch()
         self._command = [sys.executable, "-m", "tests.faults.consumer", task.dumps()]
         self._log = task.folder.joinpath("log").open("ab")
-        self._lifeline, self._hold = os.pipe()  # at its end when this process is
+        self._parent_gone, self._parent_here = os.pipe()  # at its end when this process is
         self._process = self._begin()
 
     def __enter__(self) -> Self:
@@ -46,8 +46,8 @@ class Consumer:
     def __exit__(self, *_: object) -> None:
         self.kill()
         self._log.close()
-        os.close(self._lifeline)
-        os.close(self._hold)
+        os.close(self._parent_gone)
+        os.close(self._parent_here)
 
     @property
     def pid(self) -> int:
@@ -127,7 +127,7 @@ class Consumer:
         return subprocess.Popen(
             self._command,
             cwd=_ROOT,
-            stdin=self._lifeline,
+            stdin=self._parent_gone,
             stdout=self._log,
             stderr=self._log,
             # Where no file may grow, what Python compiles would be cut short, and taken for whole by others.

@@ -1,5 +1,5 @@
 """
-The verdicts on each destination and hour of sending: the numbers, what may be missing, and what follows from both.
+The conclusions on each destination and hour of sending: the numbers, what may be missing, and what follows from both.
 
 *suspect*: something is proven wrong, whatever else is missing. *balanced*: everything was proven. *unverifiable*:
 neither.
@@ -216,7 +216,7 @@ def placed_gaps(held: Books) -> pl.DataFrame:
     that is known, it may be anything.
     """
     known = gaps(held.complete, held.horizon.silent)
-    known = pl.concat([known, held.absent.drop("says"), _put_aside(held)])
+    known = pl.concat([known, held.absent.drop("says"), _quarantined(held)])
     # A clock may be wrong by more than is proven, so a gap is as long as it may be.
     known = known.with_columns(
         held.clocks.earliest("low_us"), held.clocks.latest("high_us")
@@ -245,7 +245,7 @@ def placed_gaps(held: Books) -> pl.DataFrame:
     )
 
 
-def _put_aside(held: Books) -> pl.DataFrame:
+def _quarantined(held: Books) -> pl.DataFrame:
     """Gaps for lines that were put aside and files that were not read: what their writer touched in that hour."""
     schema = gaps(held.complete, held.horizon.silent).schema
     none, hour = pl.lit(None, pl.Int64), pl.col("path").str.extract_groups(_HOUR)
@@ -313,7 +313,7 @@ def explained(found: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Dat
     )
 
 
-def verdicts(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.DataFrame:
+def conclusions(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.DataFrame:
     """
     Judge rows of numbers, each by itself.
 
