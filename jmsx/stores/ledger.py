@@ -104,8 +104,8 @@ class DeliveryLedger:
         self._maximum_rows = maximum_rows
         self._clock = clock or SystemClock()
         self._file = OwnFile(self.path, _TABLE, self._prepare, self._begin_anew)
-        #: Whether it is settled, by message and the number of its hand-out
-        self._done: OrderedDict[tuple[StoreKey, int], bool] = OrderedDict()
+        #: Whether it did not fail, and whether it is settled, by message and the number of its hand-out
+        self._done: OrderedDict[tuple[StoreKey, int], tuple[bool, bool]] = OrderedDict()
         self._open_entries: OrderedDict[StoreKey, Entry] = OrderedDict()  #: handed out, not settled
         self._anew = False  #: the file does not know of those
         self._begun = 0
@@ -201,12 +201,15 @@ class DeliveryLedger:
         """What is done, and the hand-out of `identity`, in one transaction."""
 
         def work(connection: sqlite3.Connection) -> Entry | None:
-            for ((place, key), number), settled in self._done.items():
-                connection.execute(_SETTLE if settled else _FINISH, (place, key, number))
+            for (message, number), (finished, settled) in self._done.items():
+                row = (*message, number)
+                gone = settled and connection.execute(_SETTLE, row).rowcount
+                if finished and not gone:
+                    connection.execute(_FINISH, row)
             if self._anew:  # after the above, which these know of
                 for kept in self._open_entries.values():
-                    row = (*kept.identity, kept.number, kept.finished, self._now_ms())
-                    connection.execute(_KEEP, row)
+                    known = (*kept.identity, kept.number, kept.finished, self._now_ms())
+                    connection.execute(_KEEP, known)
             return None if identity is None else self._count(connection, identity)
 
         entry = self._file.write(work)
@@ -245,7 +248,9 @@ class DeliveryLedger:
     def _note(self, entries: Iterable[Entry], *, settled: bool) -> None:
         with self._file.lock:
             for entry in entries:
-                self._done[entry.identity, entry.number] = settled
+                hand_out = entry.identity, entry.number
+                finished, gone = self._done.get(hand_out, (False, False))
+                self._done[hand_out] = (finished or not settled, gone or settled)
                 known = self._open_entries.get(entry.identity)
                 if known is None or known.number < entry.number:
                     continue

@@ -125,6 +125,22 @@ def test_what_somebody_else_was_handed_since_is_not_forgotten(
         assert rows(path) == {"a": (2, 1)}
 
 
+def test_what_is_told_at_once_counts_as_what_is_told_one_by_one(
+    ledger: DeliveryLedger, path: Path, clock: Clock
+) -> None:
+    """That it is settled does not take back that it did not fail, where somebody else was handed it since."""
+    entry = ledger.begin(A)
+    assert entry is not None
+    other = DeliveryLedger(path, clock=clock)
+    other.begin(A)
+    for tell in (ledger.finish, ledger.settle):
+        tell([entry])
+    ledger.flush()
+    assert rows(path) == {"a": (2, 1)}
+    assert other.begin(A) == Entry(A, 3, finished=1)
+    other.close()
+
+
 # -- growing old ------------------------------------------------------------------------------------------------------
 
 
