@@ -51,7 +51,8 @@ _ANSWER: Final = 3.0
 #: HTTP's code for it.
 _OK: Final = 200
 
-#: Seconds that a worker may take until it serves health, before that counts as a failure of all.
+#: Seconds that a worker may take until it serves health, before that counts as a failure of all; also of one that dies
+#: again and again, from its first death on.
 STARTING: Final = 60.0
 
 #: What a worker tells: where its application would serve health by itself, where it does, and that messages flow.
@@ -101,7 +102,7 @@ class Supervised:
 
 
 @dataclass(slots=True)
-class _Place:
+class Place:
     """One of the workers, whichever process it is now."""
 
     number: int
@@ -111,6 +112,7 @@ class _Place:
     wishes: str | None = None  #: HOST:PORT where its application would serve that
     started: bool = False  #: messages flow, or did
     began: float = 0.0
+    failing: float | None = None  #: when it died first, and no process of it has run steadily since
     due: float | None = 0.0  #: when it is started; None: it is not to be
     pause: float = FIRST_PAUSE
     heard: bytearray = field(default_factory=bytearray)
@@ -132,9 +134,21 @@ class _Place:
 
     def is_being_started(self, now: float) -> bool:
         """Whether it serves no health yet, as was to be expected."""
-        if self.url is not None:
+        if self.url is not None or (self.process is None and self.due is None):
             return False
-        return self.due is not None if self.process is None else now - self.began < STARTING
+        if self.failing is not None:
+            return now - self.failing < STARTING
+        return self.process is None or now - self.began < STARTING
+
+    def start_again(self, now: float) -> float:
+        """Note that its process, which died, is to be started again; in how many seconds."""
+        if now - self.began >= STEADY:
+            self.pause, self.failing = FIRST_PAUSE, None
+        if self.failing is None:
+            self.failing = now
+        pause = self.pause
+        self.due, self.pause = now + pause, min(2 * pause, LONGEST_PAUSE)
+        return pause
 
     def forget(self) -> None:
         """The process is gone."""
@@ -178,7 +192,7 @@ class Supervisor:
         self._drain_timeout = drain_timeout
         self._reload = reload
         self._announce = announce
-        self._places = [_Place(number) for number in range(count)]
+        self._places = [Place(number) for number in range(count)]
         self._stopping = False
         self._reached = False  #: a worker has once been up
         self._code = 0
@@ -223,7 +237,7 @@ class Supervisor:
             return False
         return not self._running() and all(place.due is None for place in self._places)
 
-    def _look_at(self, place: _Place) -> None:
+    def _look_at(self, place: Place) -> None:
         place.listen()
         self._reached = self._reached or place.started
         self._serve_where_wished(place)
@@ -233,9 +247,11 @@ class Supervisor:
                 self._start(place)
             return
         code = place.process.poll()
-        if code is None:
-            return
         lived = now - place.began
+        if code is None:
+            if lived >= STEADY:
+                place.failing = None
+            return
         place.forget()
         if code == 0:
             place.due = None  # it was told to end, or had nothing more to do
@@ -250,16 +266,13 @@ class Supervisor:
                 other.due = None
                 self._signal(other, signal.SIGTERM)
         else:
-            place.pause = FIRST_PAUSE if lived >= STEADY else place.pause
-            place.due = now + place.pause
+            pause = place.start_again(now)
             self.restarts += 1
             self._announce(
-                f"worker {place.number} ended with {_ending(code)} after {lived:.1f} s; started again in"
-                f" {place.pause:g} s"
+                f"worker {place.number} ended with {_ending(code)} after {lived:.1f} s; started again in {pause:g} s"
             )
-            place.pause = min(2 * place.pause, LONGEST_PAUSE)
 
-    def _start(self, place: _Place) -> None:
+    def _start(self, place: Place) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
             os.set_inheritable(theirs.fileno(), True)  # noqa: FBT003 - its only parameter
@@ -315,10 +328,10 @@ class Supervisor:
             self._announce("drained")
         return 1 if any(codes) else self._code
 
-    def _running(self) -> list[_Place]:
+    def _running(self) -> list[Place]:
         return [place for place in self._places if place.process is not None]
 
-    def _signal(self, place: _Place, number: int) -> None:
+    def _signal(self, place: Place, number: int) -> None:
         if place.process is not None and place.process.poll() is None:
             place.process.send_signal(number)
 
@@ -347,7 +360,7 @@ class Supervisor:
         self.endpoint = Endpoint(health, application(probes, self._metrics))
         self._announce(f"health of all at {self.endpoint.url}")
 
-    def _serve_where_wished(self, place: _Place) -> None:
+    def _serve_where_wished(self, place: Place) -> None:
         """Where the application says, as it is now: with reload nobody but a worker can import it."""
         if self._reload is None or self._health is not None or place.wishes in (None, self._served):
             return
