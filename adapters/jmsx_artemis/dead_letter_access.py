@@ -18,13 +18,12 @@ from jmsx.core.frames import Frame
 from jmsx.core.headers import whole
 from jmsx.core.management import Inquiry, Question
 from jmsx.core.requests import silent
-from jmsx.dead_letters.letter import EXPIRED, UNTOLD, DeadLetter, read
+from jmsx.dead_letters.letter import EXPIRED, NAMES, UNTOLD, DeadLetter, read
 from jmsx.drivers.exchange import CannotAskError, Talk
 from jmsx.drivers.machine import Machine
 from jmsx.errors import BrokerTimeoutError, InvalidDestinationError, UnsupportedError
 from jmsx.jms.session import link_of
 from jmsx_artemis.asking import MANAGEMENT, ask, may_ask
-from jmsx_artemis.dead_letter_queues import OWN
 from jmsx_artemis.destinations import ANYCAST, MULTICAST
 from jmsx_artemis.open_data import messages
 from jmsx_artemis.questions import ADDRESS, address_settings, count, make_queue, queues
@@ -63,7 +62,7 @@ class ArtemisDeadLetters:
         self._session = session
 
     def queues(self) -> list[str]:
-        """Those of all addresses that some setting names as a dead letter address, and jmsx's own."""
+        """Those of each address that a setting names as a dead letter address, and those that are called like one."""
         return sorted(self._ask(_dead_letter_queues()))
 
     def count(self, queue: str) -> int | None:
@@ -191,8 +190,11 @@ def _dead_letter_queues() -> Inquiry[set[str]]:
         settings = yield from address_settings(address)
         if settings.dead_letter_address:
             dead.add(settings.dead_letter_address)
-    found: set[str] = set()
-    for address in (*dead, OWN.destination.removeprefix("queue://")):
+    names: Sequence[str] = yield Question("broker", "getQueueNames")
+    found = set(
+        filter(NAMES.search, names)
+    )  # jmsx's own is one of them, and what applications name
+    for address in dead:
         found.update(one["name"] for one in (yield from queues("ADDRESS", address)))
     return found
 

@@ -26,7 +26,7 @@ from jmsx.core.headers import INT, UNREADABLE_HEADER, whole
 from jmsx.core.identity import stamp_again
 from jmsx.core.values import StompAck
 from jmsx.core.wire import LINKS, Told
-from jmsx.dead_letters.letter import EXPIRED, GIVEN_UP, UNTOLD, DeadLetter, read
+from jmsx.dead_letters.letter import EXPIRED, GIVEN_UP, NAMES, UNTOLD, DeadLetter, read
 from jmsx.drivers.exchange import MisreadError, Talk
 from jmsx.drivers.looking import Looking
 from jmsx.drivers.machine import Machine
@@ -66,11 +66,6 @@ _QUEUE: Final = re.compile(
     r'<destination class="ActiveMQQueue">\s*<string>([^<]*)</string>.*<operationType>0<', re.DOTALL
 )
 
-#: How dead letter queues are called: shared or individual ones, by the broker's default or by habit.
-_NAMES: Final = re.compile(
-    r"(?:^|[.\-_])(?:DLQ|dead|deadletters?|dead-letters?)(?:$|[.\-_])", re.IGNORECASE
-)
-
 #: How the broker words that a message has expired (`dlqDeliveryFailureCause`).
 _EXPIRED: Final = re.compile(r"\bexpired\b", re.IGNORECASE)
 
@@ -100,7 +95,7 @@ class ClassicDeadLetters:
 
     def queues(self) -> list[str]:
         """Those that are called like one: Classic does not tell over STOMP what its strategies are."""
-        return sorted(name for name in self._all() if _NAMES.search(name))
+        return sorted(name for name in self._all() if NAMES.search(name))
 
     def _all(self) -> set[str]:
         """

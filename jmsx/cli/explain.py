@@ -21,7 +21,12 @@ _out = console()
 
 
 def explain(
-    message: Annotated[str, typer.Argument(help="A message key (jmsx_key) or a message id.")],
+    message: Annotated[
+        str,
+        typer.Argument(
+            help="A message key (jmsx_key) or a message id; with --broker also the id of a dead letter."
+        ),
+    ],
     *,
     events: Annotated[
         Path, typer.Option(help="The event log, or a folder with those of all services.")
@@ -41,7 +46,17 @@ def explain(
     Example: jmsx explain 01a204cf767502ed3d5d520bb14ae787 --events /var/log/jmsx
     """
     told, worded = plugins.load("jmsx.logs", "explain"), plugins.load("jmsx.logs", "worded")
-    story = told(events, message)
+    try:
+        story = told(events, message)
+    except ConfigurationError as error:
+        if broker is None:
+            raise ConfigurationError(
+                f"{error}; what a dead letter's id of `jmsx dlq show` stands for, --broker tells"
+            ) from error
+        named = _named(broker, message)
+        if named is None:
+            raise
+        story = told(events, named)
     places = None if broker is None else list(_places(broker, story))
     if page is not None:
         _write(page, plugins.load("jmsx.logs", "page")(story, places))
@@ -54,6 +69,18 @@ def explain(
         _out.print("")
         for place in places:
             _out.print(visible(place, keep=""))
+
+
+def _named(url: str, id: str) -> str | None:  # noqa: A002 - as the field
+    """What the log calls a dead letter that its broker has under another id, as copies are; None: there is none."""
+    from jmsx.dead_letters.opening import open_access  # noqa: PLC0415 - with it comes the client
+
+    with open_access(url) as access:
+        for queue in access.queues():
+            for letter in access.look(queue):
+                if letter.id == id:
+                    return letter.key or letter.message_id
+    return None
 
 
 def _write(page: Path, text: str) -> None:

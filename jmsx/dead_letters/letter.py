@@ -7,6 +7,7 @@ an operator means. Where one goes back to is shown to him before it goes.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +15,11 @@ from jmsx.core.headers import INT, KEY_HEADER, time_ms, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+#: How dead letter queues are called: shared or individual ones, by a broker's default or by habit.
+NAMES: Final = re.compile(
+    r"(?:^|[.\-_])(?:DLQ|dead|deadletters?|dead-letters?)(?:$|[.\-_])", re.IGNORECASE
+)
 
 #: The reason of a dead letter that tells none: its broker has moved it, or somebody has put it there.
 UNTOLD: Final = "untold"

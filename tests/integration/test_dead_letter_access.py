@@ -318,6 +318,35 @@ def test_the_log_tells_what_the_broker_does_not(
     assert "tells of" in told.rpartition("event log")[2]
 
 
+def test_a_queue_that_an_application_names(broker: Broker, tmp_path: Path) -> None:
+    """It is listed, and what lies there explained by the id that is shown of it, which is that of a copy."""
+    origin = fresh_queue()
+    dead = f"{origin.name}.dead"
+    app = App(broker.url, observers=[EventLog(tmp_path, service="shop")], broker_stats=0)
+
+    @app.consumer(
+        origin.uri,
+        redelivery=RedeliveryPolicy(maximum_redeliveries=0),
+        dead_letter=f"queue://{dead}",
+    )
+    def ship(_: Message) -> None:
+        raise TimeoutError("late")
+
+    with app:
+        key = app.send(origin.uri, "1")
+        eventually(lambda: broker.statistics(dead).size == 1)
+    assert {"queue": dead, "messages": 1} in printed(broker, "ls")
+    (shown,) = printed(broker, "show", dead)
+    asked = ["explain", shown["id"], "--events", str(tmp_path)]
+    done = CliRunner().invoke(main, asked)
+    assert done.exit_code != 0
+    assert "--broker" in str(done.exception)
+    done = CliRunner().invoke(main, [*asked, "--broker", broker.url])
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert done.stdout.startswith(f"{key}: a dead letter since ")
+    assert f"the broker has it in {dead}, as {shown['id']}" in done.stdout
+
+
 @NEEDS_JDK
 def test_a_java_clients_cause_is_told(classic_broker: ClassicBroker) -> None:
     """It gives its cause along with the dead letter: error, message and deliveries are told from that."""
