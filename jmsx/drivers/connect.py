@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress, BrokerUri
@@ -29,7 +29,8 @@ def connect(
     `silent()` tells whether the broker has sent nothing for so long that a write which waits for it is of no use, and
     `awaited()` whether it has yet to answer something.
 
-    Raises OSError, or TlsError when TCP connected and TLS did not; ConfigurationError for files that cannot be used.
+    Raises OSError where the broker is not reached, hangs up or says nothing, TlsError where there is no trust between
+    us or it does not speak TLS, and ConfigurationError for files that cannot be used.
     """
     context = make_context(options.tls) if address.tls else None
     limit = options.connect_timeout
@@ -50,6 +51,8 @@ def connect(
         tls.handshake(None if limit is None else time.monotonic() + limit)
     except BaseException as error:
         tcp.close()
+        if _hung_up(error):  # as in the clear: the broker may only be stopping, or be started
+            raise ConnectionError(_explain(error, limit)) from error
         if isinstance(error, OSError | ValueError):  # ValueError: of the name
             raise TlsError(_explain(error, limit)) from error
         raise
@@ -60,6 +63,12 @@ def check_tls(uri: BrokerUri) -> None:
     """Raise ConfigurationError if a broker of `uri` wants TLS and the files for it cannot be used."""
     if any(address.tls for address in uri.addresses):
         make_context(uri.options.tls)
+
+
+def _hung_up(error: BaseException) -> TypeGuard[OSError]:
+    """Return whether the handshake ended, or did not, without a word of TLS about it."""
+    silent = not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLEOFError)
+    return isinstance(error, OSError) and silent
 
 
 def _explain(error: Exception, limit: float | None) -> str:

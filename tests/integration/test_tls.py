@@ -13,8 +13,10 @@ import pytest
 
 from jmsx import Connection, TlsOptions
 from jmsx.errors import ConfigurationError, ConnectionFailedError, JmsxError, TlsError
+from tests.integration.broker_support import eventually
 from tests.integration.listening import HOST
-from tests.integration.support import nothing_left, within
+from tests.integration.proxy import Proxy
+from tests.integration.support import Outcome, nothing_left, within
 from tests.integration.tls_support import Authority, TlsServer, greet
 
 if TYPE_CHECKING:
@@ -181,8 +183,15 @@ def test_plain_stomp_to_a_port_of_tls(authority: Authority) -> None:
     assert "stomp+ssl://" in str(error)
 
 
-@pytest.mark.parametrize("answer", [None, b"ERROR\nmessage:what\n\n\0", b""])
-def test_tls_to_a_plain_port(answer: bytes | None) -> None:
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (None, ConnectionFailedError),
+        (b"ERROR\nmessage:what\n\n\0", TlsError),
+        (b"", ConnectionFailedError),
+    ],
+)
+def test_tls_to_a_plain_port(answer: bytes | None, kind: type[JmsxError]) -> None:
     """Whether it is silent, answers in clear or hangs up: the error comes in time and names the scheme to write."""
 
     def serve() -> None:
@@ -197,8 +206,26 @@ def test_tls_to_a_plain_port(answer: bytes | None) -> None:
         thread.start()
         error = attempt(f"ssl://{HOST}:{server.getsockname()[1]}")
         thread.join(5)
-    assert isinstance(error, TlsError)
+    assert isinstance(error, kind)
     assert "stomp://" in str(error)
+
+
+def test_a_broker_that_hangs_up_in_the_handshake_is_waited_for(authority: Authority) -> None:
+    """As it is in the clear: it may be stopping, or have only begun; one that we do not trust is not waited for."""
+    with (
+        TlsServer(authority.certificate(HOST), greet) as server,
+        Proxy(server.url) as proxy,
+        nothing_left(),
+    ):
+        url = f"failover:({proxy.url})?initialReconnectDelay=50"
+        connection = Connection(url, tls=TlsOptions(ca_file=authority.file), connect_timeout=2.0)
+        with proxy.shut():
+            opening = Outcome(connection.create_session)
+            assert eventually(lambda: proxy.turned_away > 2)  # noqa: PLR2004 - more than once
+        assert opening.join(10).error is None
+        connection.close()
+        doubtful = Connection(url, connect_timeout=2.0)
+        assert isinstance(within(10, doubtful.create_session).error, TlsError)
 
 
 def test_a_handshake_that_drips(authority: Authority) -> None:
