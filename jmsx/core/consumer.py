@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 #: So many times the prefetch may wait to be handed out; more would fill the memory.
 FLOOD: Final = 100
 
+#: Messages of earlier lost links that are kept at most when another one is lost: an application that says of none how it
+#: went must not fill the memory.
+LOST_AND_OPEN: Final = 1000
+
 #: Bytes of bodies that may wait beyond twice the prefetch; a hundred prefetches of large messages would fill it, too.
 FLOOD_BYTES: Final = 512 * 1024 * 1024
 
@@ -72,7 +76,7 @@ class ConsumerCore:
         self.copies: OpenCopies
         self.wanted_since: float | None  #: the application waits for a message
         self._idle_since: float | None
-        #: Handed out on the last link, and not finished when it was lost; in a transaction, on any link since it began
+        #: Handed out on links that were lost since, and the application has not said yet how that went
         self._on_lost_link: dict[Delivery, None] = {}
         #: Acknowledged by a `receive()` that was interrupted then: to be handed out once more, on whatever link.
         self._unreturned: dict[Delivery, None] = {}
@@ -338,7 +342,8 @@ class ConsumerCore:
             delivery.history = delivery.history.spared()
         held = [one for one in self.delivered if not one.is_acknowledged]
         if not self.settings.transacted:
-            self.forget_lost_links()
+            while len(self._on_lost_link) > LOST_AND_OPEN:
+                del self._on_lost_link[next(iter(self._on_lost_link))]
         self._on_lost_link.update(dict.fromkeys(held))
         handed_out = [*owed, *held]
         self.end(handed_out, Outcome.ABANDONED, now)
@@ -440,7 +445,7 @@ class ConsumerCore:
         return True
 
     def held_on_lost_links(self) -> list[Delivery]:
-        """Return what the application was handed in the transaction, on links that were lost since."""
+        """Return what the application was handed on links that were lost since, and may still be at."""
         return list(self._on_lost_link)
 
     def forget_lost_links(self) -> None:

@@ -442,6 +442,7 @@ class SessionCore:
         elif covers is Covers.MESSAGE:
             consumer.acknowledge_one(delivery, now)
         else:
+            self._consumers.note_held_not_failed()
             for each in self._consumers.agenda.holding():
                 each.acknowledge(each.take_delivered(), AckTrigger.EXPLICIT, now)
 
@@ -467,6 +468,7 @@ class SessionCore:
         """Deliver again what was delivered and not acknowledged; raises IllegalStateError if transacted."""
         if self.transacted:
             raise IllegalStateError("recover() in a transacted session: use rollback()")
+        self._work.forget_lost_links()
         for consumer in self._consumers.agenda.holding():
             self._failed_deliveries.give_back(consumer, failure, now)
 

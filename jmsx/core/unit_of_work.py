@@ -318,7 +318,7 @@ class UnitOfWork:
         self._abort()
 
     def forget_lost_links(self) -> None:
-        """Let all that the transaction has received on lost links count as failed."""
+        """Let all that the application was handed on lost links, and has not done, count as failed."""
         for consumer in self._consumers:
             consumer.forget_lost_links()
 

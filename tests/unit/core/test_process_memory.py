@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jmsx.core.consumer import LOST_AND_OPEN
 from jmsx.core.history import Remembered
 from jmsx.core.ledger import Entry, StoreKey
 from jmsx.core.modes import AcknowledgeMode
@@ -14,12 +15,14 @@ from jmsx.core.values import DestinationKind
 from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT as CLASSIC
 from tests.unit.core.harness import (
+    AT_ONCE,
     AUTO,
     BROKEN,
     CLIENT,
     DISCARDED,
     DUPLICATE,
     DUPS_OK,
+    ENDLESS,
     INDIVIDUAL,
     REJECTED,
     TRANSACTED,
@@ -339,6 +342,73 @@ def test_what_comes_again_before_it_is_finished_has_not_failed(
             talk.lose()
             talk.comes("a", redelivered="true")
         talk.core.consumed(delivery, talk.now)
+
+
+@pytest.mark.parametrize("dialect", [CLASSIC, ARTEMIS], ids=["classic", "artemis"])
+@pytest.mark.parametrize("mode", [CLIENT, INDIVIDUAL], ids=str)
+@pytest.mark.parametrize("losses", [1, 2, 3])
+@pytest.mark.parametrize("seen", [False, True], ids=["once", "each time"])
+def test_what_is_acknowledged_behind_lost_links_has_not_failed(
+    dialect: Dialect, mode: AcknowledgeMode, losses: int, *, seen: bool
+) -> None:
+    """However many links are lost while the application is at it, and whether it gets the message each time."""
+    talk = Talk(mode, dialect=dialect)
+    talk.subscribe(policy=at_most(2))
+    talk.comes("a")
+    for _ in range(4):
+        held = [talk.held()]
+        assert held[0].failures == 0
+        for _ in range(losses):
+            talk.lose()
+            talk.comes("a", redelivered="true")
+            if seen:
+                held.append(talk.held())
+        talk.lose()
+        for delivery in held:
+            talk.core.acknowledge(delivery, talk.now)
+        talk.comes("a", redelivered="true")
+    assert talk.held().failures == 0
+    assert dead_letters(talk) == []
+
+
+@pytest.mark.parametrize("dialect", [CLASSIC, ARTEMIS], ids=["classic", "artemis"])
+def test_acknowledge_covers_what_was_handed_out_on_a_lost_link(dialect: Dialect) -> None:
+    """On the present link, too: the application is done with all that its session has handed out."""
+    talk = Talk(CLIENT, dialect=dialect)
+    talk.subscribe(policy=at_most(1))
+    talk.comes("a", "b")
+    assert [talk.held().message_id, talk.held().message_id] == ["a", "b"]
+    talk.lose()
+    talk.comes("a", "b", redelivered="true")
+    talk.core.acknowledge(talk.held(), talk.now)
+    assert talk.held().failures == 0
+
+
+def test_recover_lets_what_was_lost_count() -> None:
+    """The application is not done with it."""
+    talk = Talk(CLIENT)
+    talk.subscribe(policy=at_most(5))
+    talk.comes("a", "b")
+    assert [talk.held().message_id, talk.held().message_id] == ["a", "b"]
+    talk.lose()
+    talk.core.recover(talk.now)
+    talk.comes("a", "b", redelivered="true")
+    talk.core.acknowledge(talk.held(), talk.now)
+    assert talk.held().failures == 1
+
+
+def test_what_nobody_says_of_lost_links_is_bounded() -> None:
+    """An application that acknowledges nothing on links that are lost must not fill the memory."""
+    talk = Talk(INDIVIDUAL)
+    talk.subscribe(policy=AT_ONCE, prefetch=ENDLESS)
+    names = [f"m{n}" for n in range(LOST_AND_OPEN)]
+    for _ in range(4):
+        talk.comes(*names)
+        for _ in names:
+            talk.held()
+        talk.lose()
+    (consumer,) = talk.core._consumers
+    assert len(consumer.held_on_lost_links()) == 2 * LOST_AND_OPEN
 
 
 def test_memory_is_bounded() -> None:
