@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 from jmsx.core.delivery import Delivery, Held
 from jmsx.core.durations import LONGEST, Duration, timeout_of
 from jmsx.core.session import SessionCore
-from jmsx.errors import IllegalStateError, UsageError
+from jmsx.errors import BrokerTimeoutError, IllegalStateError, LinkError, UsageError
 from jmsx.jms.destination import Destination
 from jmsx.jms.handlers import check_runs, check_takes_message
 from jmsx.jms.link import SessionLink
@@ -17,7 +17,8 @@ from jmsx.jms.translation import ReceivedMessage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Seconds in which a broker that is asked for a message sends it, if it has one; it does not say that it has none.
+#: Seconds in which a broker that is asked for a message sends it, if it has one and is not slow; it never says that
+#: there is none.
 _ANSWER: Final = 0.2
 
 
@@ -82,17 +83,42 @@ class MessageConsumer:
         The next message that is here already, or None.
 
         With prefetch 0 nothing is, and none comes while the prefetch is in the application's hands: then the broker is
-        asked, and has 0.2 s to send one. So it has to take a dead letter, behind which others wait.
+        asked, and has 0.2 s to send one; a slow one has as long as it takes to answer another question, at most
+        `request_timeout`. So it has to take a dead letter, behind which others wait.
         """
         self._check()
         asks = self._pull or self._link.engine.call(
             lambda core, _now: core.is_window_full(self._subscription_id)
         )
-        message = self.receive(_ANSWER if asks else 0.0)
+        message = self._ask() if asks else self.receive(0.0)
         if message is not None or self._given_up():
             return message
         waits = self._link.engine.call(lambda core, _now: core.is_held_back(self._subscription_id))
-        return self.receive(_ANSWER) if waits else None
+        return self._ask() if waits else None
+
+    def _ask(self) -> Message | None:
+        """
+        Receive what the broker sends when it is asked; None if it has answered a question behind that as fast.
+
+        No answer of the broker waits for the thread that sends a queue's messages (BROKER.md C72, A72).
+        """
+        engine, calls = self._link.engine, self._link.calls
+        seconds, deadline = _ANSWER, engine.now() + (engine.request_timeout or LONGEST)
+        while True:
+            message = self.receive(seconds)
+            began = engine.now()
+            if message is not None or self._given_up() or began >= deadline:
+                return message
+            try:
+                calls.ask(
+                    "receive_no_wait()", lambda core, _now: core.barrier(), limit=deadline - began
+                )
+            except (LinkError, BrokerTimeoutError):
+                return self.receive(0.0)
+            took = engine.now() - began
+            if took <= seconds:
+                return self.receive(0.0)
+            seconds = took
 
     def set_listener(self, listener: Callable[[Message], object] | None) -> None:
         """
