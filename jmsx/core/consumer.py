@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 #: So many times the prefetch may wait to be handed out; more would fill the memory.
 FLOOD: Final = 100
 
-#: Messages of earlier lost links that are kept at most when another one is lost: an application that says of none how it
+#: Messages of earlier lost links that are kept at most when another one is lost: an application that never says how it
 #: went must not fill the memory.
 LOST_AND_OPEN: Final = 1000
 

@@ -418,7 +418,7 @@ class DeadLetters:
         if move not in self._open:
             return
         consumer = move.consumer
-        self._report(move, now)
+        self._report(move, now, settled=False)
         self._remove(move, DeliveryInput.COPY if move.destination else DeliveryInput.MOVED)
         if consumer.settings.individual and move.destination:
             consumer.acknowledge_originals([move.delivery], now)
@@ -536,11 +536,15 @@ class DeadLetters:
         self._outbox.transmit(*self._releases(), *acks, commit)
 
     def _may_settle(self, consumer: ConsumerCore, batch: list[Delivery]) -> bool:
-        """Return whether ACKs of `batch` settle nothing else, and take part in no transaction of the application."""
-        if self._in_transaction():
-            return False
+        """
+        Return whether ACKs of `batch` settle nothing else.
+
+        A transaction of the application may be open beside this one: it has no ACKs before its COMMIT (BROKER.md C30).
+        """
         if consumer.settings.individual:
             return consumer.copies.single_acks + len(batch) <= SINGLE_ACKS
+        if consumer.copies.committing:
+            return False
         return consumer.settles_alone(batch) and consumer.copies.may_cover(batch[-1])
 
     def _committed(self, transaction: _CopyTransaction, now: float) -> None:
@@ -550,7 +554,7 @@ class DeadLetters:
                 self._confirmed(move, now)
             return
         for move in transaction.moves:
-            self._report(move, now)
+            self._report(move, now, settled=True)
             self._remove(move, DeliveryInput.MOVED)
         transaction.consumer.end_owed(transaction.batch, now)
         transaction.consumer.copies.finish(now)
@@ -578,14 +582,15 @@ class DeadLetters:
         if not consumer.settings.individual:
             consumer.copies.settle_when_clear(batch)
 
-    def _report(self, move: _Move, now: float) -> None:
+    def _report(self, move: _Move, now: float, *, settled: bool) -> None:
+        """Report the dead letter; `settled`: a copy, in one transaction with the ACK of its original."""
         consumer, delivery, failure = move.consumer, move.delivery, move.failure
         consumer.reports.dead_lettered(delivery, move.reason, failure, move.destination, now)
         consumer.end([delivery], Outcome.DEAD_LETTERED, now)
         if delivery.is_acknowledged:
             consumer.returned(delivery)
         if move.destination:
-            consumer.memory.copied([delivery])
+            consumer.memory.copied([delivery], only_ack_owed=not settled)
         else:  # it lies in a queue of the broker's, and may be moved back and be new
             consumer.memory.forget([delivery])
 

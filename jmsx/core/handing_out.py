@@ -15,6 +15,7 @@ from jmsx.core.dead_letters import DeadLetters
 from jmsx.core.delivery import Delivery, Held
 from jmsx.core.delivery_state import DeliveryInput
 from jmsx.core.dialect import Dialect
+from jmsx.core.events import AckTrigger
 from jmsx.core.failed_deliveries import FailedDeliveries
 from jmsx.core.identity import store_key
 from jmsx.core.ledger import Entry, StoreKey
@@ -146,6 +147,13 @@ class HandingOut:
             again = self._failed_deliveries.send_back_again
             if again(consumer, delivery, remembered.failures, now):
                 return False
+        owed = remembered is not None and remembered.only_ack_owed
+        if owed and self._dialect.reading.genuine(delivery):  # what is doubtful is copied twice
+            consumer.flush(AckTrigger.EACH, now)
+            consumer.take_delivered(delivery)
+            consumer.forget_counts([delivery])
+            consumer.acknowledge_originals([delivery], now)
+            return False
         if delivery.dead_letter_cause is not None or _over_limit(consumer, delivery):
             self._failed_deliveries.dead_letter_unseen(consumer, delivery, now)
             return False

@@ -31,6 +31,8 @@ class Remembered(NamedTuple):
     failures: int  #: ours, too
     #: A copy of it is with the broker's scheduler, or may be: what comes is the original, whose ACK got lost
     sent_back: bool = False
+    #: The broker has confirmed a copy of it as a dead letter, in no transaction with its ACK, which may have got lost
+    only_ack_owed: bool = False
 
 
 class History(NamedTuple):

@@ -87,8 +87,8 @@ class ProcessMemory:
                 before = known.pop(key, None)
                 if before is not None and before.deliveries > past.deliveries:
                     known[key] = before
-                elif before is not None and before.sent_back:  # whatever else becomes of it
-                    known[key] = past._replace(sent_back=True)
+                elif before is not None and (before.sent_back or before.only_ack_owed):
+                    known[key] = _with_copies(past, before)
                 elif before is not None or past.deliveries:
                     known[key] = past
                 else:
@@ -121,6 +121,14 @@ class ProcessMemory:
             for name in names:
                 self._known.pop(hash(name), None)
                 self._unseen.pop(hash(name), None)
+
+
+def _with_copies(past: Remembered, before: Remembered) -> Remembered:
+    """Return `past`, with what is known `before` of copies of the message, whatever else becomes of it."""
+    return past._replace(
+        sent_back=past.sent_back or before.sent_back,
+        only_ack_owed=past.only_ack_owed or before.only_ack_owed,
+    )
 
 
 class ConsumerMemory:
@@ -184,9 +192,12 @@ class ConsumerMemory:
         """Remember messages that did not fail, and were acknowledged."""
         self._note((one, Remembered(one.delivery_count, one.failures)) for one in batch)
 
-    def copied(self, batch: Iterable[Delivery]) -> None:
-        """Remember messages that failed, became dead letters by copy, and were acknowledged."""
-        self._note((one, Remembered(one.delivery_count, one.failures + 1)) for one in batch)
+    def copied(self, batch: Iterable[Delivery], *, only_ack_owed: bool) -> None:
+        """Remember messages that failed and became dead letters by copy, and whether their ACK is still to be done."""
+        self._note(
+            (one, Remembered(one.delivery_count, one.failures + 1, only_ack_owed=only_ack_owed))
+            for one in batch
+        )
 
     def sent_back(self, batch: Iterable[Delivery]) -> None:
         """Remember messages that failed, whose copies are on their way to the broker's scheduler."""

@@ -15,6 +15,7 @@ from jmsx import (
     PrefetchPolicy,
     Queue,
     Reject,
+    TransactionRolledBackError,
 )
 from jmsx.app import App
 from jmsx.core.events import (
@@ -153,6 +154,45 @@ def test_a_link_that_is_cut_while_a_dead_letter_is_copied(
             assert proxy.sprung.is_set()
     assert bodies(classic_broker, queue) == left
     assert [body for body in bodies(classic_broker, dead) if queue.name in body] == bad
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["before", "behind"])
+@pytest.mark.parametrize("frame", [r"SEND\n[^\0]*\.dead", "ACK", "COMMIT"])
+@pytest.mark.parametrize("single", [False, True], ids=["cumulative", "single"])
+def test_a_link_that_is_cut_while_a_transaction_is_open_beside_a_copy(
+    classic_broker: Broker, queue: Queue, frame: str, *, single: bool, behind: bool
+) -> None:
+    """The copy is there once: its transaction has the ACK of the original, whatever the application has sent."""
+    put(classic_broker, queue, "poison")
+    out, dead = fresh_queue(), f"{queue.name}.dead"
+    options: dict[str, Any] = {
+        "dead_letter": f"queue://{dead}",
+        "redelivery_policy": NO_RETRY,
+        "transacted_individual_ack": single,
+    }
+    with Proxy(classic_broker.url) as proxy, Connection(classic_broker.url) as other:
+        other.start()
+        assert text(other.create_session(CLIENT).create_consumer(queue).receive(5)) == "poison"
+        with Connection(f"failover:({proxy.url})", **options) as connection:
+            connection.start()
+            session = connection.create_session(TRANSACTED)
+            consumer, producer = session.create_consumer(queue), session.create_producer(out)
+            producer.send(Message("undone"))
+            proxy.cut_beside(rf"{frame}[^\0]*\n", behind=behind)
+            other.abort()
+            waiting = Call(lambda: consumer.receive(20))
+            assert eventually(proxy.sprung.is_set)
+            put(classic_broker, queue, "good")
+            assert text(waiting.join(20).value) == "good"
+            with pytest.raises(TransactionRolledBackError):
+                session.commit()
+            put(classic_broker, queue, "better")
+            assert text(consumer.receive(10)) == "better"
+            producer.send(Message("done"))
+            session.commit()
+            assert settles(classic_broker, queue, size=0)
+    assert bodies(classic_broker, dead) == ["poison", "good"]
+    assert bodies(classic_broker, out) == ["done"]
 
 
 def reject_bad(message: Message) -> None:

@@ -221,7 +221,7 @@ def test_a_broker_that_hangs_up_in_the_handshake_is_waited_for(authority: Author
         connection = Connection(url, tls=TlsOptions(ca_file=authority.file), connect_timeout=2.0)
         with proxy.shut():
             opening = Outcome(connection.create_session)
-            assert eventually(lambda: proxy.turned_away > 2)  # noqa: PLR2004 - more than once
+            assert eventually(lambda: proxy.turned_away > 2)
         assert opening.join(10).error is None
         connection.close()
         doubtful = Connection(url, connect_timeout=2.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,11 +10,13 @@ import pytest
 from jmsx.core.dead_letters import SINGLE_ACKS
 from jmsx.core.events import DeadLetterFailed, MessageDeadLettered, SubscriptionClosed
 from jmsx.core.modes import AcknowledgeMode
+from jmsx.core.process_memory import ProcessMemory
 from jmsx.core.values import DeadLetterStrategy, DestinationKind
 from tests.unit.core.harness import (
     AUTO,
     BROKEN,
     CLASSIC,
+    DIALECT,
     FAILED_ONCE,
     INDIVIDUAL,
     REJECTED,
@@ -467,7 +470,7 @@ def test_copies_of_several_consumers_at_once() -> None:
 
 
 def test_a_transaction_of_the_application_meanwhile() -> None:
-    """Its sends may be open beside the copy; an ACK is in none but its own transaction."""
+    """Its sends may be open beside the copy, and its ACKs come later: an ACK is in none but its own transaction."""
     talk = Talk(TRANSACTED, dead_letter="queue://dead")
     talk.subscribe(policy=ONCE)
     talk.comes("a")
@@ -477,20 +480,76 @@ def test_a_transaction_of_the_application_meanwhile() -> None:
     talk.send()
     talk.wrote()
     talk.answer()
-    assert talk.wrote() == settled()
+    assert talk.wrote() == settled("a")
+    talk.comes("b")
+    assert talk.receive() is None
     talk.answer()
-    assert talk.wrote() == ["ACK a"]
+    assert talk.receive() == "b#1"
+    talk.commit()
+    assert talk.wrote() == ["ACK b in jmsx", "COMMIT in jmsx ?"]
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_a_copy_that_is_taken_while_others_are_committed(*, single: bool) -> None:
+    """A cumulative ACK would settle them, if that is refused; a single one is part of the copy's transaction."""
+    talk = Talk(TRANSACTED, dead_letter="queue://dead", single=single)
+    talk.subscribe(policy=ONCE)
+    talk.comes("old")
+    talk.comes("a", **FAILED_ONCE)
+    talk.drain()
+    talk.send()
+    talk.commit()
+    assert "COMMIT in jmsx ?" in talk.wrote()
+    talk.answer()
+    assert talk.wrote() == (settled("a") if single else [])
 
 
 def test_copy_while_the_application_has_sent_in_a_transaction() -> None:
-    """One transaction at a time: the copy first, and then the ACK."""
+    """The copy and its ACK are one transaction all the same: what is open has no ACKs before its COMMIT."""
     talk = Talk(TRANSACTED, dead_letter="queue://dead")
     talk.subscribe(policy=ONCE)
     talk.send()
     talk.comes("a", **FAILED_ONCE)
     talk.wrote()
     assert talk.receive() is None
-    assert talk.wrote() == ["SEND queue:dead 'a' ?"]
+    assert talk.wrote() == copies("a", to="queue:dead")
+    talk.answer()
+    assert talk.wrote() == settled("a")
+
+
+@pytest.mark.parametrize("mode", [INDIVIDUAL, TRANSACTED])
+@pytest.mark.parametrize("sure", [False, True])
+def test_a_copy_whose_ack_is_lost_is_not_made_by_another_session(
+    mode: AcknowledgeMode, *, sure: bool
+) -> None:
+    """Any session of the process knows that only the ACK is owed, unless it may be another message that looks so."""
+    name, memory = "a" if sure else "java-a", ProcessMemory()
+    dialect = replace(DIALECT, transactional_ack=False)
+    one, two = (
+        Talk(mode, dead_letter="queue://dead", dialect=dialect, memory=memory) for _ in "12"
+    )
+    for talk in (one, two):
+        talk.subscribe(policy=ONCE)
+    one.comes(name)
+    if mode is TRANSACTED:
+        one.held()
+        one.rollback()
+    else:
+        one.listen(BROKEN)
+    assert one.wrote() == [f"SEND queue:dead {name!r} ?"]
+    one.answer()
+    assert one.wrote() == [f"ACK {name}"]
+    one.cut()
+    two.comes(name, redelivered="true")
+    two.comes("b")
+    if sure:
+        assert two.receive() == "b#1"
+        assert two.wrote() == [f"ACK {name}"]
+    elif mode is TRANSACTED:
+        assert two.receive() is None
+        assert two.wrote() == [f"SEND queue:dead {name!r} ?"]
+    else:
+        assert two.receive() == "java-a#2"
 
 
 def test_single_acks_in_transactions_are_bounded() -> None:
