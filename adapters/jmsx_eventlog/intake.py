@@ -149,18 +149,19 @@ class Intake:
             self._held += 1
             before = self._times_written
             try:
-                while not (
-                    self._has_room(before, _PASSED_OVER) or self._stuck or self.closing.is_set()
-                ):
-                    remaining = deadline - monotonic()
-                    if remaining <= 0:
-                        self._stuck = self._times_written == before
-                        self._room.notify_all()
-                        break
-                    self._room.wait(remaining)
+                self._wait(deadline, before)
                 return self._has_room(before, 1) and not self.closing.is_set()
             finally:
                 self._held -= 1
+
+    def _wait(self, deadline: float, before: int) -> None:
+        while not (self._has_room(before, _PASSED_OVER) or self._stuck or self.closing.is_set()):
+            remaining = deadline - monotonic()
+            if remaining <= 0:
+                self._stuck = self._times_written == before
+                self._room.notify_all()
+                break
+            self._room.wait(remaining)
 
     def _has_room(self, before: int, times: int) -> bool:
         """Whether there is room now, or there was `times` since so much was written, and others took it."""

@@ -80,26 +80,30 @@ class ProcessMemory:
 
     def note(self, pasts: Iterable[tuple[Hashable, Remembered]]) -> None:
         """Remember these messages by their names, unless more is known of them already."""
-        known, unseen = self._known, self._unseen
         with self._lock:
-            for name, past in pasts:
-                key = hash(name)
-                before = known.pop(key, None)
-                if before is not None and before.deliveries > past.deliveries:
-                    known[key] = before
-                elif before is not None and (before.sent_back or before.only_ack_owed):
-                    known[key] = _with_copies(past, before)
-                elif before is not None or past.deliveries:
-                    known[key] = past
-                else:
-                    unseen[key] = NEVER
-            while len(known) > self._limit:
-                known.popitem(last=False)
-            while len(unseen) > UNSEEN:
-                try:
-                    unseen.pop(next(iter(unseen)), None)
-                except (RuntimeError, StopIteration):  # a signal handler has changed it in between
-                    continue
+            self._note(pasts)
+
+    def _note(self, pasts: Iterable[tuple[Hashable, Remembered]]) -> None:
+        """Under the lock, in a function of its own: tests/unit/test_exception_tables.py says why."""
+        known, unseen = self._known, self._unseen
+        for name, past in pasts:
+            key = hash(name)
+            before = known.pop(key, None)
+            if before is not None and before.deliveries > past.deliveries:
+                known[key] = before
+            elif before is not None and (before.sent_back or before.only_ack_owed):
+                known[key] = _with_copies(past, before)
+            elif before is not None or past.deliveries:
+                known[key] = past
+            else:
+                unseen[key] = NEVER
+        while len(known) > self._limit:
+            known.popitem(last=False)
+        while len(unseen) > UNSEEN:
+            try:
+                unseen.pop(next(iter(unseen)), None)
+            except (RuntimeError, StopIteration):  # a signal handler has changed it in between
+                continue
 
     def recall(self, name: Hashable) -> Remembered | None:
         """

@@ -517,8 +517,8 @@ class Engine:
             actions = self.core.take_actions()
             if not (actions or self._todo or self._unwritten):
                 return
-            self._todo += [action for action in actions if not isinstance(action, Transmit)]
-            bursts = [action for action in actions if isinstance(action, Transmit)]
+            bursts, others = _parted(actions)
+            self._todo += others
             self._unwritten += bursts
         except BaseException:  # nobody knows what is left out
             self.interrupted("a call was interrupted before its frames were written")
@@ -672,6 +672,14 @@ class Engine:
         if timer is not None and (self._armed is None or timer < self._armed):
             self._armed = timer
             self._inbox.put(None)
+
+
+def _parted(actions: list[Action]) -> tuple[list[Transmit], list[Action]]:
+    """The frames among them, and the others."""
+    return (
+        [action for action in actions if isinstance(action, Transmit)],
+        [action for action in actions if not isinstance(action, Transmit)],
+    )
 
 
 def _still_owed(receipts: set[str], arrival: Arrival) -> set[str]:

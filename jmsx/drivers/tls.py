@@ -95,15 +95,17 @@ class TlsStream:
     def send(self, data: bytes) -> None:
         """Write all of it before the connection's deadline; raises OSError."""
         deadline = self._tcp.deadline()
-        left = memoryview(data)
         with self._order:
             self._begun = data
-            while left:
-                with self._state:
-                    left = left[self._tls.write(left[:_PIECE]) :]
-                    records = self._outgoing.read()
-                self._tcp.write(records, deadline)
+            self._send_pieces(memoryview(data), deadline)
             self._written = data
+
+    def _send_pieces(self, left: memoryview, deadline: float | None) -> None:
+        while left:
+            with self._state:
+                left = left[self._tls.write(left[:_PIECE]) :]
+                records = self._outgoing.read()
+            self._tcp.write(records, deadline)
 
     def written(self, data: bytes) -> int:
         """How many bytes of `data` the last write, perhaps interrupted, wrote; one stands for some."""

@@ -49,12 +49,16 @@ class QueueBrowser:
         )
         self._open.add(name)
         try:
-            while name in self._open and (delivery := calls.look(name)) is not None:
-                message = _shown(delivery, link.dialect)
-                if not 0 < message.expiration <= link.machine.wall():
-                    yield message
+            yield from self._messages(name)
         finally:
             self._end(name)
+
+    def _messages(self, name: str) -> Iterator[Message]:
+        link = self._link
+        while name in self._open and (delivery := link.calls.look(name)) is not None:
+            message = _shown(delivery, link.dialect)
+            if not 0 < message.expiration <= link.machine.wall():
+                yield message
 
     def close(self) -> None:
         """End the iterations that go on, and give the broker its messages back; idempotent."""

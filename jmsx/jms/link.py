@@ -545,9 +545,7 @@ class ConnectionLinks:
         with self._lock:
             if link in self._links:
                 self._links.remove(link)
-            self._durables = {
-                name: user for name, user in self._durables.items() if user is not link
-            }
+            self._durables = _without(self._durables, link)
             held = link.client_id is not None and link.client_id == self.options.client_id
             if not held or self._closed or self._aborted or not reachable:
                 return
@@ -562,16 +560,12 @@ class ConnectionLinks:
         Raises UsageError if the subscription is in use, UnsupportedError if another session needs that socket.
         """
         with self._opening:
-            with self._lock:
-                others = [each for each in self._links if each is not link]
             if subscription in self._durables:
                 raise UsageError(
                     f"Durable consumer is in use for client: {self.options.client_id}"
                     f" and subscriptionName: {subscription}; it has one consumer at a time, so close that first"
                 )
-            for other in others:
-                if other.client_id == self.options.client_id is not None:
-                    other.relink(self._further_client_id())
+            self._free_from_others(link)
             with self._lock:
                 spare, self._spare = self._spare, None
             if spare is not None:
@@ -580,6 +574,13 @@ class ConnectionLinks:
                 link.relink(self.options.client_id)
             if subscription is not None:
                 self._durables[subscription] = link
+
+    def _free_from_others(self, link: SessionLink) -> None:
+        with self._lock:
+            links = list(self._links)
+        for other in links:
+            if other is not link and other.client_id == self.options.client_id is not None:
+                other.relink(self._further_client_id())
 
     def release_durable(self, subscription: str) -> None:
         """The consumer of a durable subscription is closed."""
@@ -618,3 +619,8 @@ class ConnectionLinks:
         if self.options.client_id is None:
             return None
         return f"{self.options.client_id}-{next(self._count)}"
+
+
+def _without(durables: dict[str, SessionLink], link: SessionLink) -> dict[str, SessionLink]:
+    """Those that are not this link's."""
+    return {name: user for name, user in durables.items() if user is not link}

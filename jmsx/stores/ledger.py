@@ -248,18 +248,24 @@ class DeliveryLedger:
     def _note(self, entries: Iterable[Entry], *, settled: bool) -> None:
         with self._file.lock:
             for entry in entries:
-                hand_out = entry.identity, entry.number
-                finished, gone = self._done.get(hand_out, (False, False))
-                self._done[hand_out] = (finished or not settled, gone or settled)
-                known = self._open_entries.get(entry.identity)
-                if known is None or known.number < entry.number:
-                    continue
-                if not settled:
-                    self._open_entries[entry.identity] = known._replace(finished=known.finished + 1)
-                elif known.number == entry.number:  # else somebody was handed it since
-                    del self._open_entries[entry.identity]
-            while len(self._done) > BACKLOG:
-                self._done.popitem(last=False)
+                self._note_one(entry, settled=settled)
+            self._trim()
+
+    def _note_one(self, entry: Entry, *, settled: bool) -> None:
+        hand_out = entry.identity, entry.number
+        finished, gone = self._done.get(hand_out, (False, False))
+        self._done[hand_out] = (finished or not settled, gone or settled)
+        known = self._open_entries.get(entry.identity)
+        if known is None or known.number < entry.number:
+            return
+        if not settled:
+            self._open_entries[entry.identity] = known._replace(finished=known.finished + 1)
+        elif known.number == entry.number:  # else somebody was handed it since
+            del self._open_entries[entry.identity]
+
+    def _trim(self) -> None:
+        while len(self._done) > BACKLOG:
+            self._done.popitem(last=False)
 
     def _now_ms(self) -> int:
         return round(self._clock.wall() * 1000)
@@ -277,6 +283,15 @@ class _Shared:
         """In the child of a fork: the connections that use them are the parent's."""
         self.lock = threading.Lock()
         self.ledgers.clear()
+
+    def release(self, ledger: Ledger) -> None:
+        """Under the lock: one connection uses it no more."""
+        for key, (shared, users) in list(self.ledgers.items()):
+            if shared is ledger:
+                self.ledgers[key] = (shared, users - 1)
+                if users == 1:
+                    del self.ledgers[key]
+                    shared.close()
 
 
 _SHARED: Final = _Shared()
@@ -351,9 +366,4 @@ def share(given: Ledger | str | os.PathLike[str]) -> Ledger:
 def release(ledger: Ledger) -> None:
     """Close a ledger that `share` opened, if nobody else uses it."""
     with _SHARED.lock:
-        for key, (shared, users) in list(_SHARED.ledgers.items()):
-            if shared is ledger:
-                _SHARED.ledgers[key] = (shared, users - 1)
-                if users == 1:
-                    del _SHARED.ledgers[key]
-                    shared.close()
+        _SHARED.release(ledger)

@@ -435,8 +435,11 @@ def test_a_ledger_of_the_application_s_is_away_whatever_it_raises(path: Path) ->
         def begin(self, identity: StoreKey) -> Entry | None:
             raise TypeError(str(identity))
 
-    with pytest.raises(StoreError, match=r"Broken.begin\(\) failed: TypeError"):
-        share(Broken(path)).begin(A)
+    with (
+        contextlib.closing(Broken(path)) as broken,
+        pytest.raises(StoreError, match=r"Broken.begin\(\) failed: TypeError"),
+    ):
+        share(broken).begin(A)
 
 
 def test_who_is_interrupted_while_it_writes_leaves_no_transaction_open(path: Path) -> None:
