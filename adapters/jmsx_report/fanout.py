@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from jmsx.core.destination_names import KINDS, is_wildcard
+from jmsx.core.destination_names import KINDS, is_wildcard, matches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -71,21 +70,9 @@ def _is_temporary(kind: str) -> bool:
     return "temp-" in kind
 
 
-@lru_cache(maxsize=4096)
-def _pattern(name: str) -> re.Pattern[str]:
-    """What a wildcard stands for, by Classic's `*` and `>` and Artemis' `*` and `#`."""
-    built = ""
-    for number, word in enumerate(name.split(".")):
-        if word in (">", "#"):
-            built += r"(\..+)?" if number else ".*"
-        else:
-            built += (r"\." if number else "") + re.escape(word).replace(r"\*", r"[^.]*")
-    return re.compile(built)
-
-
 def _fits(pattern: str, name: str) -> bool:
     return pattern == name or (
-        is_wildcard(pattern) and _pattern(pattern).fullmatch(name) is not None
+        is_wildcard(pattern) and matches(pattern.split("."), name.split("."))
     )
 
 

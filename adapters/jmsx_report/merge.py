@@ -80,7 +80,8 @@ def _by_time(table: Table, runs: Sequence[Run], known: Context, folder: Path) ->
         digest = hashlib.sha256(f"{FORMAT} {end} {facts}".encode()).hexdigest()[:24]
         name = f"part-{begin + _HOURS:09}-{digest}.parquet"
         if not (folder / name).exists():
-            touched = [run for run in runs if run.folder.name in set(here["run"])]
+            made_of = set(here["run"])
+            touched = [run for run in runs if run.folder.name in made_of]
             window = (begin * HOUR_US, end * HOUR_US)
             added = {partial.name: sums(partial, touched, window) for partial in table.partials}
             _write(folder / name, table.gold(added, known).sort(table.grain))
