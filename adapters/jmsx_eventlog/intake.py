@@ -16,8 +16,11 @@ _URGENT: Final = urgent_classes()
 #: Events that may be in memory only while the disk takes what is written: what a SIGKILL can cost.
 IN_MEMORY: Final = 1000
 
-#: Seconds that an event waits for company; a wake-up of the writer for each costs more.
-LINGER: Final = 0.008
+#: Seconds that an event may be in memory, when the next one is told, while the disk takes what is written.
+OLDEST: Final = 0.010
+#: Seconds that an event waits for company; a wake-up of the writer for each costs more. The rest of OLDEST is there for
+#: the wake-up and the write.
+LINGER: Final = 0.007
 
 #: So many times others may take the room that somebody waits for.
 _PASSED_OVER: Final = 2
@@ -29,17 +32,19 @@ class Intake:
     """
     Takes events from any thread; one thread takes them out and says when they are written.
 
-    Up to `IN_MEMORY` events wait to be written. Whoever comes then waits for room, at most `patience` seconds: so a
-    writer that is only busy holds back those who tell, and nothing is left out; whoever has seen room come and go twice
-    finds room all the same, so that nobody is passed over for long. After one wait in which nothing was written nobody
-    waits until something is written again, so that a full disk costs delivery `patience` once and not once a message:
-    until then urgent events are kept, up to `capacity` in all, and the others are dropped. Both numbers are exact but
-    for the number of threads that put at once.
+    Up to `IN_MEMORY` events wait to be written, none of them for longer than `OLDEST`. Whoever comes when there are as
+    many, or one is as old, waits for room, at most `patience` seconds: so a writer that is only busy, or that the
+    machine does not let run, holds back those who tell, and nothing is left out; whoever has seen room come and go
+    twice finds room all the same, so that nobody is passed over for long. After one wait in which nothing was written
+    nobody waits until something is written again, so that a full disk costs delivery `patience` once and not once a
+    message: until then `IN_MEMORY` events are kept, and urgent ones up to `capacity` in all, and the others are
+    dropped. The numbers are exact but for the number of threads that put at once.
     """
 
     def __init__(self, capacity: int, patience: float) -> None:
-        self._queue: deque[tuple[Event, Source]] = deque()
+        self._queue: deque[tuple[Event, Source, float]] = deque()  # and since when
         self._taken = 0  # events that the writer has, and that are not yet written
+        self._since = 0.0  # since when the oldest of all these has waited; seconds, monotonic
         self._most = min(capacity, IN_MEMORY)
         self._capacity = capacity
         self._patience = patience
@@ -62,11 +67,15 @@ class Intake:
 
     def put(self, event: Event, source: Source) -> None:
         """Take in one event, or count it as dropped; raises nothing."""
-        waiting = len(self._queue) + self._taken
-        if waiting >= self._most and not self._admitted(event):
-            self.drop(kind_of(event), "overflow")
-            return
-        self._queue.append((event, source))
+        waiting, now = len(self._queue) + self._taken, monotonic()
+        if not waiting:
+            self._since = now
+        if waiting >= self._most or now - self._since > OLDEST:
+            if not self._admitted(event):
+                self.drop(kind_of(event), "overflow")
+                return
+            now = monotonic()
+        self._queue.append((event, source, now))
         if waiting >= self._wake_at:
             self._wake_at = _NEVER
             self._wake.set()
@@ -102,18 +111,22 @@ class Intake:
         if self._idle and not self._queue:
             self._wait_for(1, timeout)
         if self._queue or not self._idle:
-            self._wait_for(self._most // 2, LINGER)
+            now = monotonic()
+            oldest = self._queue[0][2] if self._queue else now
+            self._wait_for(self._most // 2, oldest + LINGER - now)
 
     def take(self, most: int) -> list[tuple[Event, Source]]:
         """Take up to `most` events, oldest first; they count as waiting until `written()`."""
         count = min(len(self._queue), most)
         self._idle = count == 0
         self._taken += count
-        return [self._queue.popleft() for _ in range(count)]
+        taken = (self._queue.popleft() for _ in range(count))
+        return [(event, source) for event, source, _ in taken]
 
     def written(self) -> None:
         """All that was taken is written, or dropped: there is room."""
         self._taken = 0
+        self._since = self._queue[0][2] if self._queue else monotonic()
         self._times_written += 1
         self._stuck = False
         if self._held:
@@ -139,8 +152,8 @@ class Intake:
         """Whether an event that found no room is taken in all the same, or after a while."""
         if not self._stuck and not self.closing.is_set() and self._waited():
             return True
-        urgent = type(event) in _URGENT
-        return urgent and len(self) < self._capacity and not self.closing.is_set()
+        most = self._capacity if type(event) in _URGENT else self._most
+        return len(self) < most and not self.closing.is_set()
 
     def _waited(self) -> bool:
         """Whether room came in time."""
@@ -165,4 +178,6 @@ class Intake:
 
     def _has_room(self, before: int, times: int) -> bool:
         """Whether there is room now, or there was `times` since so much was written, and others took it."""
-        return len(self) < self._most or self._times_written - before >= times
+        waiting = len(self)
+        young = not waiting or monotonic() - self._since <= OLDEST
+        return (waiting < self._most and young) or self._times_written - before >= times

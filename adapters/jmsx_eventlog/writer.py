@@ -7,8 +7,10 @@ import re
 import socket
 import threading
 import uuid
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from time import monotonic as real_monotonic
 from time import sleep
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from jmsx.core.events import Event, Source
 from jmsx.log import logger
 from jmsx_eventlog.encode import UNENCODABLE, Encoder, kind_of
+from jmsx_eventlog.forcing import Forcing
 from jmsx_eventlog.intake import IN_MEMORY, Intake
 from jmsx_eventlog.segment import Segment, recover
 
@@ -78,7 +81,9 @@ class Writer:
         self._segment: Segment | None = None
         self._opened_at = 0.0  # of the segment; seconds, monotonic
         self._synced_at = 0.0  # seconds, monotonic
-        self._dirty_since: float | None = None  # seconds, monotonic; None: all is on the disk
+        self._dirty_since: float | None = None  # seconds, monotonic; None: nothing is to be forced
+        self._forcing = Forcing()
+        self._forced_since: deque[float] = deque()  # the same of what is being forced
         self._seq = 0  # of the next line
         self._unwritten: list[bytes] = []  # encoded lines, one or more together, their seq given
         self._encoded = 0  # lines in it
@@ -88,8 +93,9 @@ class Writer:
     @property
     def unsynced_seconds(self) -> float:
         """How long ago the oldest line was written that is not yet forced to the disk; 0: there is none."""
-        since = self._dirty_since
-        return 0.0 if since is None else max(self._settings.monotonic() - since, 0.0)
+        dirty = self._dirty_since
+        since = [*self._forced_since, *([] if dirty is None else [dirty])]
+        return max(self._settings.monotonic() - since[0], 0.0) if since else 0.0
 
     def stop(self) -> None:
         """Write what is left, seal the segment, end the thread; gives up after `close_seconds`."""
@@ -128,10 +134,12 @@ class Writer:
             if real_monotonic() > deadline:
                 _log.error("event log is incomplete", writer=self.name, lines=self._encoded)
                 self._intake.drop("log.close", "unwritable", self._encoded)
+                self._forcing.end()
                 self.forget()
                 return
             sleep(_RETRY)
         self._seal()
+        self._forcing.end()
         for event, _ in self._intake.take(
             len(self._intake)
         ):  # of who was about to tell as it closed
@@ -234,7 +242,7 @@ class Writer:
             self._segment.append(lines)
         except OSError:
             if self._segment.broken:
-                self._segment.abandon()
+                self._beside(self._segment.abandon)
                 self._segment = None
             raise
         if self._dirty_since is None:
@@ -246,16 +254,30 @@ class Writer:
             self._segment is None
             or every is None
             or self._dirty_since is None
+            or self._forced_since
             or now - self._synced_at < every
         ):
             return
+        self._synced_at = now
+        self._forced_since.append(self._dirty_since)
+        self._dirty_since = None
+        self._beside(partial(self._sync, self._segment))
+
+    def _sync(self, segment: Segment) -> None:
+        since = self._forced_since[0]
         try:
-            self._segment.sync()
+            segment.sync()
         except OSError as error:
             self._note(error)
+            self._dirty_since = since
+        self._forced_since.popleft()
+
+    def _beside(self, job: Callable[[], None]) -> None:
+        """Have done what may wait for the disk, beside the writing; before it goes on only where each write waits."""
+        if self._settings.sync_seconds:
+            self._forcing.do(job)
         else:
-            self._dirty_since = None
-        self._synced_at = now
+            job()
 
     def _roll_if_old(self) -> None:
         if self._segment is None:
@@ -269,11 +291,17 @@ class Writer:
         segment, self._segment = self._segment, None
         if segment is None or not segment.size:
             return
+        since, self._dirty_since = self._dirty_since, None
+        self._forced_since.extend([] if since is None else [since])
+        self._beside(partial(self._seal_one, segment, dirty=since is not None))
+
+    def _seal_one(self, segment: Segment, *, dirty: bool) -> None:
         try:
             segment.seal(durable=self._settings.sync_seconds is not None)
         except OSError as error:
             self._note(error)
-        self._dirty_since = None  # nothing more can be done for it
+        if dirty:  # if it failed nothing more can be done for it
+            self._forced_since.popleft()
 
     def _note(self, error: OSError) -> None:
         self.errors += 1

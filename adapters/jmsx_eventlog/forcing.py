@@ -1,0 +1,41 @@
+"""A thread that waits for the disk, so that the one that writes need not."""
+
+from __future__ import annotations
+
+import threading
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Forcing:
+    """
+    Does jobs one after the other in a thread of its own, which begins with the first of them.
+
+    To force a file to the disk may take a tenth of a second, and to write to it need not wait for that.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def do(self, job: Callable[[], None]) -> None:
+        """Have `job` done after those before it; it must raise nothing."""
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._run, name="jmsx-eventlog-disk", daemon=True
+            )
+            self._thread.start()
+        self._jobs.put(job)
+
+    def end(self) -> None:
+        """Wait until all is done, and end the thread."""
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
