@@ -23,12 +23,13 @@ from jmsx.core.actions import Outbox
 from jmsx.core.browsers import Browsers
 from jmsx.core.consumer import ConsumerCore, nack
 from jmsx.core.death_headers import DeathRecord
-from jmsx.core.delivery import DEAD_LETTER, UNDECODABLE, DeadLetterCause, Delivery
+from jmsx.core.delivery import DEAD_LETTER, UNDECODABLE, Delivery
 from jmsx.core.delivery_state import DeliveryInput
 from jmsx.core.destination_names import is_pattern, one_of
 from jmsx.core.dialect import Dialect
 from jmsx.core.events import Outcome
 from jmsx.core.frames import Frame
+from jmsx.core.history import DeadLetterCause
 from jmsx.core.identity import stamp_again
 from jmsx.core.requests import Request, Requests, silent, unanswered
 from jmsx.core.values import NO_FAILURE, DeadLetterStrategy, Failure, SessionSettings
@@ -318,7 +319,9 @@ class DeadLetters:
                 move.reason, move.failure, sure=not move.in_doubt, refused=refused
             )
             move.consumer.end([move.delivery], Outcome.ABANDONED, now)
-            if move.in_doubt and not move.destination:
+            if move.destination:
+                move.consumer.memory.dying(move.delivery)
+            elif move.in_doubt:
                 move.consumer.memory.perhaps_dead_lettered([move.delivery])
             if move.delivery.is_acknowledged and move.consumer.copies.closing:
                 self._tell_refused(move, _NO_MORE, now)

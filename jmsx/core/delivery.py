@@ -15,7 +15,7 @@ from jmsx.core.delivery_state import (
 from jmsx.core.events import Outcome
 from jmsx.core.frames import MessageFrame
 from jmsx.core.headers import SUBSCRIPTION_SEPARATOR, time_ms
-from jmsx.core.history import FLAGGED, NEW, Lost, Remembered, merge
+from jmsx.core.history import FLAGGED, NEW, DeadLetterCause, Lost, Remembered, merge
 from jmsx.core.ledger import Entry
 from jmsx.core.values import Failure
 
@@ -25,16 +25,6 @@ UNDECODABLE: Final = "undecodable"
 
 #: As `next_delivery`: there is none, the message is being moved to a dead letter queue.
 DEAD_LETTER: Final = "dead"
-
-
-class DeadLetterCause(NamedTuple):
-    """Why a message becomes a dead letter as soon as it is handed out."""
-
-    #: `max_redeliveries`, `rejected`, `expired` or `undecodable`
-    reason: str
-    failure: Failure
-    sure: bool  #: the broker cannot have made it a dead letter already
-    refused: int = 0  #: NACKs of it, or copies that ended their links, that the broker has refused
 
 
 class MessageIdentity(NamedTuple):

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx.core.consumer import ConsumerCore
 from jmsx.core.dead_letters import DeadLetters
-from jmsx.core.delivery import UNDECODABLE, DeadLetterCause, Delivery
+from jmsx.core.delivery import UNDECODABLE, Delivery
 from jmsx.core.events import AckTrigger, Outcome
+from jmsx.core.history import DeadLetterCause
 from jmsx.core.scheduled_redelivery import ScheduledRedelivery
 from jmsx.core.values import NO_FAILURE, Disposition, Failure
 

@@ -154,6 +154,9 @@ class HandingOut:
             consumer.forget_counts([delivery])
             consumer.acknowledge_originals([delivery], now)
             return False
+        cause = None if remembered is None else remembered.dead_letter_cause
+        if cause is not None and cause.holds(flagged=delivery.flagged):
+            delivery.dead_letter_cause = cause
         if delivery.dead_letter_cause is not None or _over_limit(consumer, delivery):
             self._failed_deliveries.dead_letter_unseen(consumer, delivery, now)
             return False

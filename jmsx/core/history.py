@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from jmsx.core.ledger import Entry
+from jmsx.core.values import Failure
 
 
 class Lost(NamedTuple):
@@ -22,6 +23,20 @@ class Lost(NamedTuple):
     deliveries: int
     failures: int
     refused: bool  #: the link was dropped because the broker did not commit it
+
+
+class DeadLetterCause(NamedTuple):
+    """Why a message becomes a dead letter as soon as it is handed out."""
+
+    #: `max_redeliveries`, `rejected`, `expired` or `undecodable`
+    reason: str
+    failure: Failure
+    sure: bool  #: the broker cannot have made it a dead letter already
+    refused: int = 0  #: NACKs of it, or copies that ended their links, that the broker has refused
+
+    def holds(self, *, flagged: bool) -> bool:
+        """Return whether it counts when the message comes; else it was moved back to be new, or the broker crashed."""
+        return self.sure or flagged
 
 
 class Remembered(NamedTuple):
@@ -33,6 +48,8 @@ class Remembered(NamedTuple):
     sent_back: bool = False
     #: The broker has confirmed a copy of it as a dead letter, in no transaction with its ACK, which may have got lost
     only_ack_owed: bool = False
+    #: Its copy was on its way, and was not confirmed
+    dead_letter_cause: DeadLetterCause | None = None
 
 
 class History(NamedTuple):

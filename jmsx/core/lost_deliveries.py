@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.consumer import ConsumerCore
-from jmsx.core.delivery import DeadLetterCause, Delivery
+from jmsx.core.delivery import Delivery
 from jmsx.core.delivery_state import ENDED, DeliveryInput
 from jmsx.core.events import Outcome
-from jmsx.core.history import Lost
+from jmsx.core.history import DeadLetterCause, Lost
 from jmsx.core.values import DestinationKind
 
 if TYPE_CHECKING:
@@ -105,8 +105,8 @@ class LostDeliveries:
         if past is None:
             return
         cause = past.dead_letter_cause
-        if cause is not None and not (cause.sure or delivery.flagged):
-            return  # whoever moved it back means it to be new; or the broker has crashed
+        if cause is not None and not cause.holds(flagged=delivery.flagged):
+            return
         if past.only_ack_owed and delivery.is_alive:
             delivery.step(DeliveryInput.COPY)
             delivery.owed_end = past.owed_end

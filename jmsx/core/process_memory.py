@@ -203,6 +203,11 @@ class ConsumerMemory:
             for one in batch
         )
 
+    def dying(self, delivery: Delivery) -> None:
+        """Remember a message whose copy was on its way to a dead letter queue when the link was lost, and why."""
+        past = Remembered(delivery.delivery_count, delivery.failures + 1)
+        self._note([(delivery, past._replace(dead_letter_cause=delivery.dead_letter_cause))])
+
     def sent_back(self, batch: Iterable[Delivery]) -> None:
         """Remember messages that failed, whose copies are on their way to the broker's scheduler."""
         self._note(

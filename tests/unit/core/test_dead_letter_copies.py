@@ -11,11 +11,12 @@ from jmsx.core.dead_letters import SINGLE_ACKS
 from jmsx.core.events import DeadLetterFailed, MessageDeadLettered, SubscriptionClosed
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.process_memory import ProcessMemory
-from jmsx.core.values import DeadLetterStrategy, DestinationKind
+from jmsx.core.values import DeadLetterStrategy, DestinationKind, Failure
 from tests.unit.core.harness import (
     AUTO,
     BROKEN,
     CLASSIC,
+    CLIENT,
     DIALECT,
     FAILED_ONCE,
     INDIVIDUAL,
@@ -550,6 +551,40 @@ def test_a_copy_whose_ack_is_lost_is_not_made_by_another_session(
         assert two.wrote() == [f"SEND queue:dead {name!r} ?"]
     else:
         assert two.receive() == "java-a#2"
+
+
+@pytest.mark.parametrize("mode", [AUTO, CLIENT, INDIVIDUAL, TRANSACTED])
+@pytest.mark.parametrize("disposition", [BROKEN, REJECTED], ids=["broken", "rejected"])
+def test_a_copy_that_is_lost_is_made_by_another_session(
+    mode: AcknowledgeMode, disposition: Failure
+) -> None:
+    """Its handler has failed as often as it may: nobody calls it once more, and the cause is told."""
+    memory = ProcessMemory()
+    one, two = (Talk(mode, dead_letter="queue://dead", memory=memory) for _ in "12")
+    for talk in (one, two):
+        talk.subscribe(policy=ONCE)
+    one.comes("a")
+    if mode is TRANSACTED:
+        one.held()
+        one.rollback(disposition)
+    elif mode is CLIENT:
+        one.held()
+        one.core.recover(one.now, disposition)
+    else:
+        one.listen(disposition)
+    assert one.wrote() == copies("a", to="queue:dead")
+    one.cut()
+    two.comes("a", redelivered="true")
+    assert two.receive() is None
+    assert two.wrote() == copies("a", to="queue:dead")
+    two.answer()
+    assert two.wrote() == settled("a")
+    two.answer()
+    (event,) = two.reported(MessageDeadLettered)
+    assert (event.reason, event.error_type) == (
+        "rejected" if disposition is REJECTED else "max_redeliveries",
+        disposition.error_type,
+    )
 
 
 def test_single_acks_in_transactions_are_bounded() -> None:
