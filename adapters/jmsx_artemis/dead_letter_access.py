@@ -111,14 +111,21 @@ class ArtemisDeadLetters:
             number += 1
 
     def replay(
-        self, queue: str, letters: Sequence[DeadLetter], to: str | None = None
+        self,
+        queue: str,
+        letters: Sequence[DeadLetter],
+        to: str | None = None,
+        *,
+        at_once: int | None = None,
     ) -> Iterator[list[str]]:
         """The broker moves each; a queue that went because it was empty is made again."""
         targets = {letter.id: _target(to or letter.origin) for letter in letters}
         self._ask(_made(set(targets.values())))
         here = _bare(queue)
         return self._each(
-            letters, lambda one: _told(here, "moveMessage", whole(one), targets[one][1])
+            letters,
+            lambda one: _told(here, "moveMessage", whole(one), targets[one][1]),
+            min(BATCH, at_once or BATCH),
         )
 
     def remove(self, queue: str, letters: Sequence[DeadLetter]) -> Iterator[list[str]]:
@@ -127,10 +134,13 @@ class ArtemisDeadLetters:
         return self._each(letters, lambda one: _told(here, "removeMessage", whole(one)))
 
     def _each(
-        self, letters: Sequence[DeadLetter], act: Callable[[str], Inquiry[bool]]
+        self,
+        letters: Sequence[DeadLetter],
+        act: Callable[[str], Inquiry[bool]],
+        size: int = BATCH,
     ) -> Iterator[list[str]]:
-        for start in range(0, len(letters), BATCH):
-            ids = [one.id for one in letters[start : start + BATCH]]
+        for start in range(0, len(letters), size):
+            ids = [one.id for one in letters[start : start + size]]
             done = self._ask(_those(ids, act))
             if done:
                 yield done

@@ -19,11 +19,17 @@ import typer
 import jmsx_broker
 from jmsx.cli.printing import JsonOption, print_json, print_table
 from jmsx.cli.terminal import console
-from jmsx.errors import ConfigurationError, ConnectionFailedError, JmsxError
+from jmsx.errors import (
+    BrokerTimeoutError,
+    ConnectionFailedError,
+    JmsxError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
+
+    from jmsx.config.options import TlsOptions
 
 app = typer.Typer(help="A real broker for development.", no_args_is_help=True, add_completion=False)
 
@@ -96,13 +102,14 @@ def stats(
     from jmsx_broker.questions import queue_statistics
 
     with _told_errors():
-        *others, last = _plain_urls(url)
-        for other in others:
-            with contextlib.suppress(ConnectionFailedError):
-                told = queue_statistics(other, queue)
+        for one, tls in _plain_urls(url):
+            try:
+                told = queue_statistics(one, queue, tls=tls)
                 break
+            except (ConnectionFailedError, BrokerTimeoutError) as error:
+                failure = error
         else:
-            told = queue_statistics(last, queue)
+            raise failure
         if not told.exists:
             _fail(f"the broker has no queue {told.queue}")
     if as_json:
@@ -135,20 +142,19 @@ def images(
             _out.print(product.image, style="bold green")
 
 
-def _plain_urls(url: str) -> list[str]:
-    """The URL of each broker of one as an App has it; raises ConfigurationError where one wants TLS."""
+def _plain_urls(url: str) -> list[tuple[str, TlsOptions | None]]:
+    """The URL of each broker of one as an App has it, and whom to trust where that speaks TLS."""
     from urllib.parse import quote
 
     from jmsx.config.uri import parse_broker_uri
 
     uri = parse_broker_uri(url)
-    if any(address.tls for address in uri.addresses):
-        raise ConfigurationError(
-            "`broker stats` speaks no TLS; `jmsx dlq ls QUEUE --broker URL` does, and counts what lies there"
-        )
     name, password = uri.options.username, uri.options.password
     user = "" if name is None else f"{quote(name, safe='')}:{quote(password or '', safe='')}@"
-    return [f"stomp://{user}{address}" for address in uri.addresses]
+    return [
+        (f"stomp://{user}{address}", uri.options.tls if address.tls else None)
+        for address in uri.addresses
+    ]
 
 
 def _start(broker: jmsx_broker.ClassicBroker | jmsx_broker.ArtemisBroker) -> None:

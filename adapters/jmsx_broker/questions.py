@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from jmsx.errors import ResourceAllocationError
 from jmsx_broker.artemis_witness import ArtemisWitness
 from jmsx_broker.classic_witness import ClassicWitness
 from jmsx_broker.statistics import BrowsedMessage, QueueStatistics, queue_name
 from jmsx_broker.wire import Wire
 
+if TYPE_CHECKING:
+    from jmsx.config.options import TlsOptions
 
-def queue_statistics(url: str, queue: str) -> QueueStatistics:
+
+def queue_statistics(url: str, queue: str, *, tls: TlsOptions | None = None) -> QueueStatistics:
     """
-    Ask the broker at `url` for its counts of `queue` (a name, or queue://name).
+    Ask the broker at `url` for its counts of `queue` (a name, or queue://name); over TLS, if that is given.
 
     Raises UnsupportedError when a Classic has no statistics plugin, BrokerError when an Artemis does not let this user
     manage it, and the errors of `Wire`.
     """
     name = queue_name(queue)
-    with Wire(url) as wire:
+    with Wire(url, tls=tls) as wire:
         return _witness(wire).count(name)
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from typing import Final, Self
+import ssl
+from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import unquote, urlsplit
 
 from jmsx.core.frames import Frame, parse_headers
 from jmsx.core.headers import INT, whole
+from jmsx.drivers.tls import explain, make_context
 from jmsx.errors import (
     BrokerError,
     BrokerTimeoutError,
@@ -20,6 +22,9 @@ from jmsx.errors import (
     ConnectionFailedError,
     ProtocolError,
 )
+
+if TYPE_CHECKING:
+    from jmsx.config.options import TlsOptions
 
 #: The port of a STOMP broker whose URL names none.
 _STOMP_PORT: Final = 61613
@@ -33,10 +38,10 @@ class Wire:
     A connection to the broker at `url` (stomp://user:password@host:port); a context manager.
 
     Every wait is at most `timeout` seconds long, then BrokerTimeoutError is raised. ConnectionFailedError means that
-    the broker is not there or hung up, BrokerError carries the text of an ERROR frame.
+    the broker is not there or hung up, BrokerError carries the text of an ERROR frame. With `tls` that is spoken.
     """
 
-    def __init__(self, url: str, *, timeout: float = 10.0) -> None:
+    def __init__(self, url: str, *, timeout: float = 10.0, tls: TlsOptions | None = None) -> None:
         self.url = url
         self._timeout = timeout
         self.server = ""  #: as it calls itself in CONNECTED
@@ -45,6 +50,10 @@ class Wire:
         self.broker = f"{address[0]}:{address[1]}"  #: for errors, which must not show a password
         try:
             self._socket = socket.create_connection(address, timeout=timeout)
+            if tls is not None:
+                self._socket = _secured(self._socket, tls, address[0])
+        except ssl.SSLError as error:
+            raise ConnectionFailedError(f"no TLS with {self.broker}: {explain(error)}") from error
         except OSError as error:
             raise ConnectionFailedError(f"no broker answers at {self.broker}: {error}") from error
         self._reader = self._socket.makefile("rb")
@@ -149,6 +158,16 @@ class Wire:
 
     def _lost(self, why: object) -> ConnectionFailedError:
         return ConnectionFailedError(f"lost the broker at {self.broker}: {why}")
+
+
+def _secured(plain: socket.socket, tls: TlsOptions, host: str) -> socket.socket:
+    """`plain` with TLS in it; closed, if there can be none."""
+    try:
+        context = make_context(tls)
+        return context.wrap_socket(plain, server_hostname=tls.server_name or host)
+    except BaseException:
+        plain.close()
+        raise
 
 
 def _parse(url: str) -> tuple[tuple[str, int], dict[str, str]]:

@@ -186,7 +186,12 @@ class ClassicDeadLetters:
         return self._looking.look(_delivery(frame, queue), self._address) or frame
 
     def replay(
-        self, queue: str, letters: Sequence[DeadLetter], to: str | None = None
+        self,
+        queue: str,
+        letters: Sequence[DeadLetter],
+        to: str | None = None,
+        *,
+        at_once: int | None = None,
     ) -> Iterator[list[str]]:
         """A batch is one transaction."""
 
@@ -197,7 +202,8 @@ class ClassicDeadLetters:
             send = Frame("SEND", headers, frame.body)
             return [stamp_again(send, delivery, destination, DIALECT.reading)]
 
-        return self._settle(queue, [one for one in letters if not one.obstacle(to)], copy)
+        movable = [one for one in letters if not one.obstacle(to)]
+        return self._settle(queue, movable, copy, min(BATCH, at_once or BATCH))
 
     def remove(self, queue: str, letters: Sequence[DeadLetter]) -> Iterator[list[str]]:
         """A batch is one transaction."""
@@ -208,6 +214,7 @@ class ClassicDeadLetters:
         queue: str,
         letters: Sequence[DeadLetter],
         instead: Callable[[DeadLetter, MessageFrame], list[Frame]],
+        size: int = BATCH,
     ) -> Iterator[list[str]]:
         """
         Acknowledge `letters` with the SENDs that `instead` makes of each, and give the rest back.
@@ -223,7 +230,7 @@ class ClassicDeadLetters:
             left = wanted.total()
             try:
                 with self._talk() as talk:
-                    for batch in self._batches(talk, queue, wanted.copy(), instead):
+                    for batch in self._batches(talk, queue, wanted.copy(), instead, size):
                         _commit(talk, batch, queue)
                         wanted.subtract(one.letter for one in batch)
                         yield [one.letter.id for one in batch]
@@ -243,6 +250,7 @@ class ClassicDeadLetters:
         queue: str,
         wanted: Counter[DeadLetter],
         instead: Callable[[DeadLetter, MessageFrame], list[Frame]],
+        size: int,
     ) -> Iterator[list[_Taken]]:
         """Consume `queue`: what comes of `wanted`, which loses it, as much as one link takes well; see `_settle`."""
         looked_at = {one.id for one in wanted if not one.stuck or UNREADABLE_HEADER in one.headers}
@@ -269,7 +277,7 @@ class ClassicDeadLetters:
             taken += 1
             ack_id = frame.headers.get(DIALECT.ack_header, "")
             batch.append(_Taken(letter, ack_id, instead(letter, frame)))
-            if len(batch) == BATCH:
+            if len(batch) == size:
                 yield batch
                 batch = []
         if batch:

@@ -92,7 +92,8 @@ _FIRST_FOLD: Final = Row(
             unit="short",
             queries=(
                 Query(
-                    f'label_replace({_FAILED}, "runbook", "$1", "reason", "(.*)")',
+                    # Prometheus extrapolates increases; messages are whole
+                    f'label_replace(clamp_min(round({_FAILED}), 1), "runbook", "$1", "reason", "(.*)")',
                     "count",
                 ),
                 Query(

@@ -17,7 +17,7 @@ import typer
 
 from jmsx import plugins
 from jmsx.cli.moving import Found, Move, find, hidden
-from jmsx.cli.printing import JsonOption, print_json, print_table, short, timestamp
+from jmsx.cli.printing import NOTHING, JsonOption, print_json, print_table, short, timestamp
 from jmsx.cli.queues import LOCAL, BrokerOption, destination_uri, opened, queue_name, record
 from jmsx.cli.terminal import console, visible
 from jmsx.cli.times import instant
@@ -188,7 +188,7 @@ def groups(
         return
     rows = [
         (
-            f"{one.count:,}", one.origin or "?", one.reason, short(one.error) or "-", one.consumer or "-",
+            f"{one.count:,}", one.origin or "?", one.reason, short(one.error) or NOTHING, one.consumer or NOTHING,
             timestamp(one.first), timestamp(one.last), one.example,
         )
         for one in found
@@ -251,7 +251,7 @@ def show(
         rows = [
             (
                 one.id, _died(one), one.origin or "?", one.reason, str(one.deliveries or "?"),
-                short(_error(one)) or "-", one.obstacle() or "can go back",
+                short(_error(one)) or NOTHING, one.obstacle() or "can go back",
             )
             for one in found
         ]  # fmt: skip
@@ -313,7 +313,9 @@ def replay(
             _print_staying(staying)
             return found
 
-        act = functools.partial(access.replay, name, to=target)
+        # in steps of a second at the most, rather than a hundred at once and then a pause
+        step = None if rate is None else max(1, int(rate))
+        act = functools.partial(access.replay, name, to=target, at_once=step)
         move = Move(movable, plan, act, limit, rate)
         move.carry_out(dry_run=dry_run, yes=yes, as_json=as_json)
 
@@ -444,7 +446,7 @@ def _print_whole(letter: DeadLetter) -> None:
         "error": _error(letter),
     }
     for name, value in told.items():
-        if value not in (None, "", "-"):
+        if value not in (None, "", NOTHING):
             _out.print(f"{name:14} {visible(str(value), keep='')}")
     stack = letter.headers.get("jmsx_stack")
     if stack:

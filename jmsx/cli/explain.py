@@ -46,6 +46,8 @@ def explain(
     Example: jmsx explain 01a204cf767502ed3d5d520bb14ae787 --events /var/log/jmsx
     """
     told, worded = plugins.load("jmsx.logs", "explain"), plugins.load("jmsx.logs", "worded")
+    if broker is not None and message.isdecimal():  # which every Artemis gives to some message
+        message = _named(broker, message) or message
     try:
         story = told(events, message)
     except ConfigurationError as error:

@@ -19,6 +19,12 @@ _out = console()
 #: Characters of a text in a column.
 _COLUMN: Final = 60
 
+#: What a column takes on the screen besides its text.
+_BORDER: Final = 3
+
+#: What stands in a column where there is nothing to tell.
+NOTHING: Final = "-"
+
 _NUMBER: Final = re.compile(r"[0-9,]+")
 
 JsonOption: TypeAlias = Annotated[
@@ -32,20 +38,41 @@ def print_json(value: object) -> None:
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table for a person; for a pipe a line each, with tabs between, and no head."""
+    """
+    A table for a person; for a pipe a line each, with tabs between, and no head.
+
+    Where a terminal is too narrow, each cell that tells something is a line: rich would cut ids and names of queues.
+    """
     if not _out.is_terminal:
         for row in rows:
             print_row(*row)
         return
-    from rich.table import Table  # noqa: PLC0415 - only some commands print one
+    from rich.cells import cell_len  # noqa: PLC0415 - only some commands print one
+    from rich.table import Table  # noqa: PLC0415 - as above
 
+    seen = [[visible(text, keep="") for text in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(head, *seen, strict=True)]
+    if sum(widths) + _BORDER * len(widths) + 1 > _out.rich.width:
+        _print_lines(head, seen)
+        return
     table = Table(*head)
-    for row in rows:
-        table.add_row(*(visible(text, keep="") for text in row))
+    for row in seen:
+        table.add_row(*row)
     for column in table.columns:
         if all(_NUMBER.fullmatch(str(text)) for text in column.cells):
             column.justify = "right"
     _out.print(table)
+
+
+def _print_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Each row as lines, with a line between two of them."""
+    width = max(map(len, head))
+    for number, row in enumerate(rows):
+        if number:
+            _out.print("")
+        for name, text in zip(head, row, strict=True):
+            if text != NOTHING:
+                _out.print(f"{name:{width}}  {text}")
 
 
 def print_row(*texts: str) -> None:
@@ -62,5 +89,5 @@ def short(text: str, most: int = _COLUMN) -> str:
 def timestamp(seconds: float | None) -> str:
     """An instant (epoch seconds) in UTC, to the second."""
     if seconds is None:
-        return "-"
+        return NOTHING
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")

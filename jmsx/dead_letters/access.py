@@ -35,12 +35,18 @@ class Access(Protocol):
         """
 
     def replay(
-        self, queue: str, letters: Sequence[DeadLetter], to: str | None = None
+        self,
+        queue: str,
+        letters: Sequence[DeadLetter],
+        to: str | None = None,
+        *,
+        at_once: int | None = None,
     ) -> Iterator[list[str]]:
         """
         Send `letters` of `queue` back to where they came from, or to the queue `to` (URI).
 
-        Yields the ids of those that have been moved, some at a time; what is missing at the end was not there any more.
+        Yields the ids of those that have been moved, some at a time, and no more than `at_once`; what is missing at the
+        end was not there any more.
         Whoever stops the iteration, or kills the process, leaves each message in exactly one of the two queues.
         """
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import socket
 import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
+from jmsx_broker import ClassicBroker
 from jmsx_broker.ports import free_port
 from tests.integration.broker_support import is_listening, python, read_line, send
 
@@ -80,14 +83,33 @@ def test_command_prints_statistics(classic_broker: Broker) -> None:
     with command("stats", "asked", "--url", both) as process:
         said, _ = process.communicate(timeout=30)
     assert "1,234" in said
-    with command("stats", "asked", "--url", "failover:(stomp+ssl://mq:61612)") as process:
-        _, said = process.communicate(timeout=30)
-    assert process.returncode == 1
-    assert "speaks no TLS; `jmsx dlq ls QUEUE" in said
+    with socket.create_server(
+        ("127.0.0.1", 0)
+    ) as silent:  # it takes the connection and says nothing
+        both = f"failover:(stomp://127.0.0.1:{silent.getsockname()[1]},{classic_broker.url})?randomize=false"
+        with command("stats", "asked", "--url", both) as process:
+            said, _ = process.communicate(timeout=30)
+        assert "1,234" in said
     with command("stats", "unasked", "--url", classic_broker.url) as process:
         _, said = process.communicate(timeout=30)
     assert process.returncode == 1
     assert "has no queue unasked" in said
+
+
+def test_command_prints_statistics_over_tls() -> None:
+    """Of a broker whose authority is trusted; of no other one."""
+    with ClassicBroker(tls=True) as secured:
+        send(secured, "asked", [b"x"] * 12)
+        trusted = f"{secured.tls_url}?tls.caFile={secured.certificates.authority}"
+        with command("stats", "asked", "--url", trusted) as process:
+            said, wrong = process.communicate(timeout=30)
+        assert (process.returncode, wrong) == (0, "")
+        assert re.search(r"^size\t12$", said, re.MULTILINE)
+        with command("stats", "asked", "--url", secured.tls_url) as process:
+            _, said = process.communicate(timeout=30)
+        assert process.returncode == 1
+        assert "its certificate is refused" in said
+        assert "ca_file" in said
 
 
 def command(*arguments: str, **environment: str) -> AbstractContextManager[subprocess.Popen[str]]:

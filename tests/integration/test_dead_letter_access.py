@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -239,6 +240,23 @@ def test_letters_that_name_acks_of_others(classic_broker: ClassicBroker, ends: b
         assert told == {"planned": 1, "done": 1, "missing": 0, "dry_run": False}, text
     assert lying(classic_broker, target) == Counter(texts)
     assert classic_broker.statistics(dead.name).size == 0
+
+
+def test_a_rate_is_kept_from_the_first_second_on(broker: Broker) -> None:
+    """What is slow at the other end is not given a hundred at once, and then nothing for a while."""
+    dead, target = fresh_queue(), fresh_queue()
+    put(broker, dead, *(f"m{number}" for number in range(7)))
+    with open_access(broker.url) as access:
+        letters = list(access.look(dead.name))
+        moved = access.replay(dead.name, letters, target.uri, at_once=3)
+        assert [len(ids) for ids in moved] == [3, 3, 1]
+    assert lying(broker, target).total() == 7
+    put(broker, dead, *(f"m{number}" for number in range(5)))
+    began = time.monotonic()
+    told = run(broker, "replay", dead.name, "--to", target.uri, "--rate", "2", "--yes")
+    assert "5 done" in told
+    assert time.monotonic() - began > 2.4
+    assert lying(broker, target).total() == 5
 
 
 def test_kills_leave_each_message_in_one_place(broker: Broker) -> None:

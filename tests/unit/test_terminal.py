@@ -9,6 +9,8 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
+from jmsx.cli import printing
+from jmsx.cli.printing import print_table
 from jmsx.cli.terminal import VisibleFormatter, console, visible
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eevil\u2066\ud800\r"
@@ -76,3 +78,22 @@ def test_log_lines_are_visible() -> None:
     record = logging.LogRecord("stomp", logging.INFO, "x", 1, "from broker: %s", (HOSTILE,), None)
 
     assert VisibleFormatter("%(name)s %(message)s").format(record) == f"stomp from broker: {SEEN}"
+
+
+def test_a_table_that_fits_and_one_that_does_not(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is cut on a narrow terminal: each cell that tells something is a line of its own."""
+    head, rows = ("id", "from", "error"), [("ID:vm-1:2", "queue://orders", "-"), ("b", "c", "d")]
+    shown = console()
+    monkeypatch.setattr(printing, "_out", shown)
+    shown.rich._force_terminal = True  # there is none here
+    for width in (38, 37):
+        shown.rich.width = width
+        print_table(head, rows)
+        told = capsys.readouterr().out
+        assert ("ID:vm-1:2 │ queue://orders │" in told) == (width == 38)
+    assert told.splitlines() == [
+        *("id     ID:vm-1:2", "from   queue://orders", ""),
+        *("id     b", "from   c", "error  d"),
+    ]

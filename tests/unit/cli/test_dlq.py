@@ -48,10 +48,15 @@ class Hiding:
         yield [one.id for one in letters]
 
     def replay(
-        self, queue: str, letters: Sequence[DeadLetter], to: str | None = None
+        self,
+        queue: str,
+        letters: Sequence[DeadLetter],
+        to: str | None = None,
+        *,
+        at_once: int | None = None,
     ) -> Iterator[list[str]]:
         """As if deleted."""
-        assert to is None
+        assert (to, at_once) == (None, None)
         return self.remove(queue, letters)
 
 
