@@ -63,6 +63,8 @@ class Subscriptions:
         self._closing: list[str] = []  #: consumers closed inside a transaction
         self._left: dict[str, ConsumerMemory] = {}  #: closed consumers, for which more may come
         self.linked = False  #: there is a link to write to
+        #: Consumers may have messages that the application was handed on a lost link, and has said nothing of
+        self._held_on_lost_links = False
         #: To be subscribed on it, when what has to come before is done.
         self._awaited: dict[str, Request] = {}
         #: Those that get only what a commit in doubt has received, until its end
@@ -205,6 +207,9 @@ class Subscriptions:
 
         Only the links have failed; one that was given back meanwhile may have come again to any session of the process.
         """
+        if not self._held_on_lost_links:
+            return
+        self._held_on_lost_links = only is not None
         for consumer in self:
             for delivery in consumer.held_on_lost_links():
                 if only in (None, delivery):
@@ -316,6 +321,7 @@ class Subscriptions:
         self._awaited.clear()
         for consumer in self:
             handed_out, waiting = consumer.cut(now)
+            self._held_on_lost_links |= bool(handed_out)
             self._lost_deliveries.note(consumer, handed_out, handed_out=True)
             self._lost_deliveries.note(consumer, waiting, handed_out=False)
         for consumer, delivery in self._dead_letters.lose(now):
