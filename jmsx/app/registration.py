@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 Handler: TypeAlias = "Callable[..., object]"
 
+#: Seconds in which a batch is filled unless said otherwise.
+BATCH_TIMEOUT: Final = 1.0
+
 #: Stands for the policy that a consumer has for all other errors.
 _NONE: Final = RedeliveryPolicy()
 
@@ -58,7 +61,8 @@ class Consumer:
         redelivery: when it comes again after a failure; None: as the app's options say.
         give_up_on: errors that no retry can cure: dead letter at once.
         retry_on: errors that a retry may cure: all others are dead letters at once; None: all are retried. What jmsx
-            itself raises because a link or a store is away is always retried.
+            itself raises because a link or a store is away is always retried, and so is what is no Exception, such as
+            SystemExit, KeyboardInterrupt and CancelledError.
         redelivery_for: policies for certain errors in place of `redelivery`; that of the nearest class counts.
         middleware: around the handler, inside the app's; the first outside.
         timeout: of a call of the handler; one that is no `async def` goes on. None: there is none.
@@ -95,7 +99,7 @@ class Consumer:
     concurrency: int = 1
     prefetch: int | None = None
     batch: int | None = None
-    batch_timeout: Duration = 1.0
+    batch_timeout: Duration = BATCH_TIMEOUT
     selector: str | None = None
     durable: str | None = None
     non_blocking_redelivery: bool | None = None
@@ -184,7 +188,11 @@ class Consumer:
         return not ours and not isinstance(error, self.retry_on)  # type: ignore[arg-type]  # a tuple, see _check
 
     def _check_batch(self) -> None:
-        seconds("batch_timeout", self.batch_timeout)
+        patience = seconds("batch_timeout", self.batch_timeout)
+        if self.batch is None and patience != BATCH_TIMEOUT:
+            raise ConfigurationError(
+                f"batch_timeout={self.batch_timeout!r} is for handlers of batches; say batch=500 beside it"
+            )
         if self.batch is None:
             return
         check_whole("batch", self.batch, 1)

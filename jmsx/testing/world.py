@@ -63,6 +63,10 @@ class _Wait:
         """Whether it may go on."""
         return self.check() or (self.deadline is not None and self.deadline <= now)
 
+    def is_of(self, world: World) -> bool:
+        """Whether `world` made its thread."""
+        return isinstance(self.thread, _Thread) and self.thread.world is world
+
     def go(self) -> None:
         """Let it on."""
         self._go.release()
@@ -140,17 +144,22 @@ class World(Machine):
     ) -> bool:
         """Have this thread wait until `check()`, `timeout` seconds (virtual) at the most; returns `check()`."""
         wait = _Wait(check, None if timeout is None else self._now + timeout, idle=idle)
-        if isinstance(wait.thread, _Thread) and wait.thread.world is self:
+        if wait.is_of(self):
             self._park(wait)
-        elif wait.thread is self._mover or self._mover is None:
-            with self._moves():
-                self._until(wait)
-        elif not wait.ready(self._now):
-            self._park(wait)
+            return check()
+        while self._mover not in (None, wait.thread):
+            if wait.ready(self._now):
+                return check()
+            self._park(wait)  # until it may go on, or nobody moves the world any more
+        with self._moves():
+            self._until(wait)
         return check()
 
     def _park(self, wait: _Wait) -> None:
+        """Wait until a mover lets it on; a thread that is none of ours only while there is one."""
         with self._turn:
+            if self._mover is None and not wait.is_of(self):
+                return
             self._forget(wait.thread)
             self._waits.append(wait)
             self._came += 1
@@ -183,7 +192,16 @@ class World(Machine):
             try:
                 yield
             finally:
-                self._mover = before
+                with self._turn:
+                    self._mover = before
+                    if before is None:
+                        self._wake_others()
+
+    def _wake_others(self) -> None:
+        """Those that are none of ours move the world themselves, now that nobody does."""
+        for wait in [wait for wait in self._waits if not wait.is_of(self)]:
+            self._waits.remove(wait)
+            wait.go()
 
     def settle(self) -> None:
         """Until nobody can go on but by time; raises BlockedError if a thread does not come back."""

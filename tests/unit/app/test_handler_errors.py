@@ -46,13 +46,14 @@ def any_handler(message: Message) -> None:
 @pytest.mark.parametrize("mode", ["auto", "transacted"])
 @pytest.mark.parametrize("batch", [False, True])
 def test_retry_on(kind: str, mode: str, batch: bool) -> None:  # noqa: FBT001 - a parameter
-    """Only those; what jmsx raises because a link is away need not be named."""
+    """Only those; what jmsx raises because a link is away need not be named, nor what is no Exception."""
     app = App(redelivery_policy=MINUTELY)
-    errors: dict[str, Exception] = {
+    errors: dict[str, BaseException] = {
         "timeout": TimeoutError("slow"),
         "value": ValueError("poison"),
         "link": ConnectionFailedError("gone"),
         "said": Retry(delay=60.0),
+        "exit": SystemExit(1),
     }
 
     def ship(order: Any) -> None:
@@ -65,7 +66,7 @@ def test_retry_on(kind: str, mode: str, batch: bool) -> None:  # noqa: FBT001 - 
     with harness(app, kind) as mq:
         mq.send("queue://orders", "value")
         assert deaths(mq) == [("rejected", "ValueError")]
-        for text in ("timeout", "link", "said"):
+        for text in ("timeout", "link", "said", "exit"):
             before = len(mq.handler("ship").calls)
             mq.send("queue://orders", text)
             mq.advance("1h")

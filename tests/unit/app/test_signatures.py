@@ -149,6 +149,7 @@ def test_a_handler_of_batches(handler: Any) -> None:
         (batch_of, {"batch": 0}, "batch must be 1 or more"),
         (batch_of, {"batch": "many"}, "batch must be a whole number, not a str"),
         (batch_of, {"batch_timeout": -1.0}, "batch_timeout must be"),
+        (plain, {"batch": None, "batch_timeout": "2s"}, "batch_timeout='2s' is for handlers of"),
         (batch_of, {"batch_timeout": "soon"}, "batch_timeout='soon' is no duration; write"),
         (
             batch_of,
