@@ -67,6 +67,10 @@ class _Wait:
         """Whether `world` made its thread."""
         return isinstance(self.thread, _Thread) and self.thread.world is world
 
+    def may_move(self, world: World) -> bool:
+        """Whether its thread moves the world if nobody does: the test's own, and not one that a handler awaits."""
+        return not self.is_of(world) and self.awaited_by is None
+
     def go(self) -> None:
         """Let it on."""
         self._go.release()
@@ -156,9 +160,9 @@ class World(Machine):
         return check()
 
     def _park(self, wait: _Wait) -> None:
-        """Wait until a mover lets it on; a thread that is none of ours only while there is one."""
+        """Wait until a mover lets it on; who may move the world itself waits only while another one does."""
         with self._turn:
-            if self._mover is None and not wait.is_of(self):
+            if self._mover is None and wait.may_move(self):
                 return
             self._forget(wait.thread)
             self._waits.append(wait)
@@ -198,8 +202,8 @@ class World(Machine):
                         self._wake_others()
 
     def _wake_others(self) -> None:
-        """Those that are none of ours move the world themselves, now that nobody does."""
-        for wait in [wait for wait in self._waits if not wait.is_of(self)]:
+        """They move the world themselves, now that nobody does."""
+        for wait in [wait for wait in self._waits if wait.may_move(self)]:
             self._waits.remove(wait)
             wait.go()
 
