@@ -90,9 +90,9 @@ def check_ran(handler: Callable[..., Any], result: object) -> None:
     """
     Raise Reject if `handler` returned what has yet to be awaited or iterated, or collections with such in them.
 
-    So it is with an async or generator function, or a `functools.partial` of one, that is returned and not called (in a
-    collection, such are data), with a Future of a pool that is not done, and with `map()` and its like. Files, cursors
-    and other iterators are results. Coroutines and generators are closed. No repetition can cure that.
+    So it is with a function or a `functools.partial` that is returned and not called (in a collection, such are data),
+    with a Future of a pool that is not done, and with `map()` and its like. Files, cursors and other iterators are
+    results. Coroutines and generators are closed. No repetition can cure that.
     """
     if result is None:
         return
@@ -132,10 +132,8 @@ def _waits(result: object) -> bool:
 
 
 def _uncalled(result: object) -> bool:
-    """Whether it has yet to be called for that."""
-    if not isinstance(result, functools.partial | FunctionType | MethodType):
-        return False
-    return any(_kind(layer) for layer in _layers(result))
+    """Whether it has yet to be called: as where a decorator that takes arguments stands without its parentheses."""
+    return isinstance(result, functools.partial | FunctionType | MethodType)
 
 
 def name_of(handler: object) -> str:

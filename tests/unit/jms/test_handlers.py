@@ -223,7 +223,7 @@ def test_so_are_collections_of_them(
     assert getattr(result, "gi_frame", None) is None
 
 
-@pytest.mark.parametrize("function", [coroutine, generator, async_generator])
+@pytest.mark.parametrize("function", [plain, coroutine, generator, async_generator])
 def test_so_is_a_function_that_nobody_called(function: Callable[..., Any]) -> None:
     """Whoever writes `return partial(work, message)` has done no more than who forgot the `await`."""
     for result in (
@@ -235,13 +235,27 @@ def test_so_is_a_function_that_nobody_called(function: Callable[..., Any]) -> No
             check_ran(plain, result)
 
 
+def test_a_decorator_without_its_parentheses() -> None:
+    """`@retry` for `@retry(3)`: the message goes to the decorator, which returns a function that nobody calls."""
+
+    def retry(_times: Any = 3) -> Callable[..., Any]:
+        def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+            def call(message: Any) -> Any:
+                return function(message)
+
+            return call
+
+        return decorate
+
+    handler = retry(plain)
+    check_runs(handler)
+    with pytest.raises(Reject, match="returned a function, so its body has not run"):
+        check_ran(handler, handler("a message"))
+
+
 def test_functions_among_data_are_data() -> None:
-    """Nobody can tell whether they were to be called; a plain one does no harm by itself, either."""
-    for result in (
-        {"on_done": coroutine},
-        [functools.partial(coroutine)],
-        functools.partial(plain),
-    ):
+    """Nobody can tell whether they were to be called."""
+    for result in ({"on_done": coroutine}, [functools.partial(coroutine)], [plain]):
         check_ran(plain, result)
 
 
