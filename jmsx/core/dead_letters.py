@@ -349,10 +349,13 @@ class DeadLetters:
         queue.
 
         A message that came from the named queue goes to the broker's: else the copy would come to the same consumer for
-        ever.
+        ever. Whence it came its header tells, which the sender of another protocol's message may have written: that one
+        counts only where the consumer reads more than one queue.
         """
-        settings = consumer.settings
-        here = (settings.destination, self._dialect.reading.addresses(delivery.headers).destination)
+        settings, reading = consumer.settings, self._dialect.reading
+        here = {settings.destination}
+        if is_pattern(settings.destination) or reading.genuine(delivery):
+            here.add(reading.addresses(delivery.headers).destination or "")
         named = settings.dead_letter
         return (
             settings.dead_letter_queue

@@ -114,6 +114,15 @@ def test_what_lay_in_the_named_queue_goes_to_the_brokers(subscribed: str, came_f
     assert dead_letters(talk) == [("a", 1, "max_redeliveries", "queue://ActiveMQ.DLQ", True)]
 
 
+def test_who_sends_a_message_does_not_say_where_its_copy_goes() -> None:
+    """A Java property may overwrite the header that tells where it lay (BROKER.md C46)."""
+    talk = Talk(AUTO, dead_letter="queue://dead")
+    talk.subscribe(policy=ONCE)
+    talk.comes("java-a", destination="/queue/dead")
+    talk.listen(BROKEN)
+    assert talk.wrote() == copies("java-a", to="queue:dead")
+
+
 def test_strategy_of_the_broker_alone() -> None:
     """As the Java client does it: what the broker has no place for it deletes."""
     talk = Talk(AUTO, dead_letter=DeadLetterStrategy.BROKER)
