@@ -197,6 +197,11 @@ def _dead_letters(session: Session, options: ConnectionOptions) -> Finding:
     match options.dead_letter:
         case DeadLetterStrategy.SAFE:
             words = f"confirmed copies to {dead_letter_queue}, wherever the broker would not keep them itself"
+            if link_of(session).dialect.nack_dead_letters:
+                words += (
+                    "; what it keeps itself tells no cause, but an event log does (`jmsx dlq groups --events`);"
+                    f" with dead_letter={dead_letter_queue!r} all are copies, which tell it"
+                )
         case DeadLetterStrategy.BROKER:
             words = "the broker's strategy alone"
         case queue:

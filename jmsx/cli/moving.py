@@ -136,4 +136,6 @@ class Move:
 def _confirm() -> None:
     if not sys.stdin.isatty():
         raise ConfigurationError("nobody can be asked here; say --yes, or --dry-run")
-    typer.confirm("Go on?", abort=True)
+    if not typer.confirm("Go on?"):
+        _err.print("nothing was done")
+        raise typer.Exit(1)

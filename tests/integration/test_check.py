@@ -54,6 +54,8 @@ def test_a_broker_that_is_well(kind: str, request: pytest.FixtureRequest) -> Non
     for tried in ("probe", "transaction"):
         assert findings[tried]["level"] == "ok", findings[tried]
     assert "confirmed copies to queue://" in findings["dead letters"]["told"]
+    untold = "with dead_letter='queue://ActiveMQ.DLQ' all are copies, which tell it"
+    assert (kind == "classic") is (untold in findings["dead letters"]["told"])
     assert (kind == "artemis") is (findings.get("management", {}).get("level") == "ok")
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 from typer.testing import CliRunner
 
-from jmsx.cli import dlq
+from jmsx.cli import dlq, moving
 from jmsx.core.events import MessageDeadLettered
 from jmsx.dead_letters.letter import DeadLetter, read
 from tests.pipeline.simulator import SOURCE, Clock, open_log
@@ -137,4 +138,13 @@ def test_nobody_to_ask(broker: Hiding) -> None:
     done = CliRunner().invoke(dlq.app, ["purge", "dead"])
     assert "nobody can be asked" in str(done.exception)
     assert "2 dead letters of dead are deleted for good, and what lies behind" in done.output
+    assert len(broker.letters) == 5
+
+
+def test_who_says_no(broker: Hiding, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is deleted, and it is told; that is no interruption."""
+    screen = SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr(moving, "sys", screen)
+    done = CliRunner().invoke(dlq.app, ["purge", "dead"], input="n\n")
+    assert (done.exit_code, "nothing was done" in done.output) == (1, True), done.output
     assert len(broker.letters) == 5
