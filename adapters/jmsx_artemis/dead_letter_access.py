@@ -25,6 +25,7 @@ from jmsx.errors import BrokerTimeoutError, InvalidDestinationError, Unsupported
 from jmsx.jms.session import link_of
 from jmsx_artemis.asking import MANAGEMENT, ask, may_ask
 from jmsx_artemis.destinations import ANYCAST, MULTICAST
+from jmsx_artemis.dialect import DIALECT
 from jmsx_artemis.open_data import messages
 from jmsx_artemis.questions import ADDRESS, address_settings, count, make_queue, queues
 
@@ -278,11 +279,15 @@ def _letter(listed: Mapping[str, Any], body: bytes | None = None) -> DeadLetter:
     address, queue = headers.get("_AMQ_ORIG_ADDRESS", ""), headers.get("_AMQ_ORIG_QUEUE", "")
     origin = f"queue://{address}" if queue == address else f"queue://{address}::{queue}"
     known = bool(address and queue)
+    number = headers.get("_AMQ_ORIG_MESSAGE_ID", headers["messageID"])
     return read(
         headers["messageID"],
         headers,
         origin=origin if known else None,
-        message_id=headers.get("_AMQ_ORIG_MESSAGE_ID"),
+        message_id=number,
+        broker_key=DIALECT.reading.message_key(
+            {"message-id": number, "timestamp": headers.get("timestamp", "")}
+        ),
         reason=EXPIRED if "_AMQ_ACTUAL_EXPIRY" in headers else UNTOLD,
         size=None if body is None else len(body),
         astray="" if known else "it does not tell the queue that it came from",

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from jmsx.core.destination_names import one_of
 from jmsx.core.headers import INT, KEY_HEADER, time_ms, whole
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class DeadLetter:
     id: str
     message_id: str  #: under which it was consumed, as log and events have it
     key: str  #: its sender's, as told; else empty
+    broker_key: str  #: its broker's, by which log and events have what no sender gave a key
     origin: str  #: URI of where it was consumed
     reason: str  #: `max_redeliveries`, `rejected`, `expired`, `undecodable` or `untold`
     error: str  #: type of the last exception
@@ -75,6 +77,7 @@ def read(
     *,
     origin: str | None,
     message_id: str | None = None,
+    broker_key: str | None = None,
     reason: str = UNTOLD,
     error: str = "",
     error_message: str = "",
@@ -88,7 +91,8 @@ def read(
     Read what `headers` tell of a dead letter.
 
     `origin` is where the adapter would send it back to; `message_id`, `reason`, the error and `deliveries` are what the
-    broker tells, and count where no copy of jmsx's says more.
+    broker tells, and count where no copy of jmsx's says more. `broker_key` is as `Reading.message_key` has it; None: it
+    is the message id.
     """
     told = headers.get
     count = whole(told("jmsx_delivery_count"), most=INT)
@@ -96,6 +100,7 @@ def read(
         id=id,
         message_id=told("jmsx_original_message_id") or message_id or id,
         key=told(KEY_HEADER, ""),
+        broker_key=(message_id or id) if broker_key is None else broker_key,
         origin=origin or told("jmsx_original_destination", ""),
         reason=told("jmsx_death_reason") or reason,
         error=told("jmsx_exception", error),
@@ -118,25 +123,28 @@ class Deaths:
 
     def __init__(self, lines: Iterable[Mapping[str, Any]]) -> None:
         """Take lines of the kind `dlq`, and others with a `reason`; the latest last."""
-        self._by_id: dict[str, list[Mapping[str, Any]]] = {}
         self._by_key: dict[str, list[Mapping[str, Any]]] = {}
         for line in lines:
-            for name, found in (("msg_id", self._by_id), ("msg_key", self._by_key)):
-                if line.get(name):
-                    found.setdefault(line[name], []).append(line)
+            self._by_key.setdefault(line["msg_key"], []).append(line)
 
     def told(self, letter: DeadLetter) -> DeadLetter:
         """
         `letter` with what is known of its death; as it is where it tells a cause itself, or no line tells of it.
 
+        A line is about it by the key that the log has, and by the destination: a message id alone may be that of
+        another broker's message, or of another queue's copy. Of those with its key, if one has its message id, that one.
         Of a queue's message the latest death counts, for it may have gone back and died again. Of a topic's each
         consumer had one of its own, and nobody knows whose it is.
         """
-        if letter.reason != UNTOLD:
+        if letter.reason != UNTOLD or not letter.origin:
             return letter
-        lines = self._by_id.get(letter.message_id) or [
-            line for line in self._by_key.get(letter.key, ()) if line.get("dest") == letter.origin
+        known = [
+            line
+            for key in dict.fromkeys((letter.broker_key, letter.key))
+            for line in self._by_key.get(key, ())
+            if one_of(line["dest"], letter.origin) == letter.origin
         ]
+        lines = [line for line in known if line.get("msg_id") == letter.message_id] or known
         if not lines:
             return letter
         by_consumer = {line.get("consumer"): line for line in lines}
@@ -171,9 +179,8 @@ class Choice:
 
     def fits(self, letter: DeadLetter) -> bool:
         """Return whether `letter` is one of them; one that tells no time is outside of every period."""
-        if self.ids and self.ids.isdisjoint(
-            (letter.id, letter.message_id, letter.key or letter.id)
-        ):
+        names = (letter.id, letter.message_id, letter.key or letter.id, letter.broker_key)
+        if self.ids and self.ids.isdisjoint(names):
             return False
         if self.error is not None and not (
             letter.error == self.error or letter.error_message.startswith(self.error)

@@ -15,14 +15,17 @@ from jmsx import AcknowledgeMode, Connection, Message, Queue, RedeliveryPolicy
 from jmsx.app import App
 from jmsx.cli.commands import app as main
 from jmsx.cli.dlq import app as dlq
+from jmsx.core.events import MessageDeadLettered
 from jmsx.core.frames import Frame
 from jmsx.dead_letters.opening import open_access
 from jmsx_broker import ArtemisBroker
 from jmsx_broker.wire import Wire
 from jmsx_eventlog import EventLog
+from tests.integration.artemis_support import Console
 from tests.integration.broker_support import eventually, python
 from tests.integration.support import fresh_queue
 from tests.jdk import NEEDS_JDK, run_peer
+from tests.pipeline.simulator import SOURCE, Clock, open_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -363,6 +366,34 @@ def test_a_queue_that_an_application_names(broker: Broker, tmp_path: Path) -> No
     assert done.exit_code == 0, (done.output, done.exception)
     assert done.stdout.startswith(f"{key}: a dead letter since ")
     assert f"the broker has it in {dead}, as {shown['id']}" in done.stdout
+
+
+def test_a_number_of_artemis_is_no_name(artemis_broker: ArtemisBroker, tmp_path: Path) -> None:
+    """Another Artemis gives it to another message, of which a log with all services tells; the key has the time, too."""
+    origin, dead = fresh_queue(), "DLQ"
+    put_plainly(artemis_broker, origin, "1")
+    with Connection(artemis_broker.url) as connection:
+        (shown,) = connection.create_session().create_browser(origin)
+    number, stamp = shown.message_id, shown.timestamp
+    key = f"{number}@{stamp}"
+    assert shown.key == key
+    with Console(artemis_broker) as console:
+        assert console.ask(f"queue.{origin.name}", "sendMessageToDeadLetterAddress", int(number))
+    meant = ("groups", dead, "--from", origin.uri)
+    for known, told in ((f"{number}@1700000000000", "untold"), (key, "rejected")):
+        log = open_log(folder := tmp_path / told, Clock())
+        log.observe(
+            MessageDeadLettered(
+                at=1000.0, consumer="ship", destination=origin.uri, message_id=number, message_key=known,
+                attempts=1, reason="rejected", error_type=None, error_message=None,
+                dead_letter_destination=None, by_copy=False,
+            ),
+            SOURCE,
+        )  # fmt: skip
+        log.close()
+        (group,) = printed(artemis_broker, *meant, "--events", str(folder))
+        assert group["reason"] == told
+    assert "1 done" in run(artemis_broker, "purge", dead, "--id", key, "--yes")
 
 
 @NEEDS_JDK

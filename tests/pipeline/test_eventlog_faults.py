@@ -27,7 +27,7 @@ _ROOT: Final = Path(__file__).parents[2]
 _CALL: Final = struct.Struct("dd")
 _CALLS: Final = 200_000
 _START: Final = """
-import json, os, random, resource, sys, time
+import json, os, random, resource, sys, threading, time
 from pathlib import Path
 from tests.pipeline.simulator import SOURCE, Clock, delivery, open_log, sent
 from jmsx.core.events import AckTrigger, MessagesAcknowledged
@@ -45,6 +45,24 @@ def wait_until(condition):
 def allow(size):  # bytes that a file may have; beyond it every write fails
     sys.dont_write_bytecode = True  # what Python compiles of a module would be cut short, and taken for whole by others
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+def tell_abreast(log, told):  # by four threads at once, all that they can; `longest` is for one of the events in `told`
+    longest = []
+    def tell():
+        worst = 0.0
+        for events in told:
+            began = time.monotonic()
+            for event in events: log.observe(event, SOURCE)
+            worst = max(worst, time.monotonic() - began)
+        longest.append(worst)
+    threads = [threading.Thread(target=tell) for _ in range(4)]
+    for thread in threads: thread.start()
+    most = 0
+    while any(thread.is_alive() for thread in threads):
+        most = max(most, log.queued)
+        time.sleep(0.001)
+    log.close()
+    print(json.dumps({"dropped": log.dropped, "longest": max(longest), "most": most, "records": log.records}))
 """
 
 
@@ -283,27 +301,8 @@ def test_overload_drops_no_delivery(tmp_path: Path) -> None:
     """Four threads that tell all they can are held back; every line is there, and no call takes long."""
     told = told_by(
         """
-import threading
-log = open_log(directory, Clock())
-events = deliveries(10_000)
 acked = MessagesAcknowledged(at=1.0, consumer="c", destination="queue://orders", messages=1, trigger=AckTrigger.EACH)
-longest = []
-def tell():
-    worst = 0.0
-    for event in events:
-        began = time.monotonic()
-        log.observe(event, SOURCE)
-        log.observe(acked, SOURCE)
-        worst = max(worst, time.monotonic() - began)
-    longest.append(worst)
-threads = [threading.Thread(target=tell) for _ in range(4)]
-for thread in threads: thread.start()
-most = 0
-while any(thread.is_alive() for thread in threads):
-    most = max(most, log.queued)
-    time.sleep(0.001)
-log.close()
-print(json.dumps({"dropped": log.dropped, "longest": max(longest), "most": most, "records": log.records}))
+tell_abreast(open_log(directory, Clock()), [(event, acked) for event in deliveries(10_000)])
 """,
         tmp_path,
     )
@@ -320,31 +319,14 @@ def test_a_disk_that_is_only_slow_costs_no_line(tmp_path: Path) -> None:
     """Whoever waits for room is not passed over by others until his patience ends: nothing is left out."""
     told = told_by(
         """
-import threading
 from jmsx_eventlog import segment
 append = segment.Segment.append
 def slowly(self, lines):
     time.sleep(0.02)
     append(self, lines)
 segment.Segment.append = slowly
-log = open_log(directory, Clock(), patience_seconds=0.3)
 acked = MessagesAcknowledged(at=1.0, consumer="c", destination="queue://orders", messages=1, trigger=AckTrigger.EACH)
-longest = []
-def tell():
-    worst = 0.0
-    for _ in range(15_000):
-        began = time.monotonic()
-        log.observe(acked, SOURCE)
-        worst = max(worst, time.monotonic() - began)
-    longest.append(worst)
-threads = [threading.Thread(target=tell) for _ in range(4)]
-for thread in threads: thread.start()
-most = 0
-while any(thread.is_alive() for thread in threads):
-    most = max(most, log.queued)
-    time.sleep(0.001)
-log.close()
-print(json.dumps({"dropped": log.dropped, "most": most, "longest": max(longest)}))
+tell_abreast(open_log(directory, Clock(), patience_seconds=0.3), [(acked,)] * 15_000)
 """,
         tmp_path,
     )

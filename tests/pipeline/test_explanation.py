@@ -311,14 +311,18 @@ def test_the_page(tmp_path: Path) -> None:
     assert "cannot be written: No such file" in str(refused.exception)
 
 
-def test_deaths_are_found_without_the_rest(tmp_path: Path) -> None:
-    """What was given to the dead letters, and what expired; the latest last, also of a compacted log."""
-    dead = MessageDeadLettered(
-        at=1008.0, consumer="shop.orders", destination="queue://orders", message_id="ID:1", message_key=KEY,
-        attempts=2, reason="rejected", error_type="ValueError", error_message="bad",
+def died(at: float, attempts: int) -> Event:
+    """A death of KEY: the broker has moved it."""
+    return MessageDeadLettered(
+        at=at, consumer="shop.orders", destination="queue://orders", message_id="ID:1", message_key=KEY,
+        attempts=attempts, reason="rejected", error_type="ValueError", error_message="bad",
         dead_letter_destination="", by_copy=False,
     )  # fmt: skip
-    write(tmp_path / "a", sent(KEY, "queue://orders", 1000.0), dead, came(1009.0))
+
+
+def test_deaths_are_found_without_the_rest(tmp_path: Path) -> None:
+    """What was given to the dead letters, and what expired; the latest last, also of a compacted log."""
+    write(tmp_path / "a", sent(KEY, "queue://orders", 1000.0), died(1008.0, 2), came(1009.0))
     write(tmp_path / "b", came(1001.0, outcome=Outcome.EXPIRED))
     for _ in range(2):
         assert [(one["msg_key"], one["reason"]) for one in deaths(tmp_path)] == [
@@ -330,12 +334,8 @@ def test_deaths_are_found_without_the_rest(tmp_path: Path) -> None:
 
 def test_what_was_replayed_is_told(tmp_path: Path) -> None:
     """The delivery behind a death at the same consumer is the way back of a dead letter; nobody else writes of it."""
-    dead = MessageDeadLettered(
-        at=1001.0, consumer="shop.orders", destination="queue://orders", message_id="ID:1", message_key=KEY,
-        attempts=1, reason="rejected", error_type="ValueError", error_message="bad",
-        dead_letter_destination="", by_copy=False,
-    )  # fmt: skip
-    write(tmp_path, came(1000.0, outcome=Outcome.DEAD_LETTERED, **FAILED), dead, came(2000.0))
+    first = came(1000.0, outcome=Outcome.DEAD_LETTERED, **FAILED)
+    write(tmp_path, first, died(1001.0, 1), came(2000.0))
     told = [one.text for one in explain(tmp_path, KEY).happenings]
     assert told[0].startswith("delivery 1 to shop.orders")
     assert told[1].endswith("rejected, after 1 delivery")

@@ -100,7 +100,7 @@ def test_a_log_tells_causes(broker: Hiding, tmp_path: Path) -> None:
     log = open_log(tmp_path, Clock())
     for number, error in enumerate(("TimeoutError", "ValueError")):
         death = MessageDeadLettered(
-            at=1007.0, consumer="ship", destination="queue://orders", message_id=str(number), message_key="",
+            at=1007.0, consumer="ship", destination="queue://orders", message_id=str(number), message_key=str(number),
             attempts=2, reason="max_redeliveries", error_type=error, error_message="late",
             dead_letter_destination="", by_copy=False,
         )  # fmt: skip

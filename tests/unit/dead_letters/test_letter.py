@@ -139,7 +139,7 @@ def moved(message_id: str = "ID:9", origin: str = "queue://orders", **headers: s
 
 
 def test_a_log_tells_what_no_header_does() -> None:
-    """By the message id, and else by key and destination; what no line tells of stays as it is."""
+    """By key and destination, and then by the message id; what no line tells of stays as it is."""
     told = Deaths([died("ID:9")]).told(moved())
     assert (told.reason, told.error, told.consumer, told.deliveries) == (
         "rejected",
@@ -155,6 +155,51 @@ def test_a_log_tells_what_no_header_does() -> None:
     assert Deaths([died("ID:9")]).told(letter()) == letter()
 
 
+def test_a_number_that_another_broker_gives_again_is_no_name() -> None:
+    """Artemis numbers its messages from about 20 on, each broker and each new one: the time belongs to it."""
+    times = ("1700000000000", "1700000000001")
+    lines = [died("47", msg_key=f"47@{time}") for time in times[:1]]
+    found = [
+        Deaths(lines).told(
+            read("90", {}, origin="queue://orders", message_id="47", broker_key=f"47@{time}")
+        )
+        for time in times
+    ]
+    assert [one.reason for one in found] == ["rejected", UNTOLD]
+
+
+def test_copies_of_the_brokers_in_two_queues_have_one_id() -> None:
+    """As those of Classic's virtual topics: each died of what its own queue's consumer did."""
+    lines = [
+        died("ID:9", msg_key="ID:9", dest="queue://a.orders", error_type="KeyError"),
+        died("ID:9", msg_key="ID:9", dest="queue://b.orders"),
+    ]
+    for origin, error in (
+        ("queue://a.orders", "KeyError"),
+        ("queue://b.orders", "ValueError"),
+        ("queue://c.orders", ""),
+        ("topic://a.orders", ""),
+        ("", ""),
+    ):
+        assert Deaths(lines).told(read("ID:9", {}, origin=origin)).error == error
+
+
+@pytest.mark.parametrize("subscribed", ["queue://*.orders", "queue://bills,a.orders?x=y"])
+def test_what_stood_for_several_destinations(subscribed: str) -> None:
+    """The log tells them as they were subscribed."""
+    letter_ = read("ID:9", {}, origin="queue://a.orders")
+    line = died("ID:9", msg_key="ID:9", dest=subscribed)
+    assert Deaths([line]).told(letter_).reason == "rejected"
+    assert Deaths([line | {"dest": "queue://b.*"}]).told(letter_) is letter_
+
+
+def test_a_message_is_meant_by_the_key_that_the_log_has() -> None:
+    """Its sender's, and else its broker's."""
+    told = read("90", {}, origin=None, message_id="47", broker_key="47@1700000000000")
+    assert Choice(ids=frozenset({"47@1700000000000"})).fits(told)
+    assert not Choice(ids=frozenset({"47@1700000000001", ""})).fits(told)
+
+
 def test_the_last_death_counts() -> None:
     """It went back, and died again of something else."""
     lines = [died("ID:9"), died("ID:9", consumer="bill", error_type="KeyError")]
@@ -164,7 +209,10 @@ def test_the_last_death_counts() -> None:
 
 def test_of_a_topic_nobody_knows_whose_it_is() -> None:
     """Each subscriber's copy has the same id: all causes are told, each with what is told of its own last death."""
-    lines = [died("ID:9"), died("ID:9", consumer="bill", error_type="KeyError"), died("ID:9")]
+    lines = [
+        died("ID:9", dest="topic://orders", **told)
+        for told in ({}, {"consumer": "bill", "error_type": "KeyError"}, {})
+    ]
     told = Deaths(lines).told(moved(origin="topic://orders"))
     assert (told.consumer, told.error, told.deliveries) == (
         "bill or ship",
