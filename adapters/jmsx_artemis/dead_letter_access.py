@@ -64,7 +64,7 @@ class ArtemisDeadLetters:
 
     def queues(self) -> list[str]:
         """Those of each address that a setting names as a dead letter address, and those that are called like one."""
-        return sorted(self._ask(_dead_letter_queues()))
+        return sorted(self._ask(dead_letter_queues()))
 
     def count(self, queue: str) -> int | None:
         """How many messages the broker counts in `queue`; None: there is no such queue."""
@@ -194,19 +194,22 @@ def _advice(error: CannotAskError) -> str:
     return f"; {MANAGEMENT.remedy}"
 
 
-def _dead_letter_queues() -> Inquiry[set[str]]:
+def dead_letter_queues() -> Inquiry[dict[str, int]]:
+    """How many messages wait in each queue of a dead letter address by some setting, and in each that is called so."""
     addresses = yield Question("broker", "getAddressNames")
     dead: set[str] = set()
     for address in addresses:
         settings = yield from address_settings(address)
         if settings.dead_letter_address:
             dead.add(settings.dead_letter_address)
-    names: Sequence[str] = yield Question("broker", "getQueueNames")
-    found = set(
-        filter(NAMES.search, names)
-    )  # jmsx's own is one of them, and what applications name
+    found: dict[str, int] = {}
     for address in dead:
-        found.update(one["name"] for one in (yield from queues("ADDRESS", address)))
+        for one in (yield from queues("ADDRESS", address)):
+            found[one["name"]] = count(one, "messageCount")
+    # jmsx's own is one of them, and what applications name.
+    for name in filter(NAMES.search, (yield Question("broker", "getQueueNames"))):
+        for one in () if name in found else (yield from queues("NAME", name)):
+            found[name] = count(one, "messageCount")
     return found
 
 

@@ -10,7 +10,7 @@ from jmsx.core.management import Inquiry
 from jmsx.drivers.exchange import CannotAskError
 from jmsx.errors import JmsxError
 from jmsx_artemis.asking import MANAGEMENT, ask, may_ask
-from jmsx_artemis.dead_letter_access import ArtemisDeadLetters
+from jmsx_artemis.dead_letter_access import dead_letter_queues
 from jmsx_artemis.questions import Queue, queues
 
 if TYPE_CHECKING:
@@ -23,11 +23,8 @@ def inspect(session: Session, names: Sequence[str]) -> Iterator[Finding]:
         return
     try:
         found = ask(session, _find(names))
-        letters = ArtemisDeadLetters(session)
-        dead = {name: letters.count(name) for name in letters.queues() if name not in found}
     except (CannotAskError, JmsxError) as error:
-        told = f"not visible: {error}; {MANAGEMENT.remedy}"
-        yield Finding("management", Level.WARNING, told)
+        yield _not_visible("management", error)
         return
     yield Finding("management", Level.OK, "it answers")
     for name, queue in found.items():
@@ -36,8 +33,20 @@ def inspect(session: Session, names: Sequence[str]) -> Iterator[Finding]:
         else:
             told = f"{queue['messageCount']} messages, {queue['consumerCount']} consumers"
         yield Finding(f"queue {name}", Level.NOTE, told)
+    # Asked by itself: it is a question for each address, or something that this user may not ask.
+    try:
+        dead = ask(session, dead_letter_queues())
+    except (CannotAskError, JmsxError) as error:
+        yield _not_visible("dead letter queues", error)
+        return
     for name, waiting in dead.items():
-        yield Finding(f"queue {name}", Level.NOTE, f"{waiting or 0} dead letters")
+        if name not in found:
+            level = Level.WARNING if waiting else Level.NOTE
+            yield Finding(f"queue {name}", level, f"{waiting} dead letters")
+
+
+def _not_visible(check: str, error: Exception) -> Finding:
+    return Finding(check, Level.WARNING, f"not visible: {error}; {MANAGEMENT.remedy}")
 
 
 def _find(names: Sequence[str]) -> Inquiry[dict[str, Queue | None]]:

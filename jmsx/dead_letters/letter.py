@@ -132,9 +132,9 @@ class Deaths:
         `letter` with what is known of its death; as it is where it tells a cause itself, or no line tells of it.
 
         A line is about it by the key that the log has, and by the destination: a message id alone may be that of
-        another broker's message, or of another queue's copy. Of those with its key, if one has its message id, that one.
-        Of a queue's message the latest death counts, for it may have gone back and died again. Of a topic's each
-        consumer had one of its own, and nobody knows whose it is.
+        another broker's message, or of another queue's copy. Of several with its key those count that have its message
+        id, too. Of a queue's message the latest death counts, for it may have gone back and died again. Of a topic's
+        each consumer had one of its own, and nobody knows whose it is.
         """
         if letter.reason != UNTOLD or not letter.origin:
             return letter

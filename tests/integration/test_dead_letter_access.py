@@ -369,13 +369,12 @@ def test_a_queue_that_an_application_names(broker: Broker, tmp_path: Path) -> No
 
 
 def test_a_number_of_artemis_is_no_name(artemis_broker: ArtemisBroker, tmp_path: Path) -> None:
-    """Another Artemis gives it to another message, of which a log with all services tells; the key has the time, too."""
+    """Another Artemis gives it to another message, of which the log of a service tells; the key has the time, too."""
     origin, dead = fresh_queue(), "DLQ"
     put_plainly(artemis_broker, origin, "1")
     with Connection(artemis_broker.url) as connection:
         (shown,) = connection.create_session().create_browser(origin)
-    number, stamp = shown.message_id, shown.timestamp
-    key = f"{number}@{stamp}"
+    number, key = str(shown.message_id), f"{shown.message_id}@{shown.timestamp}"
     assert shown.key == key
     with Console(artemis_broker) as console:
         assert console.ask(f"queue.{origin.name}", "sendMessageToDeadLetterAddress", int(number))

@@ -42,7 +42,7 @@ class Broker:
     queues: list[dict[str, str]] = field(default_factory=list)
     consumers: list[dict[str, str]] = field(default_factory=list)
     addresses: dict[str, list[str]] = field(default_factory=dict)  #: routing types by name
-    settings: dict[str, dict[str, Any]] = field(default_factory=dict)  #: by address
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)  #: by address: of all of them
     refusals: dict[str, JmsxError] = field(default_factory=dict)  #: by operation or command
     asked: list[Question | Frame] = field(default_factory=list)
 
@@ -73,6 +73,10 @@ class Broker:
     def _answer(self, question: Question | Frame) -> Any:
         if not isinstance(question, Question) or question.resource != "broker":
             return None
+        if question.operation == "getAddressNames":
+            return list(self.settings)
+        if question.operation == "getQueueNames":
+            return [one["name"] for one in self.queues]
         wanted = question.arguments[0]
         if question.operation == "getAddressSettingsAsJSON":
             return json.dumps(self.settings.get(wanted, {}))

@@ -9,7 +9,7 @@ import pytest
 from jmsx.core.management import Question
 from jmsx.drivers.exchange import CannotAskError
 from jmsx.errors import BrokerError, BrokerTimeoutError, ConnectionFailedError, JmsxError
-from jmsx_artemis.dead_letter_access import PAGE, _advice, _listed
+from jmsx_artemis.dead_letter_access import PAGE, _advice, _letter, _listed
 from tests.unit.jmsx_artemis.inquiring import queue
 
 
@@ -42,3 +42,11 @@ def test_permissions_are_blamed_for_a_refusal_only(
     advice = _advice(CannotAskError(cause, reached=reached))
     assert told in advice
     assert bool(told) == bool(advice)
+
+
+def test_its_key_is_that_of_the_message_that_died() -> None:
+    """As a log has it: the number under which it was consumed, and the time; the broker gives what it moves another."""
+    moved = {"messageID": 90, "timestamp": 1_700_000_000_000}
+    assert _letter(moved).broker_key == "90@1700000000000"
+    died = _letter({**moved, "_AMQ_ORIG_MESSAGE_ID": "47"})
+    assert (died.id, died.message_id, died.broker_key) == ("90", "47", "47@1700000000000")
