@@ -30,7 +30,7 @@ from jmsx_artemis.open_data import messages
 from jmsx_artemis.questions import ADDRESS, address_settings, count, make_queue, queues
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 T = TypeVar("T")
 
@@ -194,9 +194,15 @@ def _advice(error: CannotAskError) -> str:
     return f"; {MANAGEMENT.remedy}"
 
 
-def dead_letter_queues() -> Inquiry[dict[str, int]]:
-    """How many messages wait in each queue of a dead letter address by some setting, and in each that is called so."""
-    addresses = yield Question("broker", "getAddressNames")
+def dead_letter_queues(addresses: Iterable[str] | None = None) -> Inquiry[dict[str, int]]:
+    """
+    How many messages wait in each queue of what the settings of `addresses` (None: all) name as a dead letter address,
+    and in each that is called so.
+
+    The settings of each address are a question of their own: those of 2,000 took 7 s.
+    """
+    if addresses is None:
+        addresses = yield Question("broker", "getAddressNames")
     dead: set[str] = set()
     for address in addresses:
         settings = yield from address_settings(address)

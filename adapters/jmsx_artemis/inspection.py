@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 
 def inspect(session: Session, names: Sequence[str]) -> Iterator[Finding]:
-    """How many messages and consumers each queue has, and what waits where the broker puts dead letters."""
+    """
+    How many messages and consumers each queue has, and how many dead letters wait.
+
+    That is where the broker's default settings or those of `names` put them, and in queues that are called so.
+    """
     if not may_ask(session):
         return
     try:
@@ -33,9 +37,8 @@ def inspect(session: Session, names: Sequence[str]) -> Iterator[Finding]:
         else:
             told = f"{queue['messageCount']} messages, {queue['consumerCount']} consumers"
         yield Finding(f"queue {name}", Level.NOTE, told)
-    # Asked by itself: it is a question for each address, or something that this user may not ask.
-    try:
-        dead = ask(session, dead_letter_queues())
+    try:  # by itself, for this user may not be allowed to ask that
+        dead = ask(session, dead_letter_queues(("#", *names)))
     except (CannotAskError, JmsxError) as error:
         yield _not_visible("dead letter queues", error)
         return

@@ -53,9 +53,9 @@ def test_dead_letter_queues_are_told_once(links: list[object], waiting: str, lev
 
 
 def test_what_can_be_seen_is_told(links: list[object]) -> None:
-    """Who may look at queues, and not at addresses, is told of queues."""
+    """Who may look at these queues, and not list all, is told of these."""
     broker = Broker(
-        [queue("orders", messageCount="7")], refusals={"getAddressNames": BrokerError("not you")}
+        [queue("orders", messageCount="7")], refusals={"getQueueNames": BrokerError("not you")}
     )
     assert told(broker, "orders") == [
         ("management", "ok", "it answers"),
