@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx import Connection, PrefetchPolicy, Queue
+from jmsx import Connection, Message, PrefetchPolicy, Queue
 from tests.integration.proxy import Proxy
-from tests.integration.support import TRANSACTED, put, text
+from tests.integration.support import TRANSACTED, text
 
 if TYPE_CHECKING:
     import socket
@@ -36,7 +36,10 @@ class SlowProxy(Proxy):
 def test_a_slow_broker_is_waited_for(broker: Broker, queue: Queue, prefetch: int) -> None:
     """It has more than 0.2 s where it needs them for another answer, too; without a message the answer is None."""
     names = ["a", "b", "c", "d", "e"]
-    put(broker, queue, *names)
+    with Connection(broker.url) as sender:
+        producer = sender.create_session().create_producer(queue)
+        for name in names:
+            producer.send(Message(name))
     with (
         SlowProxy(broker.url) as proxy,
         Connection(proxy.url, prefetch_policy=PrefetchPolicy.all(prefetch)) as connection,
