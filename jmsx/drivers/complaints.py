@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from jmsx.core.events import (
+    DeadLetterFailed,
     DeliveryEnded,
     ErrorReceived,
     Event,
@@ -18,18 +19,25 @@ from jmsx.log import Seldom, logger, shortened
 #: Seconds between two lines of one session.
 PAUSE: Final = 10.0
 
+#: Where a dead letter goes without a copy.
+_BROKERS: Final = "where the broker's strategy puts it"
+
 _log = logger("jmsx.session")
 
 
 class Complaints:
-    """Logs a session's dead letters, ERRORs that answer nothing, and a frame that ends one link after the other."""
+    """
+    Logs a session's dead letters, those that the broker refuses, ERRORs that answer nothing, and a frame that ends one
+    link after the other.
+    """
 
     def __init__(self) -> None:
         self._lines = Seldom(PAUSE)
+        self._refused = Seldom(PAUSE)
         self._poison_frames = PoisonFrames()
 
     def observe(self, event: Event, source: Source) -> None:
-        """Log `event` if it tells of one of these; ERRORs at most once in `PAUSE` seconds."""
+        """Log `event` if it tells of one of these; ERRORs and refusals at most once in `PAUSE` seconds each."""
         match event:
             case DeliveryEnded():
                 self._poison_frames.note(event)
@@ -39,6 +47,8 @@ class Complaints:
                     self._tell_of_poison(source)
             case MessageDeadLettered():
                 _tell_of_dead_letter(event)
+            case DeadLetterFailed():
+                self._tell_of_refusal(event)
             case ErrorReceived(receipt_id=None):
                 self._complain(event, source)
 
@@ -49,6 +59,20 @@ class Complaints:
             session=source.session_id,
             times=MANY,
             error=self._poison_frames.cause,
+        )
+
+    def _tell_of_refusal(self, event: DeadLetterFailed) -> None:
+        left_out = self._refused.due(event.at)
+        if left_out is None:
+            return
+        _log.error(
+            "dead letter not confirmed: its message stays in its queue, and this is tried again",
+            consumer=event.consumer,
+            destination=event.destination,
+            to=event.dead_letter_destination or _BROKERS,
+            key=event.message_key,
+            error=event.reason,
+            left_out=left_out,
         )
 
     def _complain(self, event: ErrorReceived, source: Source) -> None:
@@ -64,7 +88,7 @@ def _tell_of_dead_letter(event: MessageDeadLettered) -> None:
         "dead letter",
         consumer=event.consumer,
         destination=event.destination,
-        to=event.dead_letter_destination or "where the broker's strategy puts it",
+        to=event.dead_letter_destination or _BROKERS,
         reason=event.reason,
         attempts=event.attempts,
         key=event.message_key,

@@ -1,0 +1,41 @@
+"""What the log tells of a broker that will not do as it is asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jmsx.core.events import DeadLetterFailed, Source
+from jmsx.drivers.complaints import PAUSE, Complaints
+
+if TYPE_CHECKING:
+    import pytest
+
+SOURCE = Source(
+    broker="broker:61613", broker_kind="classic", connection_id="c", session_id="s", epoch=1
+)
+
+
+def refused(at: float) -> DeadLetterFailed:
+    """The copy of `k` is refused."""
+    return DeadLetterFailed(
+        at=at,
+        consumer="desk",
+        destination="queue://q",
+        message_key="k",
+        reason="User shop is not authorized to write to queue://dead",
+        dead_letter_destination="queue://dead",
+    )
+
+
+def test_a_dead_letter_that_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    """What stands still, where it was to go, and why; one line in ten seconds, for it is tried again and again."""
+    complaints = Complaints()
+    for at in (0.0, 5.0, PAUSE):
+        complaints.observe(refused(at), SOURCE)
+    first, second = (record.jmsx for record in caplog.records)  # type: ignore[attr-defined]  # our own extra field
+    assert first["event"].startswith("dead letter not confirmed")
+    assert (first["consumer"], first["destination"]) == ("desk", "queue://q")
+    assert (first["to"], first["key"]) == ("queue://dead", "k")
+    assert "not authorized" in first["error"]
+    assert (first["left_out"], second["left_out"]) == (0, 1)
+    assert {record.levelname for record in caplog.records} == {"ERROR"}
