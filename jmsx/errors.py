@@ -220,7 +220,7 @@ def from_a_signal(error: BaseException) -> bool:
 
 
 def cause_of(error: BaseException) -> BaseException | None:
-    """What it was raised from, whatever its class makes of that name."""
+    """The `__cause__` of an exception, read even where its class hides that attribute."""
     cause = BaseException.__dict__["__cause__"].__get__(error)
     return cause if isinstance(cause, BaseException) else None
 

@@ -52,7 +52,7 @@ def _made_by_broker(
         return None
     known = next((queue for queue in lying if queue["name"] == name), None)
     if known is None and (yield from queues("NAME", name)):
-        return None  # it is another address's
+        return None  # a queue of that name belongs to another address
     if known is not None:
         if not _keeps(known) or known["filter"] not in ("", settings.dead_letter_filter):
             return None

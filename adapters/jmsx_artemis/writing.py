@@ -63,7 +63,7 @@ class ArtemisWriting(Writing):
         return {"destination": address, "destination-type": routing}
 
     def check_properties(self, properties: Mapping[str, str]) -> None:
-        """No repeated schedules (BROKER.md A13), and over STOMP no end of a group by its sequence."""
+        """Refuse repeated schedules (BROKER.md A13), and ends of groups by their sequence, which STOMP cannot tell."""
         for name in _CLASSIC_SCHEDULES & properties.keys():
             raise UnsupportedError(
                 f"Artemis does not know {name}; it has AMQ_SCHEDULED_DELAY and AMQ_SCHEDULED_TIME"

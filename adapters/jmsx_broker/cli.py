@@ -38,7 +38,7 @@ _err = console(stderr=True)
 
 
 class Kind(StrEnum):
-    """Which broker."""
+    """The kinds of brokers that can be started."""
 
     CLASSIC = "classic"
     ARTEMIS = "artemis"

@@ -193,7 +193,7 @@ class ClassicDeadLetters:
         *,
         at_once: int | None = None,
     ) -> Iterator[list[str]]:
-        """A batch is one transaction."""
+        """Copy each letter to `to`, or to where it came from, and settle it; a batch is one transaction."""
 
         def copy(letter: DeadLetter, frame: MessageFrame) -> list[Frame]:
             destination = to or letter.origin
@@ -206,7 +206,7 @@ class ClassicDeadLetters:
         return self._settle(queue, movable, copy, min(BATCH, at_once or BATCH))
 
     def remove(self, queue: str, letters: Sequence[DeadLetter]) -> Iterator[list[str]]:
-        """A batch is one transaction."""
+        """Delete the letters; a batch is one transaction."""
         return self._settle(queue, letters, lambda _letter, _frame: [])
 
     def _settle(
@@ -262,7 +262,7 @@ class ClassicDeadLetters:
                 talk.send(self._subscribe(queue, f"move-{subscriptions}"))
             try:
                 frame = talk.message(queue, settles=True)
-            except BrokerTimeoutError:  # that was all
+            except BrokerTimeoutError:  # the queue has no more messages
                 break
             if (
                 not self._translates[queue]

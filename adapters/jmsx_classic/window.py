@@ -170,18 +170,18 @@ class WindowModel:
         return unsettled >= self._prefetch + self._wider
 
     def widened(self, messages: int) -> None:
-        """The broker sends `messages` more, after a cumulative ACK that was aborted."""
+        """Note that the broker sends `messages` more, after a cumulative ACK that was aborted."""
         self._wider += messages
 
     def held(self, messages: int) -> None:
-        """`messages` single ACKs are kept in an open transaction: the broker sends as many more meanwhile."""
+        """Note that `messages` single ACKs are kept in an open transaction: the broker sends as many more meanwhile."""
         self._wider = messages
 
     def settled(self, messages: int) -> None:
-        """`messages` messages were settled outside a transaction, which narrows a wide window."""
+        """Note that `messages` messages were settled outside a transaction, which narrows a wide window."""
         self._asked = max(0, self._asked - messages)
         self._wider = max(0, self._wider - messages)
 
     def reset(self) -> None:
-        """What was handed out is settled or will be handed out again: ask anew."""
+        """Forget what was handed out, which is settled or will be handed out again: then ask anew."""
         self._asked = 0

@@ -35,9 +35,9 @@ def happened(counter: str, minutes: int, *without: str) -> str:
 class Burn:
     """How fast a budget may be spent: both windows above `factor` times it."""
 
-    record: Callable[[Budget], str]  #: the recorded ratio, up to its window
+    record: Callable[[Budget], str]  #: the name of the recorded ratio of errors, without its window
     factor: float  #: how many times faster than the budget allows
-    share: Callable[[Budget], float]  #: that may go wrong, 0 to 1
+    share: Callable[[Budget], float]  #: the share of messages that may go wrong, 0 to 1
     short: str
     long: str
     wait: str

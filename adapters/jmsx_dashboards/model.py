@@ -158,7 +158,7 @@ class Settings:
     """What the rules are made for."""
 
     budget: Budget = field(default_factory=Budget)
-    #: By destination, where it is another.
+    #: The budgets of destinations that have one of their own.
     of_destination: Mapping[str, Budget] = field(default_factory=dict)
     #: Windows, waits and ages are divided by it: rules for a test in a hurry.
     timescale: float = 1.0

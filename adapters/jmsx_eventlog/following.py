@@ -44,7 +44,7 @@ def follow(
         last: how many lines of those that are there.
         wait: is called whenever nothing is left to be read.
         kind: only events of this kind, such as `conn.lost`.
-        as_json: give each line as it was written; one that is none of a log is a JSON text.
+        as_json: give each line as it was written; a line that is no event is given as a JSON string.
 
     Raises:
         ConfigurationError: there is no such folder.

@@ -124,7 +124,7 @@ class Intake:
         return [(event, source) for event, source, _ in taken]
 
     def written(self) -> None:
-        """All that was taken is written, or dropped: there is room."""
+        """Note that all that was taken is written, or dropped: there is room."""
         self._taken = 0
         self._since = self._queue[0][2] if self._queue else monotonic()
         self._times_written += 1

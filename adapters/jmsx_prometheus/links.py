@@ -66,7 +66,7 @@ class _Link:
         self.is_up = False
 
     def release(self, consumer: ConsumerSeries) -> None:
-        """All messages of `consumer` went back to the broker."""
+        """Note that all messages of `consumer` went back to the broker."""
         consumer.unsettled.value -= sum(self.held.pop(consumer, {}).values())
         self.due.pop((consumer, False), None)
         self.due.pop((consumer, True), None)

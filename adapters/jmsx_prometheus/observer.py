@@ -184,7 +184,7 @@ class PrometheusObserver:
             self._consumer(destination, consumer).note_paused(paused=paused)
 
     def close(self) -> None:
-        """Nothing to flush: the last scrape comes after the last message, so all stays readable."""
+        """Do nothing: the last scrape comes after the last message, so all numbers stay readable."""
 
     def collect(self) -> Iterator[Family]:
         """

@@ -26,7 +26,7 @@ GRACE_US: Final = 60_000_000
 
 
 def sends_by_route(flowing: pl.DataFrame, routes: Routes) -> pl.DataFrame:
-    """One row a copy that is due: the sends of `flowing` with `route` and `fanned`."""
+    """One row for each copy that somebody should receive: the sends of `flowing`, with `route` and `fanned`."""
     return flowing.filter(_SENT).join(routes.expects, on="dest")
 
 

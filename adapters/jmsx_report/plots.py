@@ -32,7 +32,7 @@ _RIGHT: Final = _WIDTH - 30
 _FONT: Final = 12
 _LETTER: Final = 7.2  #: the width of one, on average
 _LINE: Final = 18  #: the height of a line of text
-_TICK: Final = 6  #: between an axis and what stands at it
+_TICK: Final = 6  #: the gap between an axis and its labels
 _SWATCH: Final = 18  #: the width of a colour in a legend
 _TOP: Final = 52  #: above a plot: its title, and a legend
 _GAP: Final = "\N{EN SPACE}"  #: several spaces would be one
@@ -139,7 +139,7 @@ class _Bars:
 
     labels: Sequence[str]
     most: float  #: what the longest is
-    each: int  #: the height of one with the gap below it
+    each: int  #: the height of one row, with the gap below it
     whole: bool = False  #: whether they are whole numbers
 
     @cached_property

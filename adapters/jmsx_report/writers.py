@@ -46,5 +46,5 @@ def context(sums: Sums) -> Context:
     return Context(writers=writers, sockets=sums[SOCKETS.name], clocks=told)
 
 
-#: What `context` is made of.
+#: The partial tables that `context` reads.
 KNOWN: Final = (WRITERS, SOCKETS, STRETCHES, RECEIPTS, SAMPLES)

@@ -106,7 +106,7 @@ class EventLogSource(DataSource):
                 f"maxBytesPerTrigger is {most!r}; it is a number of bytes, 1 or more"
             )
         if fail.lower() not in ("true", "false"):
-            raise ConfigurationError(f"failOnDataLoss is {fail!r}; it is true or false")
+            raise ConfigurationError(f"failOnDataLoss must be true or false, not {fail!r}")
         return None if most is None else int(most), fail.lower() == "false"
 
 

@@ -61,7 +61,9 @@ def answer_to(
         )
     sending = Sending(persistent=request.persistent, priority=request.priority)
     answer = sending.message(to, returned)
-    if isinstance(returned, Message):  # which others may return, too
+    if isinstance(
+        returned, Message
+    ):  # one that the handler made, received, or shares with other calls
         answer = _copied(returned)
         if (
             not returned.delivery_count
@@ -140,7 +142,7 @@ class Requests(Shared["_ReplyQueue"]):
         return queue.ask(message, to, sending.of_producer, pending, deadline)
 
     def observe(self, event: Event, source: Source) -> None:
-        """No answer comes over a link that is gone."""
+        """End the waits for answers that were to come over a link that is gone."""
         queue = self._queues.get(source.session_id) if isinstance(event, LinkClosed) else None
         if queue is not None and isinstance(event, LinkClosed):
             queue.fail(f"the connection to {source.broker} is gone ({event.reason})")
@@ -194,7 +196,7 @@ class _ReplyQueue:
                 self._pending.pop(name, None)
 
     def fail(self, fault: str) -> None:
-        """Whoever waits does so in vain."""
+        """End all waits for answers with an error: none will come."""
         for pending in list(self._pending.values()):
             pending.fail(fault)
 

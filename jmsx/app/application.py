@@ -674,7 +674,7 @@ class App:
         announce: Callable[[str], object] = lambda _words: None,
     ) -> None:
         """
-        As `run`, on the event loop that awaits it; signals are taken where that runs in the main thread.
+        Run as `run` does, on the event loop that awaits this; signals are taken where that is the main thread's.
 
         Cancelled, it drains too; cancelled again, or after a second signal, it aborts. Raises what `start` and `stop`
         raise, and asyncio.CancelledError if it was cancelled or aborted.

@@ -41,7 +41,7 @@ class Gates:
         return self._by_name[consumer]
 
     def close(self) -> None:
-        """The consumers have stopped, and none of them pauses any more."""
+        """Note that the consumers have stopped, and that none of them pauses any more."""
         for gate in self._by_name.values():
             gate.close()
 

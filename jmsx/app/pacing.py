@@ -138,7 +138,7 @@ class Circuit:
                     return 0.0 if self._prober == threading.get_ident() else LOOK
 
     def ended(self, error: BaseException | None, now: float) -> None:
-        """A call of the handler has ended, or was not made."""
+        """Note that a call of the handler has ended, or was not made."""
         counts = error is not None and self._counts(error)
         with self._lock:
             if self._over:
@@ -169,7 +169,7 @@ class Circuit:
             self._told(False)  # noqa: FBT003 - that it is closed
 
     def close(self) -> None:
-        """Its consumer has stopped, and whoever is told of pauses is told that there is none any more."""
+        """End the pause because the consumer has stopped, and tell so whoever is told of pauses."""
         with self._lock:
             paused, self._state = self._state is not _State.CLOSED, _State.CLOSED
             self._over = True
@@ -206,7 +206,7 @@ class Bucket:
             return start - now
 
     def give_back(self, messages: int, now: float) -> None:
-        """These are not handled now, as `take` has had it; who has a turn behind theirs keeps that."""
+        """Note that messages which `take` counted are not handled now; turns behind theirs stay as they are."""
         with self._lock:
             start = self._free_at - messages * self._interval
             if start <= now:
@@ -234,7 +234,9 @@ class Gate:
             if left > 0:
                 waited = True
                 pause(left)
-                self._pass_circuit(machine, pause)  # it may have opened meanwhile
+                self._pass_circuit(
+                    machine, pause
+                )  # the circuit may have opened while we paused for the rate
         return waited
 
     def _pass_circuit(self, machine: Machine, pause: Callable[[float], object]) -> bool:
@@ -245,17 +247,17 @@ class Gate:
         return waited
 
     def leave(self, messages: int, now: float) -> None:
-        """The handler is not called for these, although it might be."""
+        """Note that the handler is not called for these messages, although `take` has let them pass."""
         if self._bucket is not None:
             self._bucket.give_back(messages, now)
 
     def ended(self, error: BaseException | None, now: float) -> None:
-        """The handler was called, or not, and the caller goes on."""
+        """Note how the handler's call has ended, if it was called."""
         if self.circuit is not None:
             self.circuit.ended(error, now)
 
     def close(self) -> None:
-        """The consumer has stopped."""
+        """Note that the consumer has stopped."""
         if self.circuit is not None:
             self.circuit.close()
 

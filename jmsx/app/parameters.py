@@ -250,8 +250,8 @@ class _Reading:
             names = [one.name for one in self.found if one.of is of]
             if len(names) > 1 and of is Of.DATABASE:
                 raise ConfigurationError(
-                    f"{self._name} wants {', '.join(names)}; there is one connection, that of its DatabaseStore:"
-                    " keep one of these parameters"
+                    f"{self._name} has several parameters for a database connection ({', '.join(names)}), and its"
+                    " DatabaseStore gives it one: keep one of them"
                 )
             if len(names) > 1:
                 raise ConfigurationError(

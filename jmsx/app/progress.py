@@ -51,9 +51,9 @@ class Movement:
 
     connected: bool = False
     subscribed: bool = False
-    received_at: float = -math.inf  #: the last message came, or the subscription was opened
-    moved_at: float = -math.inf  #: a message came or went, or the link did
-    due_at: float = -math.inf  #: the last of the redeliveries that were promised
+    received_at: float = -math.inf  #: when the last message came, or the subscription was opened
+    moved_at: float = -math.inf  #: when a message, or the link, last came or went
+    due_at: float = -math.inf  #: when the last of the promised redeliveries is due
     refused: dict[str, Refusal] = field(default_factory=dict)  #: by the keys of their messages
 
     poison_frames: PoisonFrames = field(default_factory=PoisonFrames)
@@ -126,4 +126,4 @@ class Progress:
         self.movement(source.session_id).note(event)
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: an observer's `close()`, and nothing is held."""

@@ -264,4 +264,4 @@ class _Greeting:
             self.server = event.server or "a broker that does not say what it is"
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: an observer's `close()`, and nothing is held."""

@@ -59,7 +59,7 @@ class Books:
                     pass
 
     def close(self) -> None:
-        """Nothing to flush."""
+        """Do nothing: an observer's `close()`, and nothing is held."""
 
     def open_keys(self) -> int:
         """How many sent messages are neither settled nor dead yet."""

@@ -26,7 +26,7 @@ _err = console(stderr=True)
 
 
 class Kind(StrEnum):
-    """On which broker."""
+    """The kinds of brokers that the demo can run on."""
 
     CLASSIC = "classic"
     ARTEMIS = "artemis"

@@ -33,13 +33,13 @@ JsonOption: TypeAlias = Annotated[
 
 
 def print_json(value: object) -> None:
-    """One JSON value, on one line in a pipe."""
+    """Print one JSON value, on one line in a pipe."""
     _out.print_json(json.dumps(value), indent=None, ensure_ascii=True)
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """
-    A table for a person; for a pipe a line each, with tabs between, and no head.
+    Print a table for a person; for a pipe a line each, with tabs between, and no head.
 
     Where a terminal is too narrow, each cell that tells something is a line: rich would cut ids and names of queues.
     """
@@ -76,7 +76,7 @@ def _print_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def print_row(*texts: str) -> None:
-    """A line with tabs between, for a pipe; the console of rich would make spaces of them."""
+    """Print a line with tabs between, for a pipe; the console of rich would make spaces of them."""
     typer.echo("\t".join(visible(text, keep="") for text in texts))
 
 

@@ -151,7 +151,7 @@ class Place:
         return pause
 
     def forget(self) -> None:
-        """The process is gone."""
+        """Note that the process is gone."""
         if self.socket is not None:
             self.socket.close()
         self.process, self.socket, self.url, self.wishes = None, None, None, None

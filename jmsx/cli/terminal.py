@@ -77,11 +77,11 @@ class Console:
         return self.rich.is_terminal
 
     def print(self, *what: object, style: str | None = None) -> None:
-        """A line of texts with spaces between, or what rich can draw."""
+        """Print a line of texts with spaces between, or what rich can draw."""
         self.rich.print(*what, style=style)
 
     def print_json(self, text: str, *, indent: int | None, ensure_ascii: bool) -> None:
-        """A JSON text."""
+        """Print a JSON text."""
         self.rich.print_json(text, indent=indent, ensure_ascii=ensure_ascii)
 
 

@@ -58,7 +58,7 @@ class Turns:
         tell_of_forks(self)
 
     def after_fork(self) -> None:
-        """In the child of a fork: nobody is at anything."""
+        """In the child of a fork: forget which keys are being handled, for the threads that did so are the parent's."""
         self._changed = threading.Condition()
         self._busy = set()
 

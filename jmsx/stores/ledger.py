@@ -130,14 +130,14 @@ class DeliveryLedger:
 
     def finish(self, entries: Iterable[Entry]) -> None:
         """
-        The application has done these without failing: their death is not their fault any more.
+        Note that the application has handled these: if the process dies now, that is no failure of theirs.
 
         That may be known only when somebody else has been handed them since.
         """
         self._note(entries, settled=False)
 
     def settle(self, entries: Iterable[Entry]) -> None:
-        """These are settled: forget them, unless somebody else was handed them since."""
+        """Forget these, which are settled, unless somebody else was handed them since."""
         self._note(entries, settled=True)
 
     def flush(self) -> None:

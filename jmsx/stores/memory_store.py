@@ -72,7 +72,7 @@ class MemoryStore:
                 self._remember(identity)
 
     def close(self) -> None:
-        """What is known stays known as long as the object lives."""
+        """Do nothing: what is known stays known as long as the object lives."""
 
     def _known(self, identity: StoreKey) -> bool:
         with self._lock:

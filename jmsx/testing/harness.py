@@ -158,11 +158,11 @@ class Harness:
         return await asyncio.to_thread(functools.partial(self.send, to, body, **options))
 
     async def aadvance(self, duration: Duration) -> None:
-        """As `advance`, while the loop goes on."""
+        """Do what `advance` does, while the caller's event loop goes on."""
         await asyncio.to_thread(self.advance, duration)
 
     async def asettle(self) -> None:
-        """As `settle`, while the loop goes on."""
+        """Do what `settle` does, while the caller's event loop goes on."""
         await asyncio.to_thread(self.settle)
 
     # What a test looks at --------------------------------------------------------------------------------------------
@@ -362,7 +362,7 @@ class _Deaths:
             self._deaths.append(event)
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: an observer's `close()`, and nothing is held."""
 
 
 #: What a handler that records is given besides, in front of all else.

@@ -123,18 +123,18 @@ class World(Machine):
         return MemoryLink(self, address, options, inbox)
 
     def inbox(self, *, awaited: bool = False) -> Inbox:
-        """As Machine's."""
+        """Make an inbox as `Machine.inbox` does; whoever waits for it waits in virtual time."""
         return _Inbox(self, idle=not awaited)
 
     def check_files(self, uri: BrokerUri) -> None:
         """Do nothing: links in memory need no files."""
 
     def changed(self, lock: Any) -> Changed:
-        """As Machine's."""
+        """Make a condition as `Machine.changed` does, in virtual time."""
         return _Changed(self, lock)
 
     def event(self) -> threading.Event:
-        """As Machine's."""
+        """Make an event as `Machine.event` does, in virtual time."""
         return _Event(self)
 
     def thread(self, target: Callable[[], object], name: str) -> threading.Thread:
@@ -171,12 +171,12 @@ class World(Machine):
         wait.sleep()
 
     def begun(self, thread: threading.Thread) -> None:
-        """A thread of ours is being started."""
+        """Note that a thread of ours is being started."""
         with self._turn:
             self._busy.add(thread)
 
     def ended(self, thread: threading.Thread) -> None:
-        """A thread that `begun` was told of has come to its end."""
+        """Note that a thread which `begun` was told of has ended."""
         with self._turn:
             self._forget(thread)
             self._came += 1
@@ -355,7 +355,7 @@ class World(Machine):
             self._deliver()
 
     def hang_up(self, wire: FakeLink) -> None:
-        """The client has closed the link."""
+        """Note that the client has closed the link."""
         with self._wires:
             if not wire.closed:
                 self.broker.drop(wire, self._now)
@@ -390,7 +390,7 @@ class MemoryLink(StompLink):
         self.ended = False
 
     def send(self, data: bytes) -> None:
-        """As StompLink's."""
+        """Send `data` as `StompLink.send` does."""
         if self._wire is None:
             raise ConnectionResetError("the link was not opened")
         self._world.transmit(self._wire, data)
@@ -405,7 +405,7 @@ class MemoryLink(StompLink):
         return False
 
     def hang_up(self, *, at_once: bool = False) -> None:
-        """As StompLink's."""
+        """Close the link as `StompLink.hang_up` does."""
         del at_once
         if self._wire is not None:
             self._world.hang_up(self._wire)

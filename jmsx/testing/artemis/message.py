@@ -43,8 +43,8 @@ def explained(text: str) -> Refused:
 class Routing(StrEnum):
     """How an address gives out messages."""
 
-    MULTICAST = "MULTICAST"  #: a copy to each queue: a topic
-    ANYCAST = "ANYCAST"  #: to one queue
+    MULTICAST = "MULTICAST"  #: each queue gets a copy, as of a topic
+    ANYCAST = "ANYCAST"  #: one queue gets the message
 
     @property
     def number(self) -> int:

@@ -497,7 +497,11 @@ def nothing_known(body: None) -> None: ...
         (two_messages, {}, "wants the message twice, as message and as again"),
         (two_sessions, {}, "wants the session twice"),
         (swapped, {}, "the message comes first, then the session: (message: Message, session"),
-        (two_connections, {}, "wants db, other; there is one connection"),
+        (
+            two_connections,
+            {},
+            "has several parameters for a database connection (db, other), and its DatabaseStore gives it one",
+        ),
         (no_connection, {}, "there is a connection for order= with dedupe=DatabaseStore(...) only"),
         (unsaid, {}, "does not say what message is, and must take (message), (message, session)"),
         (misspelt_header, {}, "unknown header 'correlationid'; did you mean 'correlation_id'?"),
