@@ -61,7 +61,7 @@ class _Repeat:
     """A commit that is repeated."""
 
     commit: Commit
-    sends: Sequence[TxSend]  #: never empty
+    sends: Sequence[TxSend]  #: what is sent again; never empty
     refused: bool  #: as the broker said, of it or of an older one with its inputs; else its answer is lost
     held: bool = False  #: what it received is still held on the link that it came on
     begun: bool = False  #: its SENDs were written singly, on whatever link

@@ -397,7 +397,7 @@ class DeadLetters:
         """Return the copy; if making it fails, a copy of the bare frame."""
         try:
             copy = self._dialect.copying.dead_letter_copy(delivery, destination, death)
-            # for where it was: there it is the same message again, when somebody moves it back
+            # its key is stamped for the queue where it was: when somebody moves it back, it is the same message again
             return stamp_again(copy, delivery, death.destination, self._dialect.reading)
         except Exception as error:  # noqa: BLE001 - one message must not end the session
             delivery.mark_undecodable(error)

@@ -33,7 +33,7 @@ class MessageIdentity(NamedTuple):
     key: str  #: its sender's, if that was made for it, else the broker's; what the application sees
     name: str  #: whether its sender sent it before: the key and a digest of the body; empty if there is no key
     copy: str  #: whether it came before: the broker's id and time, and a digest of the body; empty if there is no id
-    vouched: bool  #: the key was made for this message, and so was its count
+    vouched: bool  #: whether the sender's key was made for this message, so that its count of deliveries is believed
 
 
 class Delivery:

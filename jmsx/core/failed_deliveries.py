@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _FORGET: Final = {Disposition.DISCARD: Outcome.DISCARDED, Disposition.DUPLICATE: Outcome.DUPLICATE}
 
 
-#: Dispositions that blame nobody.
+#: Dispositions that do not count as a failed delivery.
 _NOT_FAILED: Final = frozenset({Disposition.RELEASE, Disposition.UNDO})
 
 

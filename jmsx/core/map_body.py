@@ -93,19 +93,19 @@ class _Entries:
         self._texts: list[str] = []
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:  # noqa: ARG002 - XMLParser gives them
-        """An element begins; raises ValueError for one that no flat map has."""
+        """Take the beginning of an element; raises ValueError for one that no flat map has."""
         self._depth += 1
         if self._depth > _DEPTH:
             raise ValueError(f"a {tag} within a value")
         self._texts = []
 
     def data(self, text: str) -> None:
-        """A piece of text."""
+        """Take a piece of text."""
         if self._depth == _DEPTH:
             self._texts.append(text)
 
     def end(self, tag: str) -> None:
-        """An element ends."""
+        """Take the end of an element."""
         if self._depth == _DEPTH:
             self._pair.append((tag, "".join(self._texts)))
         elif self._depth == _DEPTH - 1:
@@ -115,7 +115,7 @@ class _Entries:
         self._depth -= 1
 
     def close(self) -> None:
-        """The document is over."""
+        """Take the end of the document."""
 
 
 def canonical_map(body: bytes) -> bytes:

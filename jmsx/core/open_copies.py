@@ -51,7 +51,7 @@ class OpenCopies:
         return self._then is not None
 
     def add(self, delivery: Delivery, given: DeliveryInput, *, blocks: bool) -> None:
-        """Track `delivery`, which is being moved (`given`). `blocks`: nothing is handed out until it is removed."""
+        """Track `delivery` while it is moved, and step its state by `given`; `blocks`: hand out nothing meanwhile."""
         self._changes()
         delivery.step(given)
         self._open[delivery] = None
@@ -59,7 +59,7 @@ class OpenCopies:
             self.blocking[delivery] = None
 
     def remove(self, delivery: Delivery, given: DeliveryInput) -> None:
-        """Stop tracking `delivery`, which is moved, or not to be (`given`)."""
+        """Stop tracking `delivery`, which is moved or stays, and step its state by `given`."""
         self._changes()
         delivery.step(given)
         self._open.pop(delivery, None)

@@ -51,7 +51,7 @@ class Lock(Protocol):
 
 
 class Unlocked:
-    """Keeps nobody out."""
+    """A lock for sessions that have no process memory in common: it locks nothing."""
 
     def __enter__(self) -> None: ...
     def __exit__(self, *_error: object) -> None: ...

@@ -431,7 +431,7 @@ class UnitOfWork:
         return self._repeats.next_timer()
 
     def handle_timer(self, now: float) -> None:
-        """Do what is due."""
+        """Do what a repeated commit has to do by `now`; `next_timer` tells when."""
         self._repeats.handle_timer(now)
 
     # Inside ----------------------------------------------------------------------------------------------------------

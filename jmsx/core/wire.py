@@ -92,7 +92,7 @@ class _Oddity(Enum):
 
     TRUNCATED = auto()  #: a message of which nobody knows the end
     PASSED = auto()  #: the rest of one that was handed on before
-    UNCLEAR = auto()  #: one of them: that cannot be told before more has come
+    UNCLEAR = auto()  #: TRUNCATED or PASSED: which of them cannot be told before more has come
 
 
 class Told:

@@ -78,7 +78,7 @@ class Calls:
         limit: float | None = None,
     ) -> None:
         """
-        As `submit`, then wait until the broker has answered; raises its error, or BrokerTimeoutError.
+        Do what `submit` does, then wait until the broker has answered; raises its error, or BrokerTimeoutError.
 
         If the link is lost before, ask again on the next one if that does no harm (`repeat`); where there is none in
         time, what was sent on the last one stays in doubt. What the broker complains of is repeated once: it may do so
@@ -122,7 +122,7 @@ class Calls:
             raise request.error
 
     def finish(self, operation: Callable[[SessionCore, float], Request]) -> None:
-        """As `ask`, for an operation that an outage has done already: it waits for an answer, but for no link."""
+        """Wait as `ask` does, for an operation that a lost link has done already: for an answer, but for no link."""
         self.wait(self.engine.call(operation))
 
     def commit(self) -> None:
@@ -305,7 +305,7 @@ class Calls:
 
     def give_back(self, held: Held) -> None:
         """
-        What was handed out to a `receive()` that raises is the next message again.
+        Put back, as the next message, what was handed out to a `receive()` that raises.
 
         It may be interrupted in turn, so it is tried again; at last the link is dropped, with which it comes anew.
         """
@@ -340,7 +340,7 @@ class Calls:
                     )
 
     def begin_close(self) -> None:
-        """The session is being closed: whoever waits for a link waits in vain."""
+        """Note that the session is being closed, and end all waits for a link."""
         with self.engine.lock:
             self.closing = True
             self.engine.changed.notify_all()

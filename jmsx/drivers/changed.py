@@ -25,7 +25,7 @@ class Event(threading.Event):
     """An event that may be waited for as long as one likes."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """As threading's."""
+        """Wait as `threading.Event.wait` does."""
         return super().wait(waitable(timeout))
 
 

@@ -211,7 +211,7 @@ class Engine:
 
     def do_due(self, now: float) -> None:
         """
-        In an operation of `work`, on a thread of the session's own: do what is due by now.
+        Do what is due by now; for an operation of `work`, on a thread of the session's own.
 
         Else the engine's thread would be woken for it, and would wake those who wait. What is due because nothing has
         come is left to it where something has.
@@ -267,7 +267,7 @@ class Engine:
             if not self._up:
                 self._losing = None  # it may be what fails
             self._lose("protocol", cause, for_good=True)
-            if self.error is None:  # there was no link to lose
+            if self.error is None:  # no link was lost, because there was none
                 self._connector.cancel()
                 self._give_up(self._gone(cause))
                 self._inbox.put(None)
@@ -557,7 +557,8 @@ class Engine:
         data = b""
         written = True
         try:
-            self._unwritten, self._unwritten_size = [], 0  # before they are written: not once more
+            # Emptied first, so that what an exception interrupts here is not written twice.
+            self._unwritten, self._unwritten_size = [], 0
             data = self._encoded(bursts)
             if data and self._up:
                 written = self._epoch.write(data, now)
@@ -581,7 +582,7 @@ class Engine:
             self.interrupted("a write was interrupted")
 
     def interrupted(self, why: str) -> None:
-        """An exception from outside came at an unknown moment: begin anew on another link, at once."""
+        """Begin anew on another link at once, because an exception from outside (Ctrl-C) came at an unknown moment."""
         self._opened_at = -math.inf  # nothing is wrong with the link
         self._lose("io", why, dropped=True)
 

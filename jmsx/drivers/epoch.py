@@ -63,7 +63,7 @@ class Seal:
         return self._suffix.encode()
 
     def impress(self, link: StompLink, dialect: Dialect, greeting: Mapping[str, str]) -> None:
-        """From now on the frames of `link` must have it, if they need one; `greeting`: the headers of its CONNECTED."""
+        """Have `link` expect this epoch's mark, if its dialect needs one; `greeting`: the headers of CONNECTED."""
         if dialect.raw_names:
             self._suffix = f"~{secrets.token_hex(_MARK_SIZE)}"
             # Classic's ids begin with host, port and start of the broker: `ID:host-35401-1700000000000-3:1`.

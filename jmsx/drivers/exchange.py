@@ -62,7 +62,7 @@ class CannotAskError(Exception):
 
 
 class Exchange:
-    """Asks one broker; each inquiry has a link."""
+    """Asks one broker questions of management, each inquiry on a STOMP link of its own."""
 
     def __init__(
         self, address: BrokerAddress, options: ConnectionOptions, machine: Machine

@@ -132,7 +132,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
 
     def expect(self, mark: bytes, *, origin: str) -> None:
         """
-        From the next frame on, every MESSAGE and RECEIPT has `mark` in its head, which is not shown.
+        Expect `mark` in the head of every MESSAGE and RECEIPT, from the next frame on, and take it out.
 
         `origin`: how what the broker numbers begins.
         """
@@ -170,7 +170,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         self._answered.set()
 
     def hang_up(self, *, at_once: bool = False) -> None:
-        """As `drop`, but what has come is still handed over, and then the end."""
+        """Close the link as `drop` does, but hand over what has come, and then the end."""
         self._transport.drop(after=_YIELD if self.condemned and not at_once else 0.0)
 
     def _say_connect(self, client_id: str | None) -> None:
@@ -202,7 +202,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
     def _connect(self) -> Stream:
         try:
             return connect(self.address, self._options, self._silent, self._awaits)
-        except (TlsError, ConfigurationError) as error:  # a file may have gone since the door
+        except (TlsError, ConfigurationError) as error:  # a file may have gone since it was checked
             raise TlsError(f"cannot connect to {self.address}: {error}") from error
         except ConnectionRefusedError as error:
             usual = 61614 if self.address.tls else 61613
@@ -216,7 +216,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
     # On stomp.py's thread --------------------------------------------------------------------------------------------
 
     def on_disconnected(self) -> None:
-        """The socket is gone; this may be told twice, or before CONNECTED."""
+        """Note that the socket is gone; stomp.py may tell it twice, or before CONNECTED."""
         reason = "protocol" if isinstance(self._transport.cause, ProtocolError) else "io"
         self._inbox.put((self, LinkLost(self._end(), reason)))
         self._answered.set()

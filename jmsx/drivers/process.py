@@ -56,7 +56,7 @@ def tell_of_forks(each: Forked) -> None:
 
 
 def suspend_for_forks(each: Suspended) -> None:
-    """As `tell_of_forks`, for what is closed meanwhile."""
+    """Let `each` know of forks as `tell_of_forks` does, and have it closed while the process forks."""
     _suspended.add(each)
     _told.add(each)
 

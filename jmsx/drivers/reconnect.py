@@ -113,7 +113,7 @@ class Connector:
         return self._cancelled.is_set()
 
     def cancel(self) -> None:
-        """Try no more."""
+        """End the search for a broker: no further attempt is made."""
         self._cancelled.set()
         trying = self._trying
         if trying is not None:
@@ -196,7 +196,9 @@ class Connector:
 
     def _greet(self, link: StompLink) -> tuple[Frame, Dialect]:
         if self.cancelled:
-            raise ConnectionFailedError(f"connecting to {link.address} was given up")
+            raise ConnectionFailedError(
+                f"connecting to {link.address} was given up, because the session is being closed"
+            )
         frame, before = link.open(self.client_id), self._dialect
         dialect = find_dialect(frame, self.uri.options.dialect, str(link.address))
         if before is not None and dialect.name != before.name:

@@ -137,7 +137,7 @@ class TcpStream:
         return sum(self.sent) if self.writing is data else 0
 
     def send(self, data: bytes) -> None:
-        """As `write`, with the deadline of a write that begins now."""
+        """Write as `write` does, with the deadline of a write that begins now."""
         self.write(data, self.deadline())
 
     def shutdown(self) -> None:

@@ -89,7 +89,7 @@ class TlsStream:
 
     @property
     def taken(self) -> bool:
-        """As TcpStream's."""
+        """What `TcpStream.taken` is."""
         return self._tcp.taken
 
     def send(self, data: bytes) -> None:

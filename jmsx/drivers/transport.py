@@ -151,7 +151,7 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
 
     def forget(self) -> None:
         """
-        Nobody wants to hear of this link any more: let go of who did.
+        Drop the references to whoever is told of this link, who does not want to hear of it any more.
 
         They refer to it in turn; without this, dead links stay in memory until the garbage collector looks at the
         oldest objects, hundreds of links later.

@@ -226,7 +226,7 @@ class Dispatcher:
             call.tell(self._engine.core, raised, failure)
 
     def failed(self, error: BaseException, failure: Failure) -> None:
-        """The listener that calls has given its message back because of `error`."""
+        """Note that the listener which is being called has given its message back because of `error`."""
         if self.inside and self._handling is not None:
             self._handling.tell(self._engine.core, error, failure)
 

@@ -531,7 +531,7 @@ class ConnectionLinks:
                 self._connectors.discard(connector)
 
     def lost(self, error: JmsxError) -> None:
-        """The link of a session is gone."""
+        """Note that the link of a session is gone."""
         _log.error("connection lost", broker=str(self._uri), error=str(error))
         listener = self.exception_listener
         if listener is not None:
@@ -541,7 +541,7 @@ class ConnectionLinks:
                 _log.error("exception listener failed", exc_info=raised)
 
     def forget(self, link: SessionLink, *, reachable: bool) -> None:
-        """A session is closed; the broker was `reachable` then."""
+        """Forget a session that is closed; `reachable`: whether the broker could be told so."""
         with self._lock:
             if link in self._links:
                 self._links.remove(link)
@@ -583,7 +583,7 @@ class ConnectionLinks:
                 other.relink(self._further_client_id())
 
     def release_durable(self, subscription: str) -> None:
-        """The consumer of a durable subscription is closed."""
+        """Note that the consumer of a durable subscription is closed: another one may be made."""
         self._durables.pop(subscription, None)
 
     def _show_client_id(self) -> None:
