@@ -38,8 +38,8 @@ _URL: Final = "JMSX_BROKER_URL"
 #: What all variables of ours begin with.
 _PREFIX: Final = "JMSX_"
 
-#: Those that no option of `jmsx run` has.
-_OTHERS: Final = ("JMSX_ARTEMIS_URL", "JMSX_BROKER", "JMSX_CACHE", "JMSX_JAVA")
+#: Those that no option of `jmsx run` has, and adapters read.
+OTHERS: Final = ("JMSX_ARTEMIS_URL", "JMSX_BROKER", "JMSX_CACHE", "JMSX_JAVA")
 
 _err = console(stderr=True)
 
@@ -216,7 +216,7 @@ def misspelt(variables: Iterable[str]) -> list[str]:
     """What is to be said of `variables` that are called as ours are, and are none; no error: they may be an app's."""
     options = inspect.signature(run_app, eval_str=True).parameters.values()
     given = (getattr(one, "envvar", None) for each in options for one in get_args(each.annotation))
-    known = [*_OTHERS, *filter(None, given)]
+    known = [*OTHERS, *filter(None, given)]
     told = []
     for name in sorted(variables):
         if name.startswith(_PREFIX) and name not in known:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Final
 
 import pytest
 
 from jmsx import ConfigurationError
-from jmsx.cli.run import ImportFailedError, RunSettings, load_app, misspelt
+from jmsx.cli.run import OTHERS, ImportFailedError, RunSettings, load_app, misspelt
 from jmsx.cli.supervisor import merged
 
-if TYPE_CHECKING:
-    from pathlib import Path
+#: Of the repository.
+ROOT: Final = Path(__file__).parents[3]
 
 
 def written(folder: Path, text: str) -> Path:
@@ -115,3 +117,18 @@ def test_metrics_of_several_workers() -> None:
         'b{worker="0"} 2.0',
     ]
     assert merged({}) == ""
+
+
+def test_variables_that_others_read() -> None:
+    """None is taken for a misspelt one of ours: the list of them is that of what our packages read."""
+    told = {
+        name
+        for folder in ("jmsx", "adapters")
+        for file in (ROOT / folder).rglob("*.py")
+        for name in re.findall(
+            r'environ(?:ment)?(?:\.get\(|\[)"(JMSX_\w+)"', file.read_text("utf-8")
+        )
+    }
+    assert told >= {"JMSX_JAVA", "JMSX_CACHE", "JMSX_BROKER"}
+    assert misspelt(told - {"JMSX_WORKER"}) == []  # a supervisor sets that one
+    assert set(OTHERS) <= told
