@@ -389,10 +389,10 @@ def _stuck(headers: Mapping[str, str], body: bytes) -> str:
 
 def _astray(origin: str | None) -> str:
     """Why a message cannot go back to `origin` (URI)."""
-    if not origin:
-        return "it does not tell where it came from"
-    if not origin.startswith("queue://"):
+    if origin and origin.startswith("topic://"):
         return f"every subscriber of {origin} would get it again"
-    if is_pattern(origin):
+    if not origin or not origin.startswith("queue://"):
+        return "it does not tell where it came from"
+    if is_pattern(origin) or not origin.isprintable():
         return f"{origin} is not one queue"
     return ""

@@ -414,7 +414,7 @@ def _life(letter: DeadLetter, events: Path) -> list[str]:
 
 def _print_staying(staying: Counter[str]) -> None:
     for why, count in staying.most_common():
-        _err.print(f"{count:,} stay: {why}", style="yellow")
+        _err.print(visible(f"{count:,} stay: {why}", keep=""), style="yellow")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import typer
 
 from jmsx.cli.printing import print_json
-from jmsx.cli.terminal import console
+from jmsx.cli.terminal import console, visible
 from jmsx.dead_letters.access import Access
 from jmsx.dead_letters.letter import DeadLetter
 from jmsx.errors import ConfigurationError, JmsxError
@@ -78,9 +78,9 @@ class Move:
         found = self.find(self.limit)
         planned, done = len(found.letters), 0
         follows = f", and what lies behind them ({found.hidden})" if found.hidden else ""
-        (_err if as_json else _out).print(
-            f"{self.plan(found.letters)}{follows}" if planned else "nothing to do"
-        )
+        told = f"{self.plan(found.letters)}{follows}" if planned else "nothing to do"
+        # names in it were written by whoever may send: a line feed in one would write a plan of its own
+        (_err if as_json else _out).print(visible(told, keep=""))
         if not planned:
             found.warn()
         elif not dry_run:

@@ -524,3 +524,17 @@ def test_a_stomp_clients_map_behind_an_object_message(classic_broker: ClassicBro
         consumer = connection.create_session().create_consumer(target)
         came = [message for message in (consumer.receive(5.0) for _ in range(3)) if message]
     assert [one.body for one in came] == [{"a": 1}, "", ""]
+
+
+def test_a_plan_is_one_line(classic_broker: ClassicBroker) -> None:
+    """Where a letter came from is written by who sends it: what is no queue's name is no place to go back to."""
+    dead = fresh_queue()
+    origins = ("queue://a\nqueue://b", "topic://a", "nonsense", "queue://a.>", "queue://a\x1b[2J")
+    for origin in (*origins, f"queue://{dead.name}.origin"):
+        put_plainly(classic_broker, dead, "x", jmsx_original_destination=origin)
+    shown = printed(classic_broker, "show", dead.name)
+    assert [one["replay"] == "yes" for one in shown] == [False] * 5 + [True]
+    told = run(classic_broker, "replay", dead.name, "--dry-run").splitlines()
+    assert f"1 dead letter of {dead.name} goes back: 1 to queue://{dead.name}.origin" in told
+    assert len(told) == 6
+    assert not any("\x1b" in line for line in told)
