@@ -10,13 +10,16 @@ import math
 import random
 import signal
 import sys
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jmsx.errors import JmsxError
 from tests.faults.bench import run_case
 from tests.faults.brokers import KINDS, Stable
 from tests.faults.cases import CASES
+from tests.faults.rounds import Sum, play_rounds
+from tests.faults.settings import Plan
 from tests.faults.soak import soak
 from tests.faults.workload import BenchError
 
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the cases and give the exit code: 0 all kept, 1 a promise was broken, 2 a case had no end, or wrong usage."""
     options = _parser().parse_args(arguments)
+    if options.random is not None or options.round is not None:
+        return _play(options)
     names = ["soak"] if options.soak else options.case or CASES
     with Stable(options.broker, tls=options.tls) as stable:
         return max(_attempt(name, stable, options) for name in names)
@@ -60,6 +65,24 @@ def _attempt(name: str, stable: Stable, options: argparse.Namespace) -> int:
     return int(result.failed)
 
 
+def _play(options: argparse.Namespace) -> int:
+    """Play random rounds, a line for each, and give the exit code."""
+    total = Sum()
+    with Stable(options.broker, patient=True) as stable:
+        for played in play_rounds(
+            stable,
+            options.seed,
+            minutes=options.random or 0.0,
+            only=options.round,
+            fixed=options.plan,
+            keep=options.keep,
+        ):
+            print(*played.lines(), sep="\n", flush=True)
+            total.add(played)
+    print(total.line())
+    return int(total.failed > 0)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tests.faults",
@@ -77,6 +100,21 @@ def _parser() -> argparse.ArgumentParser:
         type=_minutes,
         metavar="MINUTES",
         help="instead of the cases: faults at random for so long, and does the consumer grow",
+    )
+    parser.add_argument(
+        "--random",
+        type=_minutes,
+        metavar="MINUTES",
+        help="instead of the cases: for so long rounds of random settings, behind a hostile proxy and with kills",
+    )
+    parser.add_argument(
+        "--round", type=int, metavar="K", help="of those play only number K, which --seed makes"
+    )
+    parser.add_argument(
+        "--plan",
+        type=_plan,
+        metavar="JSON",
+        help='settings that all of those have, such as {"batch": 2, "non_blocking": true}',
     )
     parser.add_argument(
         "--keep", type=Path, metavar="DIR", help="journals and logs of rounds that failed go there"
@@ -100,6 +138,22 @@ def _minutes(text: str) -> float:
     if not 0 < minutes < math.inf:
         raise argparse.ArgumentTypeError(f"must be minutes, more than 0, not {text}")
     return minutes
+
+
+def _plan(text: str) -> dict[str, Any]:
+    known = {each.name for each in fields(Plan)}
+    try:
+        given: dict[str, Any] = json.loads(text)
+        wrong = sorted(given.keys() - known)
+    except (ValueError, AttributeError):
+        raise argparse.ArgumentTypeError(
+            f"must be an object of settings in JSON, not {text}"
+        ) from None
+    if wrong:
+        raise argparse.ArgumentTypeError(
+            f"must have settings out of {', '.join(sorted(known))}, not {wrong[0]}"
+        )
+    return given
 
 
 def _line(result: Account | Soak) -> str:

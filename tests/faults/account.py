@@ -6,6 +6,7 @@ import itertools
 import math
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 if TYPE_CHECKING:
@@ -16,18 +17,49 @@ if TYPE_CHECKING:
 _SOME: Final = 10
 
 
+class End(StrEnum):
+    """How a call of the handler ended for one of its messages."""
+
+    OK = "ok"
+    FAILED = "failed"
+    UNDONE = "undone"  #: it did not fail, and is not done because others did
+    NONE = "none"  #: it did not end
+
+
 class Delivery(NamedTuple):
-    """One call of the handler."""
+    """One message of one call of the handler."""
 
     moment: float  #: seconds, monotonic, the same clock in all processes of a machine
     redelivered: bool
     body: str
+    pid: int = 0  #: of the process
+    end: End = End.NONE
+    ended: float = math.inf  #: when; the same clock
 
     @classmethod
     def parse(cls, line: str) -> Self:
-        """One line of the consumer's journal."""
-        moment, redelivered, body = line.split()
-        return cls(float(moment), redelivered == "1", body)
+        """One line of the journal."""
+        moment, pid, redelivered, body = line.split()
+        return cls(float(moment), redelivered == "1", body, int(pid))
+
+    def line(self) -> str:
+        """One line of the journal."""
+        return f"{self.moment} {self.pid} {int(self.redelivered)} {self.body}\n"
+
+    def end_line(self) -> str:
+        """One line about its end."""
+        return f"{self.moment} {self.pid} {self.body} {self.end} {self.ended}\n"
+
+
+def with_ends(deliveries: Iterable[Delivery], lines: Iterable[str]) -> list[Delivery]:
+    """The deliveries, and how each ended by these lines."""
+    ends = {(moment, pid, body): told for moment, pid, body, *told in map(str.split, lines)}
+
+    def ended(one: Delivery) -> Delivery:
+        told = ends.get((str(one.moment), str(one.pid), one.body))
+        return one if told is None else one._replace(end=End(told[0]), ended=float(told[1]))
+
+    return [ended(one) for one in deliveries]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +123,7 @@ class Account:
         unflagged = [delivery.body for delivery in again if not delivery.redelivered]
         gone = traces.handled - traces.left - set(traces.dead)
         lost = traces.sent - traces.handled - traces.left - set(traces.dead)
-        doubled = [*_beyond_first(traces.outputs or ()), *_beyond_first(traces.dead)]
+        doubled = [*beyond_first(traces.outputs or ()), *beyond_first(traces.dead)]
         return Account(
             case=self.case,
             rounds=self.rounds + 1,
@@ -135,7 +167,7 @@ def longest_silence(moments: Iterable[float], start: float, end: float = math.in
     return max((after - before for before, after in itertools.pairwise(within)), default=0.0)
 
 
-def _beyond_first(bodies: Iterable[str]) -> list[str]:
+def beyond_first(bodies: Iterable[str]) -> list[str]:
     """Each body as often as it is there too often."""
     seen: set[str] = set()
     return [body for body in bodies if body in seen or seen.add(body)]  # type: ignore[func-returns-value]  # add() is None, which is false

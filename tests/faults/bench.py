@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import shutil
 import tempfile
@@ -12,14 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.faults.account import Account, Traces, silence
+from tests.faults.account import Account, Traces, silence, with_ends
 from tests.faults.books import disagreements
 from tests.faults.brokers import DEAD_LETTERS
 from tests.faults.cases import CASES
 from tests.faults.process import Consumer
 from tests.faults.scene import Scene
 from tests.faults.settings import MARK, Plan, Task, Way
-from tests.faults.workload import BenchError, Producer
+from tests.faults.workload import PACE, BenchError, Producer
 from tests.integration.broker_support import eventually
 from tests.integration.proxy import Proxy
 
@@ -72,7 +73,7 @@ def _run_round(name: str, stable: Stable, chance: Random, size: int, keep: Path 
         traces = replace(traces, until=until)
         traces = replace(traces, broken=[*scene.broken, *_broken(case, scene, traces)])
         if keep is not None and Account(name).add(traces).failed:
-            _keep(scene, keep / f"{name}-{scene.task.queue}", lifted)
+            keep_books(scene, keep / f"{name}-{scene.task.queue}", lifted)
         return traces
 
 
@@ -85,11 +86,13 @@ def set_up(
     size: int,
     brokers: int = 1,
     aside: bool = False,
+    pace: float = PACE,
 ) -> Scene:
     """
-    A scene with a consumer that is subscribed, and a producer that has begun to send `size` messages and more.
+    A scene with consumers that are subscribed, and a producer that has begun to send `size` messages and more.
 
-    `aside`: the producer goes round the proxy. Raises BenchError if the consumer does not come up.
+    `aside`: the producer goes round the proxy; `pace`: seconds between two messages. Raises BenchError if a consumer
+    does not come up.
     """
     taken = stable.take(brokers)
     name = f"jmsx.faults.{uuid.uuid4().hex[:10]}"
@@ -98,57 +101,68 @@ def set_up(
     proxies = [stack.enter_context(Proxy(url)) for url in urls]
     trust = _trust(taken, folder) if stable.tls else None
     way = Way(tuple(proxy.url for proxy in proxies), trust)
-    consumer = stack.enter_context(Consumer(Task(plan=plan, way=way, queue=name, folder=folder)))
-    _await_consumer(taken[0], consumer)
+    task = Task(plan=plan, way=way, queue=name, folder=folder)
+    consumers = [stack.enter_context(Consumer(task)) for _ in range(plan.processes)]
+    _await_consumers(taken[0], consumers)
     bodies = _messages(name, size, plan)
     return Scene(
-        task=consumer.task,
+        task=task,
         chance=chance,
         tls=stable.tls,
-        marked=[body for body in bodies if body.endswith(MARK)],
+        marked=[body for body in bodies if MARK in body],
         brokers=taken,
         proxies=proxies,
-        consumer=consumer,
-        producer=Producer(Way(urls, trust) if aside else way, name, bodies),
+        consumers=consumers,
+        producer=Producer(
+            Way(urls, trust) if aside else way, name, bodies, groups=plan.groups, pace=pace
+        ),
     )
 
 
 def _messages(name: str, size: int, plan: Plan) -> list[str]:
-    """The bodies of a round, the marked ones spread evenly."""
-    marked = {size * (number + 1) // (plan.marks + 1) for number in range(plan.marks)}
-    return [f"{name}/{number}{MARK if number in marked else ''}" for number in range(size)]
+    """The bodies of a round, the marked ones spread evenly, and those of different marks in turns."""
+    turns = [[f"{MARK}{word}"] * count for word, count in plan.marks.items()]
+    marks = [mark for turn in itertools.zip_longest(*turns) for mark in turn if mark is not None]
+    places = {size * (turn + 1) // (len(marks) + 1): mark for turn, mark in enumerate(marks)}
+    return [f"{name}/{number}{places.get(number, '')}" for number in range(size)]
 
 
-def _await_consumer(broker: LocalBroker, consumer: Consumer) -> None:
+def _await_consumers(broker: LocalBroker, consumers: Sequence[Consumer]) -> None:
     """A slow start of the program would leave no load for the fault; raises BenchError after 30 s."""
-    queue = consumer.task.queue
-    if not eventually(lambda: broker.statistics(queue).consumer_count > 1, 30):
-        raise BenchError(f"the consumer did not subscribe within 30 s; {consumer.words()}")
+    task = consumers[0].task
+    wanted = task.plan.subscriptions
+    if not eventually(lambda: broker.statistics(task.queue).consumer_count >= wanted, 30):
+        raise BenchError(f"the consumer did not subscribe within 30 s; {consumers[0].words()}")
 
 
 def look(scene: Scene, lifted: float) -> Traces:
     """What is to be seen when the consumer is gone."""
     task, brokers = scene.task, scene.brokers
     stranded = sum(_stranded(broker, task.queue) for broker in brokers)
-    dlqs = (*DEAD_LETTERS, task.dlq) if task.plan.dlq else DEAD_LETTERS
+    ends = task.ends.read_text("utf-8").splitlines() if task.ends.exists() else []
     return Traces(
         sent=scene.producer.sent,
         unconfirmed=scene.producer.unconfirmed,
-        deliveries=scene.consumer.read(),
+        deliveries=with_ends(scene.consumer.read(), ends),
         left=set(_bodies(brokers, task.queue)),
         stranded=stranded,
-        dead=[
-            body
-            for dlq in dlqs
-            for body in _bodies(brokers, dlq)
-            if body.startswith(f"{task.queue}/")
-        ],
+        dead=dead_letters(scene),
         lifted=lifted,
         outputs=_bodies(brokers, task.output) if task.plan.forwards else None,
     )
 
 
-def _keep(scene: Scene, folder: Path, lifted: float) -> None:
+def dead_letters(scene: Scene) -> list[str]:
+    """The bodies of the round's dead letters, wherever they lie."""
+    return [
+        body
+        for dlq in (*DEAD_LETTERS, scene.task.dlq)
+        for body in _bodies(scene.brokers, dlq)
+        if body.startswith(f"{scene.task.queue}/")
+    ]
+
+
+def keep_books(scene: Scene, folder: Path, lifted: float) -> None:
     """Leave the evidence of a round in `folder`."""
     shutil.copytree(scene.task.folder, folder)
     for number, broker in enumerate(scene.brokers):

@@ -56,13 +56,13 @@ def lines_of(task: Task) -> list[Line]:
 def disagreements(task: Task, traces: Traces, keys: Mapping[str, str]) -> Iterator[str]:
     """What two of them say differently; `keys` are those of the messages, by body."""
     lines = lines_of(task)
-    if task.metrics.exists():
-        yield from _metrics_and_log(json.loads(task.metrics.read_text("utf-8")), lines)
+    for file in task.metrics.glob("*"):
+        yield from _metrics_and_log(json.loads(file.read_text("utf-8")), lines)
     yield from _log_and_broker(lines, traces, keys)
 
 
 def _metrics_and_log(told: Mapping[str, Any], lines: Sequence[Line]) -> Iterator[str]:
-    """Of the program that ended in order; what the log says that it lacks may be missing there."""
+    """Of a program that ended in order; what the log says that it lacks may be missing there."""
     (writer,) = {line["writer"] for line in lines if line.get("pid") == told["pid"]}
     mine = [line for line in lines if line["writer"] == writer]
     lacking = Counter[str]()

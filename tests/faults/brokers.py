@@ -28,7 +28,7 @@ _POLICY: Final = f"""
     """
 
 
-def _classic(*, tls: bool) -> LocalBroker:
+def _classic(*, tls: bool, patient: bool) -> LocalBroker:  # noqa: ARG001 - it counts nothing
     return changed_classic(
         ("<plugins>", f"{_POLICY}<plugins>"),
         ("      <systemUsage>", '      <systemUsage sendFailIfNoSpace="true">'),
@@ -36,9 +36,10 @@ def _classic(*, tls: bool) -> LocalBroker:
     )
 
 
-def _artemis(*, tls: bool) -> LocalBroker:
+def _artemis(*, tls: bool, patient: bool) -> LocalBroker:
     limits: dict[str, Setting] = {"max-size-bytes": _LIMIT, "address-full-policy": "FAIL"}
-    return ArtemisBroker(address_settings={"dlqs.#": limits}, tls=tls)
+    attempts: dict[str, Setting] = {"max-delivery-attempts": -1} if patient else {}
+    return ArtemisBroker(address_settings={"dlqs.#": limits, "#": attempts}, tls=tls)
 
 
 _KINDS: Final[dict[str, Callable[..., LocalBroker]]] = {"classic": _classic, "artemis": _artemis}
@@ -49,11 +50,16 @@ DEAD_LETTERS: Final = ("ActiveMQ.DLQ", "DLQ")  #: of Classic and of Artemis
 
 
 class Stable:
-    """Brokers of one kind, as many as a case wants; a context manager that ends them."""
+    """
+    Brokers of one kind, as many as a case wants; a context manager that ends them.
 
-    def __init__(self, kind: str, *, tls: bool) -> None:
+    `patient`: they make no dead letters by their own count of deliveries, as jmsx advises.
+    """
+
+    def __init__(self, kind: str, *, tls: bool = False, patient: bool = False) -> None:
         self.tls = tls
-        self._kind = kind
+        self.kind = kind
+        self._patient = patient
         self._brokers: list[LocalBroker] = []
         self._open = contextlib.ExitStack()
 
@@ -66,7 +72,7 @@ class Stable:
     def take(self, count: int) -> list[LocalBroker]:
         """This many of them, running."""
         while len(self._brokers) < count:
-            broker = _KINDS[self._kind](tls=self.tls)
+            broker = _KINDS[self.kind](tls=self.tls, patient=self._patient)
             self._brokers.append(self._open.enter_context(broker))
         taken = self._brokers[:count]
         for broker in taken:

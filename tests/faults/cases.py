@@ -42,7 +42,7 @@ CASES: Final[dict[str, Case]] = {
     "crash-loop": Case(
         fault=deeds.crash_loop,
         # handlers that are at work when their process is killed would share the blame
-        plan=Plan(marked="kill", marks=2, maximum_redeliveries=2, work=0.0, ledger=True),
+        plan=Plan(marks={"kill": 2}, maximum_redeliveries=2, work=0.0, ledger=True),
         recovery=_START,
         promises=promises.marked_die,
     ),
@@ -62,15 +62,15 @@ CASES: Final[dict[str, Case]] = {
     ),
     "dlq-refused": Case(
         fault=deeds.dlq_refused,
-        plan=Plan(marked="raise", marks=6, maximum_redeliveries=1, dlq=True),
+        plan=Plan(marks={"raise": 6}, maximum_redeliveries=1, dead_letter="dlqs"),
         recovery=10.0,  # a copy that was refused is sent again after 5 s
         promises=promises.marked_are_dead,
     ),
-    "slow-handler": Case(fault=deeds.slow_handler, plan=Plan(marked="slow", marks=2)),
+    "slow-handler": Case(fault=deeds.slow_handler, plan=Plan(marks={"slow": 2})),
     "disk-full": Case(fault=deeds.disk_full, promises=promises.events_are_whole),
     "clock-stepped": Case(
         fault=deeds.clock_stepped,
-        plan=Plan(marked="retry", marks=10, ledger=True, stepped=True),
+        plan=Plan(marks={"retry": 10}, ledger=True, stepped=True),
         promises=promises.marked_come_twice,
     ),
     "sigterm": Case(

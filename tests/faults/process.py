@@ -31,6 +31,8 @@ class Consumer:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.deaths = 0  #: by messages that kill
+        self.started: dict[int, float] = {}  #: when each process began, by its id; monotonic
+        self.killed: set[int] = set()  #: those that were
         self.deliveries: list[Delivery] = []  #: as far as the journal was read
         self._read = 0  #: bytes of the journal
         self.step_clock(0.0)
@@ -82,13 +84,15 @@ class Consumer:
         code = self._process.poll()
         if code is None:
             return
-        if code != -signal.SIGKILL or self.task.plan.marked != "kill":
+        if code != -signal.SIGKILL or "kill" not in self.task.plan.marks:
             raise BenchError(f"the consumer ended by itself with {code}: {self.words()}")
         self.deaths += 1
+        self.killed.add(self.pid)
         self.restart()
 
     def kill(self) -> None:
         """SIGKILL."""
+        self.killed.add(self.pid)
         self._process.kill()
         self._process.wait()
 
@@ -124,7 +128,7 @@ class Consumer:
         return self.task.folder.joinpath("log").read_text("utf-8", "replace")[-6000:]
 
     def _begin(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             self._command,
             cwd=_ROOT,
             stdin=self._parent_gone,
@@ -133,3 +137,5 @@ class Consumer:
             # Where no file may grow, what Python compiles would be cut short, and taken for whole by others.
             env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
         )
+        self.started[process.pid] = time.monotonic()
+        return process

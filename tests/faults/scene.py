@@ -10,7 +10,7 @@ from tests.faults.workload import BenchError
 from tests.integration.broker_support import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from random import Random
 
     from jmsx_broker.local import LocalBroker
@@ -33,7 +33,7 @@ class Scene:
     marked: Sequence[str]  #: bodies
     brokers: Sequence[LocalBroker]
     proxies: Sequence[Proxy]  #: one before each broker
-    consumer: Consumer
+    consumers: Sequence[Consumer]  #: processes that share a task
     producer: Producer
     broken: list[str] = field(default_factory=list)  #: what was promised and not kept
 
@@ -48,20 +48,26 @@ class Scene:
         return self.proxies[0]
 
     @property
+    def consumer(self) -> Consumer:
+        """The first, or only, one."""
+        return self.consumers[0]
+
+    @property
     def waiting(self) -> int:
         """Messages in the queue, of all brokers; those in delivery too."""
         return sum(broker.statistics(self.task.queue).size for broker in self.brokers)
 
-    def settle(self) -> None:
-        """Wait until every message that was sent is done, or nothing has moved for long."""
+    def settle(self, quiet: float = _QUIET, done: Callable[[], bool] = lambda: True) -> None:
+        """Wait until every message that was sent is done, and `done()`, or nothing has moved for `quiet` seconds."""
         seen, since = (-1, -1), time.monotonic()
-        while time.monotonic() - since < _QUIET:
-            self.consumer.tend()
+        while time.monotonic() - since < quiet:
+            for consumer in self.consumers:
+                consumer.tend()
             deliveries = self.consumer.read()
             waiting = -1
             if self.producer.sent <= {delivery.body for delivery in deliveries}:
                 waiting = self.waiting
-                if waiting == 0:
+                if waiting == 0 and done():
                     return
             if (len(deliveries), waiting) != seen:
                 seen, since = (len(deliveries), waiting), time.monotonic()

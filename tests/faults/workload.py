@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from jmsx import Connection, Message, Queue
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from tests.faults.settings import Way
 
 #: Seconds between two sends.
-_PACE: Final = 0.005
+PACE: Final = 0.005
 
 #: The same for what is sent beyond the size of a round, so that the load outlasts the fault.
 _SLOW_PACE: Final = 0.02
@@ -28,15 +29,23 @@ class BenchError(Exception):
 
 
 class Producer:
-    """Sends `bodies` to a queue in a thread of its own, and more until `join()`; none that may have arrived twice."""
+    """
+    Sends `bodies` to a queue in a thread of its own, and more until `join()`; none that may have arrived twice.
 
-    def __init__(self, way: Way, queue: str, bodies: Iterable[str]) -> None:
+    `groups`: so many message groups in turn; `pace`: seconds between two of the bodies.
+    """
+
+    def __init__(
+        self, way: Way, queue: str, bodies: Iterable[str], *, groups: int = 0, pace: float = PACE
+    ) -> None:
         self.sent: set[str] = set()
         self.unconfirmed: set[str] = set()
         self.keys: dict[str, str] = {}  #: of what was sent, by body
         self._way = way
         self._queue = queue
         self._bodies = bodies
+        self._pace = pace
+        self._groups = itertools.cycle([f"group{number}" for number in range(groups)] or [None])
         self._enough = threading.Event()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -57,7 +66,8 @@ class Producer:
             with Connection(way.url, tls=way.tls, heartbeat=HEARTBEAT) as connection:
                 producer = connection.create_session().create_producer(Queue(self._queue))
                 for body in self._paced():
-                    self._send(body, lambda body=body: producer.send(Message(body)))  # type: ignore[misc]  # mypy cannot infer it
+                    message = Message(body, group_id=next(self._groups))
+                    self._send(body, partial(producer.send, message))
         except Exception as error:  # noqa: BLE001 - raised again by join()
             self._error = error
 
@@ -65,12 +75,12 @@ class Producer:
         """The bodies, and then others until that is enough."""
         for body in self._bodies:
             yield body
-            time.sleep(_PACE)
+            time.sleep(self._pace)
         for number in itertools.count():
             if self._enough.is_set():
                 return
             yield f"{self._queue}/more{number}"
-            time.sleep(_SLOW_PACE)
+            time.sleep(max(_SLOW_PACE, self._pace))
 
     def _send(self, body: str, send: Callable[[], str]) -> None:
         while True:

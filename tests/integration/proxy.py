@@ -35,6 +35,8 @@ class Proxy:
         self.visitors = 0
         self.turned_away = 0
         self._open = True
+        self._passing = threading.Event()  #: bytes may pass
+        self._passing.set()
         self._listener = Listener(self._meet)
         self.url = f"{address.scheme}://{HOST}:{self._listener.port}"
 
@@ -97,6 +99,15 @@ class Proxy:
             return None
 
         self._set_trap(meet, to_broker=to_broker)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """In the block nothing passes, either way; it does so afterwards."""
+        self._passing.clear()
+        try:
+            yield
+        finally:
+            self._passing.set()
 
     def freeze(self) -> None:
         """Swallow all that comes on the connections there are, even their end; new ones live."""
@@ -172,6 +183,7 @@ class Proxy:
         self, data: bytes, source: socket.socket, sink: socket.socket, *, to_broker: bool
     ) -> bool:
         """Forward `data`; False if that was the end of the connection."""
+        self._passing.wait()
         if sink in self._frozen or sink in self._deaf:
             return True
         with self._lock:

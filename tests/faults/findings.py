@@ -1,0 +1,227 @@
+"""What is wrong with the account of a random round, by what the guide promises for its settings."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tests.faults.account import Delivery, End, Traces, beyond_first
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from tests.faults.settings import Plan
+
+
+class Finding(NamedTuple):
+    """Something that was not as it is promised, or only by an exception that the guide names."""
+
+    kind: str
+    body: str  #: of the message; "": it is none of one message
+    words: str = ""
+    excuse: str = ""  #: the exception; "": there is none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """All that is known of a round when it is over."""
+
+    broker: str  #: its kind
+    plan: Plan
+    traces: Traces
+    booked: Sequence[str] = ()  #: what handlers wrote into the database
+    started: Mapping[int, float] = field(default_factory=dict)  #: when, by process; monotonic
+    killed: AbstractSet[int] = field(default_factory=set)  #: processes
+
+    @property
+    def calls(self) -> Mapping[str, Sequence[Delivery]]:
+        """The deliveries of each message, in their order."""
+        calls: defaultdict[str, list[Delivery]] = defaultdict(list)
+        for delivery in sorted(self.traces.deliveries):
+            calls[delivery.body].append(delivery)
+        return calls
+
+    @property
+    def done(self) -> AbstractSet[str]:
+        """Messages of which the handler's work is there, be it outputs, rows of the database, or a call that ended."""
+        if self.traces.outputs is not None:
+            return set(self.traces.outputs)
+        if self.plan.store == "database":
+            return set(self.booked)
+        return {call.body for call in self.traces.deliveries if call.end is End.OK}
+
+    @property
+    def transacted(self) -> bool:
+        """Whether a call that ended may be undone all the same."""
+        return self.plan.mode == "SESSION_TRANSACTED"
+
+
+def find(record: Record) -> list[Finding]:
+    """What is wrong, and what is excused."""
+    return [_excused(finding, record) for look in _LOOKS for finding in look(record)]
+
+
+def _lost(record: Record) -> Iterator[Finding]:
+    """Neither done, nor a dead letter, nor there."""
+    traces = record.traces
+    for body in sorted(traces.sent - record.done - traces.left - set(traces.dead)):
+        yield Finding("lost", body, _told(record, body))
+
+
+def _stuck(record: Record) -> Iterator[Finding]:
+    """In the queue though consumers were there; those that the broker held for nobody are told apart."""
+    for body in sorted(record.traces.left):
+        kind = "stranded" if body in record.traces.held else "stuck"
+        yield Finding(kind, body, _told(record, body))
+
+
+def _doubled(record: Record) -> Iterator[Finding]:
+    """Work that is there twice, where outputs or rows tell, and dead letters."""
+    kinds = {"output": record.traces.outputs or (), "booking": record.booked}
+    for kind, bodies in {**kinds, "dead letter": record.traces.dead}.items():
+        for body in beyond_first(bodies):
+            yield Finding(f"{kind} twice", body, _told(record, body))
+
+
+def _done_twice(record: Record) -> Iterator[Finding]:
+    """Done again although a store knew it: unless the process died in between, or two had it at the same moment."""
+    if record.plan.store not in {"memory", "sqlite"} or record.transacted:
+        return
+    for body, calls in record.calls.items():
+        done: list[Delivery] = []
+        for call in calls:
+            if call.end is not End.OK:
+                continue
+            known = [
+                one
+                for one in done
+                if one.ended < call.moment
+                and one.pid not in record.killed
+                and (one.pid == call.pid or record.plan.store == "sqlite")
+            ]
+            if known:
+                yield Finding("done twice", body, _told(record, body))
+                break
+            done.append(call)
+
+
+def _done_and_dead(record: Record) -> Iterator[Finding]:
+    """Its work is there, and it is a dead letter."""
+    if record.transacted and record.traces.outputs is None and record.plan.store != "database":
+        return  # nobody can tell which of its calls was committed
+    for body in sorted(record.done & set(record.traces.dead)):
+        yield Finding("done and dead", body, _told(record, body))
+
+
+def _dead_early(record: Record) -> Iterator[Finding]:
+    """A dead letter that had not all its attempts: as far as processes that were killed have used none up."""
+    limit = 1 + record.plan.maximum_redeliveries
+    calls = record.calls
+    for body in sorted(set(record.traces.dead)):
+        mine = calls.get(body, ())
+        if len(mine) == 0:
+            yield Finding("dead unseen", body)
+        elif sum(_blames(call, record) for call in mine) + _gathered(record) < limit:
+            yield Finding("dead early", body, _told(record, body))
+
+
+def _blames(call: Delivery, record: Record) -> bool:
+    """Whether it counts as a failure; with a ledger one that its process did not live to settle does, too."""
+    if call.end is End.FAILED:
+        return True
+    cut_short = call.end is End.NONE or record.transacted
+    return record.plan.ledger and call.pid in record.killed and cut_short
+
+
+def _gathered(record: Record) -> int:
+    """How often a message may have been put into a batch that was never handed over; a ledger counts that."""
+    return len(record.killed) if record.plan.ledger and record.plan.batch is not None else 0
+
+
+def _unflagged(record: Record) -> Iterator[Finding]:
+    """
+    Not the first time, and not flagged so.
+
+    Who gave the message back unseen before another process had it is not told; so only processes count that had it
+    themselves, or that began when another one had had it.
+    """
+    for body, calls in record.calls.items():
+        for number, call in enumerate(calls):
+            if call.redelivered:
+                continue
+            own = any(one.pid == call.pid for one in calls[:number])
+            began = record.started.get(call.pid, 0.0)
+            others = any(one.moment < began for one in calls[:number])
+            if own or others:
+                kind = "unflagged" if own else "unflagged elsewhere"
+                yield Finding(kind, body, _told(record, body))
+                break
+
+
+def _other(record: Record) -> Iterator[Finding]:
+    """What was found beside the messages."""
+    for words in record.traces.broken:
+        yield Finding("broken", "", words)
+
+
+_LOOKS: Final[tuple[Callable[[Record], Iterator[Finding]], ...]] = (
+    _lost,
+    _stuck,
+    _doubled,
+    _done_twice,
+    _done_and_dead,
+    _dead_early,
+    _unflagged,
+    _other,
+)
+
+#: What the guide excepts (examples/guarantees): kind of finding, its words, and where they hold.
+_EXCEPTIONS: Final[tuple[tuple[str, str, Callable[[Record], bool]], ...]] = (
+    (
+        "stranded",
+        "Artemis may keep a message in delivery for nobody (jmsx_artemis/BROKER.md A66)",
+        lambda record: record.broker == "artemis",
+    ),
+    (
+        "output twice",
+        "who dies between scheduling and acknowledging leaves two",
+        lambda record: record.broker == "artemis" and record.plan.scheduled and bool(record.killed),
+    ),
+    (
+        "dead letter twice",
+        "Artemis: never none, perhaps a second one",
+        lambda record: record.broker == "artemis",
+    ),
+    (
+        "done and dead",
+        "Artemis: an input whose acknowledgement got lost comes again, and may fail then",
+        lambda record: record.broker == "artemis",
+    ),
+    (
+        "unflagged elsewhere",
+        "Artemis flags the oldest, or all",
+        lambda record: record.broker == "artemis" and not record.plan.ledger,
+    ),
+)
+
+
+def _excused(finding: Finding, record: Record) -> Finding:
+    for kind, words, holds in _EXCEPTIONS:
+        if kind == finding.kind and holds(record):
+            return finding._replace(excuse=words)
+    return finding
+
+
+def _told(record: Record, body: str) -> str:
+    """The calls of a message: when after the first, by which process, flagged or not, and how each ended."""
+    calls = record.calls.get(body, ())
+    if not calls:
+        return "no call"
+    began = calls[0].moment
+    return ", ".join(
+        f"+{call.moment - began:.3f} s {call.pid}{' killed' if call.pid in record.killed else ''}"
+        f"{' flagged' if call.redelivered else ''} {call.end}"
+        for call in calls
+    )
