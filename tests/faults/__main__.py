@@ -150,9 +150,8 @@ def _plan(text: str) -> dict[str, Any]:
             f"must be an object of settings in JSON, not {text}"
         ) from None
     if wrong:
-        raise argparse.ArgumentTypeError(
-            f"must have settings out of {', '.join(sorted(known))}, not {wrong[0]}"
-        )
+        names = ", ".join(sorted(known))
+        raise argparse.ArgumentTypeError(f"must be settings, out of {names}; {wrong[0]} is none")
     return given
 
 

@@ -17,6 +17,7 @@ from tests.dashboards.stories import DEAD_LETTERED, ENDED, SENT, SOURCE
 from tests.faults.__main__ import main
 from tests.faults.account import Account, Delivery, Traces
 from tests.faults.books import disagreements, numbers
+from tests.faults.brokers import KINDS
 from tests.faults.settings import Plan, Task, Way
 from tests.faults.soak import Soak, Vitals
 
@@ -43,7 +44,11 @@ KEPT = Traces(
 
 
 @pytest.mark.parametrize(
-    "wrong", ["--rounds 0", "--rounds x", "--messages -1", "--soak 0", "--soak nan", "--soak x"]
+    "wrong",
+    [
+        *("--rounds 0", "--rounds x", "--messages -1", "--soak 0", "--soak nan", "--soak x"),
+        *("--random 0", "--random x", "--plan x", "--plan []", '--plan {"batches":2}'),
+    ],
 )
 def test_wrong_usage(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
     """It is told before a broker is started."""
@@ -122,7 +127,8 @@ def booked(folder: Path, *observed: Event, closed: bool = True) -> Task:
     log.close()
     if closed:
         told = {"pid": os.getpid(), "numbers": numbers(metrics)}
-        task.metrics.write_text(json.dumps(told))
+        task.metrics.mkdir()
+        task.metrics.joinpath(str(os.getpid())).write_text(json.dumps(told))
     else:
         for segment in task.events.rglob("*.jsonl"):
             segment.write_bytes(segment.read_bytes().rpartition(b"\n{")[0] + b"\n")
@@ -194,6 +200,24 @@ def test_what_a_soak_finds(last: Vitals, words: str) -> None:
     found = Soak(account=Account("x"), minutes=1.0, faults=Counter(), vitals=vitals)
     assert found.failed is bool(words)
     assert words in "".join(found.unsteady)
+
+
+@pytest.mark.broker
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_random_round(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One that is short, as the command line plays it: all is kept, and it tells how it is played again."""
+    plan = {
+        "maximum_redeliveries": 1,
+        "delay": 0.0,
+        "processes": 1,
+        "marks": {"raise": 2, "once": 4},
+    }
+    code = main(["--broker", kind, "--round", "3", "--plan", json.dumps(plan)])
+    told = capsys.readouterr().out
+    assert code == 0, told
+    assert told.startswith(f"kept   round 3 {kind} sent=")
+    assert "1 rounds, " in told
 
 
 @pytest.mark.broker

@@ -1,0 +1,170 @@
+"""What is found in the account of a random round: what was planted, and nothing where nothing was."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from jmsx import AcknowledgeMode
+from tests.faults.account import Delivery, End, Traces, with_ends
+from tests.faults.brokers import KINDS
+from tests.faults.findings import Record, find
+from tests.faults.rounds import draw
+from tests.faults.settings import Plan, Task, Way
+
+PLAN = Plan(maximum_redeliveries=1)
+
+
+def call(
+    moment: float,
+    body: str,
+    end: End = End.OK,
+    *,
+    flagged: bool = False,
+    pid: int = 1,
+) -> Delivery:
+    """One that took half a second."""
+    return Delivery(moment, flagged, body, pid, end, moment + 0.5)
+
+
+#: a is done, b failed once and is done, c failed twice and is a dead letter.
+KEPT = Traces(
+    sent={"a", "b", "c"},
+    unconfirmed=set(),
+    deliveries=[
+        call(1, "a"),
+        call(2, "b", End.FAILED),
+        call(3, "b", flagged=True),
+        call(4, "c", End.FAILED),
+        call(5, "c", End.FAILED, flagged=True),
+    ],
+    left=set(),
+    stranded=0,
+    dead=["c"],
+    lifted=0.0,
+)
+
+
+def found(traces: Traces, plan: Plan = PLAN, **known: Any) -> list[tuple[str, str]]:
+    """What nothing excuses: kinds and bodies."""
+    record = Record(**{"broker": "classic", "plan": plan, "traces": traces, **known})
+    return [(each.kind, each.body) for each in find(record) if not each.excuse]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_round_that_was_kept(kind: str) -> None:
+    """Nothing is found in it, and nothing has to be excused."""
+    assert find(Record(broker=kind, plan=PLAN, traces=KEPT)) == []
+
+
+@pytest.mark.parametrize(
+    ("traces", "what"),
+    [
+        (replace(KEPT, sent={*"abcd"}), ("lost", "d")),
+        (replace(KEPT, dead=[]), ("lost", "c")),
+        (replace(KEPT, left={"c"}, dead=[]), ("stuck", "c")),
+        (replace(KEPT, dead=["c", "c"]), ("dead letter twice", "c")),
+        (
+            replace(KEPT, dead=["b", "c"], deliveries=[*KEPT.deliveries[:2], *KEPT.deliveries[3:]]),
+            ("dead early", "b"),
+        ),
+        (replace(KEPT, sent={*"abcd"}, dead=["c", "d"]), ("dead unseen", "d")),
+        (
+            replace(KEPT, deliveries=[*KEPT.deliveries, call(6, "c", flagged=True)]),
+            ("done and dead", "c"),
+        ),
+        (replace(KEPT, deliveries=[*KEPT.deliveries, call(6, "a")]), ("unflagged", "a")),
+        (replace(KEPT, broken=["it was slow"]), ("broken", "")),
+    ],
+    ids=lambda given: given[0] if isinstance(given, tuple) else "",
+)
+def test_what_is_planted(traces: Traces, what: tuple[str, str]) -> None:
+    """It is found, and nothing beside it."""
+    assert found(traces) == [what]
+
+
+def test_outputs_and_bookings_are_the_work() -> None:
+    """Where they tell, calls that ended well prove nothing; what is missing there is lost."""
+    sends = replace(PLAN, mode="SESSION_TRANSACTED", forwards=True)
+    assert found(replace(KEPT, outputs=["a", "b"]), sends) == []
+    assert found(replace(KEPT, outputs=["a"]), sends) == [("lost", "b")]
+    assert found(replace(KEPT, outputs=["a", "b", "b"]), sends) == [("output twice", "b")]
+    assert found(replace(KEPT, outputs=["a", "b", "c"]), sends) == [("done and dead", "c")]
+    books = replace(PLAN, store="database")
+    assert found(KEPT, books, booked=["a", "b"]) == []
+    assert found(KEPT, books, booked=["b"]) == [("lost", "a")]
+    assert found(KEPT, books, booked=["a", "b", "a"]) == [("booking twice", "a")]
+
+
+def test_what_a_store_knew() -> None:
+    """It is not done again, unless its process was killed, or another one was at it at the same moment."""
+    again = replace(KEPT, deliveries=[*KEPT.deliveries, call(6, "a", flagged=True)])
+    elsewhere = replace(KEPT, deliveries=[*KEPT.deliveries, call(6, "a", flagged=True, pid=2)])
+    at_once = replace(KEPT, deliveries=[*KEPT.deliveries, call(1.2, "a", flagged=True, pid=2)])
+    file, memory = (replace(PLAN, store=store) for store in ("sqlite", "memory"))
+    assert found(again) == []
+    assert found(again, memory) == found(again, file) == [("done twice", "a")]
+    assert found(elsewhere, file) == [("done twice", "a")]
+    assert found(elsewhere, memory) == found(at_once, file) == []
+    assert found(elsewhere, file, killed={1}) == []
+
+
+def test_what_a_killed_process_had() -> None:
+    """A ledger counts it as a failure, and nothing else does."""
+    calls = [call(4, "c", End.NONE), call(5, "c", End.FAILED, flagged=True, pid=2)]
+    traces = replace(KEPT, deliveries=[*KEPT.deliveries[:3], *calls])
+    assert found(traces, killed={1}) == [("dead early", "c")]
+    assert found(traces, replace(PLAN, ledger=True), killed={1}) == []
+    assert found(traces, replace(PLAN, ledger=True)) == [("dead early", "c")]
+
+
+def test_whose_flag_is_promised() -> None:
+    """Of another process only one that began when somebody had had the message; Artemis flags the oldest only."""
+    traces = replace(KEPT, deliveries=[*KEPT.deliveries, call(6, "a", pid=2)])
+    assert found(traces, started={1: 0.0, 2: 0.0}) == []
+    assert found(traces, started={1: 0.0, 2: 3.0}) == [("unflagged elsewhere", "a")]
+    assert found(traces, started={1: 0.0, 2: 3.0}, broker="artemis") == []
+
+
+@pytest.mark.parametrize(
+    ("traces", "plan", "kind"),
+    [
+        (replace(KEPT, left={"c"}, dead=[], stranded=1), PLAN, "stranded"),
+        (replace(KEPT, dead=["c", "c"]), PLAN, "dead letter twice"),
+        (
+            replace(KEPT, outputs=["a", "b", "b"]),
+            replace(PLAN, forwards=True, scheduled=True),
+            "output twice",
+        ),
+    ],
+)
+def test_what_the_guide_excepts(traces: Traces, plan: Plan, kind: str) -> None:
+    """It is found, with the words that excuse it; on Classic it is not excused."""
+    record = Record(broker="artemis", plan=plan, traces=traces, killed={7})
+    (excused,) = find(record)
+    assert (excused.kind, bool(excused.excuse)) == (kind, True)
+    (plain,) = find(replace(record, broker="classic"))
+    assert (plain.kind, plain.excuse) == (kind, "")
+
+
+def test_the_journal_and_the_ends() -> None:
+    """Their lines say the same as what was written; a call without an end has none."""
+    done, open_ = call(1.25, "q/1"), call(2.5, "q/2!raise", End.NONE, flagged=True, pid=7)
+    read = [Delivery.parse(each.line()) for each in (done, open_)]
+    assert with_ends(read, [done.end_line().strip()]) == [done, open_._replace(ended=read[1].ended)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_settings_make_sense_and_are_drawn_again(kind: str) -> None:
+    """The same seed draws the same; every mode comes, and a batch only where it may."""
+    plans = [draw(Random(seed), kind) for seed in range(300)]  # noqa: S311 - not for secrets
+    assert plans == [draw(Random(seed), kind) for seed in range(300)]  # noqa: S311 - not for secrets
+    assert {plan.mode for plan in plans} == {*AcknowledgeMode.__members__}
+    for plan in plans:
+        assert plan.batch is None or AcknowledgeMode[plan.mode].does.in_batches is not None
+        assert plan.prefetch is None or plan.prefetch >= (plan.batch or 1)
+        task = Task(plan=plan, way=Way(()), queue="q")
+        assert Task.loads(task.dumps()) == task
