@@ -43,6 +43,16 @@ def main(text: str) -> None:
     if plan.stepped:
         step_clock(task.clock)
     metrics = PrometheusObserver()
+    app = application(task, metrics)
+    app.run()
+    told = {"pid": os.getpid(), "numbers": numbers(metrics)}
+    task.metrics.mkdir(exist_ok=True)
+    task.metrics.joinpath(str(os.getpid())).write_text(json.dumps(told), "utf-8")
+
+
+def application(task: Task, metrics: PrometheusObserver) -> App:
+    """The app of such a task."""
+    plan = task.plan
     app = App(
         task.way.url,
         tls=task.way.tls,
@@ -71,10 +81,7 @@ def main(text: str) -> None:
         dedupe=_store(task),
         **settings,
     )(_handler(Work(task, app), task))
-    app.run()
-    told = {"pid": os.getpid(), "numbers": numbers(metrics)}
-    task.metrics.mkdir(exist_ok=True)
-    task.metrics.joinpath(str(os.getpid())).write_text(json.dumps(told), "utf-8")
+    return app
 
 
 class Work:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from jmsx import AcknowledgeMode
+from jmsx_prometheus import PrometheusObserver
 from tests.faults.account import Delivery, End, Traces, with_ends
 from tests.faults.brokers import KINDS
+from tests.faults.consumer import application
 from tests.faults.findings import Record, find
 from tests.faults.rounds import draw
 from tests.faults.settings import Plan, Task, Way
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PLAN = Plan(maximum_redeliveries=1)
 
@@ -155,6 +160,22 @@ def test_the_journal_and_the_ends() -> None:
     done, open_ = call(1.25, "q/1"), call(2.5, "q/2!raise", End.NONE, flagged=True, pid=7)
     read = [Delivery.parse(each.line()) for each in (done, open_)]
     assert with_ends(read, [done.end_line().strip()]) == [done, open_._replace(ended=read[1].ended)]
+
+
+def test_every_drawn_consumer_is_taken(tmp_path: Path) -> None:
+    """By `@app.consumer`, which refuses what makes no sense; its name tells its handler."""
+    names = set()
+    for seed in range(100):
+        task = Task(
+            plan=draw(Random(seed), "classic"),  # noqa: S311 - not for secrets
+            way=Way(("stomp://127.0.0.1:1",)),
+            queue="q",
+            folder=tmp_path,
+        )
+        app = application(task, PrometheusObserver())
+        names |= {consumer.name for consumer in app.consumers}
+        app.abort()
+    assert len(names) == 8
 
 
 @pytest.mark.parametrize("kind", KINDS)
