@@ -52,6 +52,9 @@ _WORDS: Final = (
     (b"MESSAGE", False),
 )
 
+#: Characters of what is told of a finding in the line about it.
+_WORDS_SHOWN: Final = 500
+
 #: Seconds without progress after which no more is expected; commits in doubt are given up after 12.
 _QUIET: Final = 20.0
 
@@ -91,7 +94,7 @@ class Played:
         )
         for each in self.found:
             mark = f"  excused ({each.excuse})" if each.excuse else "  VIOLATION"
-            yield f"{mark} {each.kind}: {each.body} {each.words}"
+            yield f"{mark} {each.kind}: {each.body} {each.words[:_WORDS_SHOWN]}"
         if self.found:
             yield f"  seed {self.seed!r} plan {json.dumps(_otherwise(self.plan))}"
 
@@ -223,6 +226,7 @@ def _harm(scene: Scene) -> Counter[str]:
         time.sleep(chance.uniform(*_REST))
         if name not in _TRAPS or scene.proxy.sprung.is_set():
             done[name] += 1
+    scene.proxy.disarm()
     scene.proxy.thaw()
     scene.producer.join(120)
     scene.settle(_QUIET, lambda: not _owed(scene))
@@ -276,7 +280,7 @@ def _keep(scene: Scene, played: Played, keep: Path) -> None:
     """Leave the evidence."""
     folder = keep / f"{played.seed.replace(' ', '-')}-{scene.task.queue}"
     keep_books(scene, folder, 0.0)
-    lines = [*played.lines(), json.dumps(asdict(played.plan))]
+    lines = [*played.lines(), *(each.words for each in played.found)]
     folder.joinpath("found").write_text("\n".join(lines) + "\n", "utf-8")
     folder.joinpath("sent").write_text("\n".join(sorted(scene.producer.sent)) + "\n", "utf-8")
     folder.joinpath("keys").write_text(json.dumps(scene.producer.keys, indent=0), "utf-8")
@@ -337,7 +341,7 @@ def _kill(scene: Scene) -> None:
 def _restart(scene: Scene) -> None:
     """SIGTERM, its end in good order, and a new start."""
     victim = _victim(scene)
-    victim.stop()
+    victim.stop(confirmed=False)
     victim.restart()
     time.sleep(scene.chance.uniform(0.5, 2.0))
 

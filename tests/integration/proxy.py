@@ -100,6 +100,11 @@ class Proxy:
 
         self._set_trap(meet, to_broker=to_broker)
 
+    def disarm(self) -> None:
+        """Cut nothing more of what was to be cut."""
+        with self._lock:
+            self._traps.clear()
+
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """In the block nothing passes, either way; it does so afterwards."""
