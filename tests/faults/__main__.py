@@ -12,13 +12,13 @@ import signal
 import sys
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.errors import JmsxError
 from tests.faults.bench import run_case
 from tests.faults.brokers import KINDS, Stable
 from tests.faults.cases import CASES
-from tests.faults.rounds import Sum, play_rounds
+from tests.faults.rounds import Rounds, Sum
 from tests.faults.settings import Plan
 from tests.faults.soak import soak
 from tests.faults.workload import BenchError
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
     from tests.faults.account import Account
     from tests.faults.soak import Soak
+
+
+#: Messages of a round of a case.
+_SIZE: Final = 300
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,7 +58,7 @@ def _attempt(name: str, stable: Stable, options: argparse.Namespace) -> int:
                 stable,
                 chance,
                 rounds=options.rounds,
-                size=options.messages,
+                size=options.messages or _SIZE,
                 keep=options.keep,
             )
     except (BenchError, JmsxError) as error:
@@ -69,14 +73,15 @@ def _play(options: argparse.Namespace) -> int:
     """Play random rounds, a line for each, and give the exit code."""
     total = Sum()
     with Stable(options.broker, patient=True) as stable:
-        for played in play_rounds(
-            stable,
-            options.seed,
-            minutes=options.random or 0.0,
-            only=options.round,
-            fixed=options.plan,
+        rounds = Rounds(
+            stable=stable,
+            seed=options.seed,
+            size=options.messages,
+            fixed=options.plan or {},
             keep=options.keep,
-        ):
+        )
+        one = options.round
+        for played in rounds.play_for(options.random) if one is None else [rounds.play(one)]:
             print(*played.lines(), sep="\n", flush=True)
             total.add(played)
     print(total.line())
@@ -94,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
         "--case", action="append", choices=tuple(CASES), help="one case; may be repeated"
     )
     parser.add_argument("--rounds", type=_positive, default=1, help="of each case (default 1)")
-    parser.add_argument("--messages", type=_positive, default=300, help="a round (default 300)")
+    parser.add_argument("--messages", type=_positive, help="a round (default 300, or drawn)")
     parser.add_argument(
         "--soak",
         type=_minutes,

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 _SIZE: Final = (60, 140)
 _PACE: Final = 0.06
 
-#: Things that are done to a round, from to, and seconds between two.
-_HARMS: Final = (10, 18)
+#: Things that are done to a round for each of its messages, from to, and seconds between two.
+_HARMS: Final = (0.1, 0.16)
 _REST: Final = (0.05, 0.9)
 
 #: Bytes behind which a link is cut.
@@ -130,27 +130,49 @@ class Sum:
         )
 
 
-def play_rounds(
-    stable: Stable,
-    seed: int,
-    *,
-    minutes: float,
-    only: int | None = None,
-    fixed: Mapping[str, Any] | None = None,
-    keep: Path | None = None,
-) -> Iterator[Played]:
-    """
-    The rounds 0, 1, 2 and so on until `minutes` are over, one at least; or `only` one of them.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounds:
+    """Random rounds on the brokers of `stable`, numbered from 0."""
 
-    `fixed`: settings (fields of `Plan`) that all of them have. What failed leaves its books in `keep`.
-    """
-    until = time.monotonic() + minutes * 60
-    for number in itertools.count() if only is None else (only,):
-        if number % _TURNS == _TURNS - 1:
-            stable.discard()
-        yield _play(stable, seed, number, fixed or {}, keep)
-        if time.monotonic() > until:
-            return
+    stable: Stable
+    seed: int
+    size: int | None = None  #: messages of each, and more; None: that is drawn, too
+    fixed: Mapping[str, Any] = field(default_factory=dict)  #: fields of `Plan` that all have
+    keep: Path | None = None  #: where the books of those go in which something was found
+
+    def play_for(self, minutes: float) -> Iterator[Played]:
+        """One after the other until that is over, one at least."""
+        until = time.monotonic() + minutes * 60
+        for number in itertools.count():
+            if number % _TURNS == _TURNS - 1:
+                self.stable.discard()
+            yield self.play(number)
+            if time.monotonic() > until:
+                return
+
+    def play(self, number: int) -> Played:
+        """One of them; what has no end is found, too."""
+        kind = self.stable.kind
+        own = f"{self.seed} {kind} {number}"
+        chance = Random(own)  # noqa: S311 - not for secrets
+        plan = replace(draw(chance, kind), **self.fixed)
+        drawn = chance.randint(*_SIZE)
+        size = drawn if self.size is None else self.size
+        began = time.monotonic()
+        played = Played(number=number, seed=own, broker=kind, plan=plan, seconds=0.0)
+        with ExitStack() as stack:
+            scene = None
+            try:
+                scene = set_up(stack, self.stable, chance, plan, size=size, pace=_PACE)
+                played = replace(played, **_outcome(scene, kind, _harm(scene, size)))
+            except (BenchError, JmsxError) as error:
+                found = Finding(_NO_END, "", f"{type(error).__name__}: {error}")
+                played = replace(played, found=(found,))
+            if self.keep is not None and scene is not None and played.found:
+                _keep(scene, played, self.keep)
+        if any(each.kind == _NO_END for each in played.found):
+            self.stable.discard()
+        return replace(played, seconds=time.monotonic() - began)
 
 
 def draw(chance: Random, broker: str) -> Plan:
@@ -192,34 +214,10 @@ def draw(chance: Random, broker: str) -> Plan:
     )
 
 
-def _play(
-    stable: Stable, seed: int, number: int, fixed: Mapping[str, Any], keep: Path | None
-) -> Played:
-    """One round; what has no end is found, too."""
-    own = f"{seed} {stable.kind} {number}"
-    chance = Random(own)  # noqa: S311 - not for secrets
-    plan = replace(draw(chance, stable.kind), **fixed)
-    began = time.monotonic()
-    played = Played(number=number, seed=own, broker=stable.kind, plan=plan, seconds=0.0)
-    with ExitStack() as stack:
-        scene = None
-        try:
-            scene = set_up(stack, stable, chance, plan, size=chance.randint(*_SIZE), pace=_PACE)
-            played = replace(played, **_outcome(scene, stable.kind, _harm(scene)))
-        except (BenchError, JmsxError) as error:
-            found = Finding(_NO_END, "", f"{type(error).__name__}: {error}")
-            played = replace(played, found=(found,))
-        if keep is not None and scene is not None and played.found:
-            _keep(scene, played, keep)
-    if any(each.kind == _NO_END for each in played.found):
-        stable.discard()
-    return replace(played, seconds=time.monotonic() - began)
-
-
-def _harm(scene: Scene) -> Counter[str]:
+def _harm(scene: Scene, size: int) -> Counter[str]:
     """Do by chance what hurts, then heal all, and wait until everything is done; what was done how often."""
     chance, done = scene.chance, Counter[str]()
-    for _ in range(chance.randint(*_HARMS)):
+    for _ in range(round(size * chance.uniform(*_HARMS))):
         name = chance.choices([*_HURTS], [weight for weight, _ in _HURTS.values()])[0]
         scene.proxy.sprung.clear()
         _HURTS[name][1](scene)

@@ -213,7 +213,7 @@ def test_a_random_round(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
         "processes": 1,
         "marks": {"raise": 2, "once": 4},
     }
-    code = main(["--broker", kind, "--round", "3", "--plan", json.dumps(plan)])
+    code = main(["--broker", kind, "--round", "3", "--messages", "40", "--plan", json.dumps(plan)])
     told = capsys.readouterr().out
     assert code == 0, told
     assert told.startswith(f"kept   round 3 {kind} sent=")
