@@ -121,10 +121,8 @@ def _dead_early(record: Record) -> Iterator[Finding]:
     calls = record.calls
     for body in sorted(set(record.traces.dead)):
         mine = calls.get(body, ())
-        if len(mine) == 0:
-            yield Finding("dead unseen", body)
-        elif sum(_blames(call, record) for call in mine) + _gathered(record) < limit:
-            yield Finding("dead early", body, _told(record, body))
+        if sum(_blames(call, record) for call in mine) + _gathered(record) < limit:
+            yield Finding("dead early" if mine else "dead unseen", body, _told(record, body))
 
 
 def _blames(call: Delivery, record: Record) -> bool:

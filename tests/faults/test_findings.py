@@ -124,6 +124,9 @@ def test_what_a_killed_process_had() -> None:
     assert found(traces, killed={1}) == [("dead early", "c")]
     assert found(traces, replace(PLAN, ledger=True), killed={1}) == []
     assert found(traces, replace(PLAN, ledger=True)) == [("dead early", "c")]
+    gathered = replace(KEPT, sent={*"abcd"}, dead=["c", "d"])
+    assert found(gathered, replace(PLAN, ledger=True, batch=2), killed={1, 2}) == []
+    assert found(gathered, replace(PLAN, ledger=True), killed={1, 2}) == [("dead unseen", "d")]
 
 
 def test_whose_flag_is_promised() -> None:
