@@ -102,7 +102,7 @@ def set_up(
     trust = _trust(taken, folder) if stable.tls else None
     way = Way(tuple(proxy.url for proxy in proxies), trust)
     task = Task(plan=plan, way=way, queue=name, folder=folder)
-    consumers = [stack.enter_context(Consumer(task)) for _ in range(plan.processes)]
+    consumers = [stack.enter_context(Consumer(task, number)) for number in range(plan.processes)]
     _await_consumers(taken[0], consumers)
     bodies = _messages(name, size, plan)
     return Scene(

@@ -126,10 +126,14 @@ def _dead_early(record: Record) -> Iterator[Finding]:
 
 
 def _blames(call: Delivery, record: Record) -> bool:
-    """Whether it counts as a failure; with a ledger one that its process did not live to settle does, too."""
+    """
+    Whether it counts as a failure; with a ledger one that its process did not live to settle does, too.
+
+    What is to be committed, to the broker or a database, has not ended with the handler's own end.
+    """
     if call.end is End.FAILED:
         return True
-    cut_short = call.end is End.NONE or record.transacted
+    cut_short = call.end is End.NONE or record.transacted or record.plan.store == "database"
     return record.plan.ledger and call.pid in record.killed and cut_short
 
 

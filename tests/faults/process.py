@@ -29,11 +29,12 @@ class Consumer:
     """
     The consuming program; it can be killed and started again, and its journal goes on. A context manager.
 
-    Where its plan has messages that kill it, `tend()` starts it again.
+    Where its plan has messages that kill it, `tend()` starts it again. `number`: of several that share a task.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, number: int = 0) -> None:
         self.task = task
+        self._log_file = task.folder / f"log{number}"
         self.deaths = 0  #: by messages that kill
         self.started: dict[int, float] = {}  #: when each process began, by its id; monotonic
         self.killed: set[int] = set()  #: those that were
@@ -42,7 +43,7 @@ class Consumer:
         self.step_clock(0.0)
         task.journal.touch()
         self._command = [sys.executable, "-m", "tests.faults.consumer", task.dumps()]
-        self._log = task.folder.joinpath("log").open("ab")
+        self._log = self._log_file.open("ab")
         self._parent_gone, self._parent_here = os.pipe()  # at its end when this process is
         self._process = self._begin()
 
@@ -135,7 +136,7 @@ class Consumer:
 
     def words(self) -> str:
         """The end of what it printed."""
-        return self.task.folder.joinpath("log").read_text("utf-8", "replace")[-6000:]
+        return self._log_file.read_text("utf-8", "replace")[-6000:]
 
     def _begin(self) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(

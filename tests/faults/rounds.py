@@ -92,9 +92,11 @@ class Played:
             f"{'FAILED' if self.violations else 'kept  '} round {self.number} {self.broker} sent={self.sent}"
             f" calls={self.calls} dead={self.dead} {harms} {self.seconds:.1f} s"
         )
-        for each in self.found:
-            mark = f"  excused ({each.excuse})" if each.excuse else "  VIOLATION"
-            yield f"{mark} {each.kind}: {each.body} {each.words[:_WORDS_SHOWN]}"
+        for each in self.violations:
+            yield f"  VIOLATION {each.kind}: {each.body} {each.words[:_WORDS_SHOWN]}"
+        excused = Counter((each.kind, each.excuse) for each in self.found if each.excuse)
+        for (kind, excuse), times in excused.items():
+            yield f"  excused {kind} {times} times: {excuse}"
         if self.found:
             yield f"  seed {self.seed!r} plan {json.dumps(_otherwise(self.plan))}"
 
@@ -278,7 +280,7 @@ def _keep(scene: Scene, played: Played, keep: Path) -> None:
     """Leave the evidence."""
     folder = keep / f"{played.seed.replace(' ', '-')}-{scene.task.queue}"
     keep_books(scene, folder, 0.0)
-    lines = [*played.lines(), *(each.words for each in played.found)]
+    lines = [*played.lines(), *map(str, played.found)]
     folder.joinpath("found").write_text("\n".join(lines) + "\n", "utf-8")
     folder.joinpath("sent").write_text("\n".join(sorted(scene.producer.sent)) + "\n", "utf-8")
     folder.joinpath("keys").write_text(json.dumps(scene.producer.keys, indent=0), "utf-8")

@@ -124,6 +124,11 @@ def test_what_a_killed_process_had() -> None:
     assert found(traces, killed={1}) == [("dead early", "c")]
     assert found(traces, replace(PLAN, ledger=True), killed={1}) == []
     assert found(traces, replace(PLAN, ledger=True)) == [("dead early", "c")]
+    booked = replace(
+        traces, deliveries=[*KEPT.deliveries[:3], calls[0]._replace(end=End.OK), calls[1]]
+    )
+    ledger = replace(PLAN, ledger=True, store="database")
+    assert found(booked, ledger, killed={1}, booked=["a", "b"]) == []
     gathered = replace(KEPT, sent={*"abcd"}, dead=["c", "d"])
     assert found(gathered, replace(PLAN, ledger=True, batch=2), killed={1, 2}) == []
     assert found(gathered, replace(PLAN, ledger=True), killed={1, 2}) == [("dead unseen", "d")]
