@@ -157,7 +157,9 @@ def _unflagged(record: Record) -> Iterator[Finding]:
             began = record.started.get(call.pid, 0.0)
             others = any(one.moment < began for one in calls[:number])
             if own or others:
-                kind = "unflagged" if own else "unflagged elsewhere"
+                unsettled = any(one.end is End.NONE for one in calls[:number])
+                by_ledger = record.plan.ledger and unsettled
+                kind = "unflagged" if own or by_ledger else "unflagged elsewhere"
                 yield Finding(kind, body, _told(record, body))
                 break
 
@@ -203,8 +205,8 @@ _EXCEPTIONS: Final[tuple[tuple[str, str, Callable[[Record], bool]], ...]] = (
     ),
     (
         "unflagged elsewhere",
-        "Artemis flags the oldest, or all",
-        lambda record: record.broker == "artemis" and not record.plan.ledger,
+        "Artemis flags the oldest, or all; a ledger what was not settled",
+        lambda record: record.broker == "artemis",
     ),
 )
 

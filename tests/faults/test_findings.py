@@ -140,6 +140,11 @@ def test_whose_flag_is_promised() -> None:
     assert found(traces, started={1: 0.0, 2: 0.0}) == []
     assert found(traces, started={1: 0.0, 2: 3.0}) == [("unflagged elsewhere", "a")]
     assert found(traces, started={1: 0.0, 2: 3.0}, broker="artemis") == []
+    calls = [call(1, "a", End.NONE), *KEPT.deliveries[1:], call(6, "a", pid=2)]
+    unsettled = replace(KEPT, deliveries=calls)
+    told: dict[str, Any] = {"started": {1: 0.0, 2: 3.0}, "broker": "artemis"}
+    assert found(unsettled, **told) == []
+    assert found(unsettled, replace(PLAN, ledger=True), **told) == [("unflagged", "a")]
 
 
 @pytest.mark.parametrize(
