@@ -157,7 +157,7 @@ class Rounds:
         kind = self.stable.kind
         own = f"{self.seed} {kind} {number}"
         chance = Random(own)  # noqa: S311 - not for secrets
-        plan = replace(draw(chance, kind), **self.fixed)
+        plan = draw(chance, kind, **self.fixed)
         drawn = chance.randint(*_SIZE)
         size = drawn if self.size is None else self.size
         began = time.monotonic()
@@ -177,15 +177,15 @@ class Rounds:
         return replace(played, seconds=time.monotonic() - began)
 
 
-def draw(chance: Random, broker: str) -> Plan:
-    """Settings by chance that make sense together."""
+def draw(chance: Random, broker: str, **fixed: Any) -> Plan:
+    """Settings by chance that make sense together, save those that are `fixed`."""
     mode = chance.choice([*AcknowledgeMode.__members__, "SESSION_TRANSACTED", "SESSION_TRANSACTED"])
     does = AcknowledgeMode[mode].does
     transacted = does.transacted
     batch = chance.choice((None, None, 1, 2, 10)) if does.in_batches is not None else None
     store = chance.choice(("", "", "memory", "sqlite", "database"))
     forwards = transacted and store != "database" and chance.random() < 0.7
-    return Plan(
+    plan = Plan(
         mode=mode,
         asynchronous=chance.random() < 0.5,
         batch=batch,
@@ -193,7 +193,7 @@ def draw(chance: Random, broker: str) -> Plan:
         named=chance.random() < 0.7,
         concurrency=chance.randint(1, 3),
         processes=chance.randint(1, 2),
-        prefetch=max(batch or 1, prefetch) if (prefetch := chance.choice((1, 10, None))) else None,
+        prefetch=chance.choice((1, 10, None)),
         optimized=does.may_optimize and batch is None and chance.random() < 0.3,
         maximum_redeliveries=chance.randint(0, 3),
         delay=chance.choice((0.0, 0.05, 0.3)),
@@ -214,6 +214,10 @@ def draw(chance: Random, broker: str) -> Plan:
             "slow": chance.choice((0, 0, 1, 2)),
         },
     )
+    plan = replace(plan, **fixed)
+    if plan.prefetch is not None:  # a batch that is larger would never be full
+        plan = replace(plan, prefetch=max(plan.prefetch, plan.batch or 1))
+    return plan
 
 
 def _harm(scene: Scene, size: int) -> Counter[str]:

@@ -197,6 +197,7 @@ def test_settings_make_sense_and_are_drawn_again(kind: str) -> None:
     plans = [draw(Random(seed), kind) for seed in range(300)]  # noqa: S311 - not for secrets
     assert plans == [draw(Random(seed), kind) for seed in range(300)]  # noqa: S311 - not for secrets
     assert {plan.mode for plan in plans} == {*AcknowledgeMode.__members__}
+    plans += [draw(Random(seed), kind, mode="AUTO_ACKNOWLEDGE", batch=10) for seed in range(50)]  # noqa: S311 - not for secrets
     for plan in plans:
         assert plan.batch is None or AcknowledgeMode[plan.mode].does.in_batches is not None
         assert plan.prefetch is None or plan.prefetch >= (plan.batch or 1)
