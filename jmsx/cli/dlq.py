@@ -401,10 +401,10 @@ def _died(letter: DeadLetter) -> str:
 
 
 def _life(letter: DeadLetter, events: Path) -> list[str]:
-    """What an event log tells of it, as lines; by its key, or else by its message id."""
+    """What an event log tells of it, as lines."""
     explain, worded = plugins.load("jmsx.logs", "explain"), plugins.load("jmsx.logs", "worded")
     told = ""
-    for name in filter(None, (letter.key, letter.message_id)):
+    for name in letter.logged_as:
         try:
             return list(worded(explain(events, name)))
         except ConfigurationError as error:  # such as that no line tells of it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +16,7 @@ from jmsx.dead_letters.letter import UNTOLD, DeadLetter
 from jmsx.errors import ConfigurationError, JmsxError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _out = console()
 
@@ -46,19 +47,7 @@ def explain(
     Example: jmsx explain 01a204cf767502ed3d5d520bb14ae787 --events /var/log/jmsx
     """
     told, worded = plugins.load("jmsx.logs", "explain"), plugins.load("jmsx.logs", "worded")
-    if broker is not None and message.isdecimal():  # which every Artemis gives to some message
-        message = _named(broker, message) or message
-    try:
-        story = told(events, message)
-    except ConfigurationError as error:
-        if broker is None:
-            raise ConfigurationError(
-                f"{error}; what a dead letter's id of `jmsx dlq show` stands for, --broker tells"
-            ) from error
-        named = _named(broker, message)
-        if named is None:
-            raise
-        story = told(events, named)
+    story = _story(events, message, broker, told)
     places = None if broker is None else list(_places(broker, story))
     if page is not None:
         _write(page, plugins.load("jmsx.logs", "page")(story, places))
@@ -73,16 +62,35 @@ def explain(
             _out.print(visible(place, keep=""))
 
 
-def _named(url: str, id: str) -> str | None:  # noqa: A002 - as the field
-    """What the log calls a dead letter that its broker has under another id, as copies are; None: there is none."""
+def _story(events: Path, message: str, broker: str | None, told: Callable[..., Any]) -> Any:
+    """What the log tells of it, by one of its names."""
+    names = [message]
+    if broker is not None and message.isdecimal():  # as every Artemis calls some message
+        names = _names(broker, message) or names
+    failure = None
+    for name in names:
+        try:
+            return told(events, name)
+        except ConfigurationError as error:
+            failure = failure or error
+    if names == [message] and broker is not None:
+        for name in _names(broker, message):
+            with suppress(ConfigurationError):
+                return told(events, name)
+    hint = "what a dead letter's id of `jmsx dlq show` stands for, --broker tells"
+    raise ConfigurationError(f"{failure}; {hint}" if broker is None else str(failure))
+
+
+def _names(url: str, id: str) -> list[str]:  # noqa: A002 - as the field
+    """How the log may call a dead letter that its broker has under another id, as copies are; none: there is none."""
     from jmsx.dead_letters.opening import open_access  # noqa: PLC0415 - with it comes the client
 
     with open_access(url) as access:
         for queue in access.queues():
             for letter in access.look(queue):
                 if letter.id == id:
-                    return letter.key or letter.message_id
-    return None
+                    return letter.logged_as
+    return []
 
 
 def _write(page: Path, text: str) -> None:

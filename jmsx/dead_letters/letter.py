@@ -66,6 +66,17 @@ class DeadLetter:
         """When it died, or else when it was sent."""
         return self.sent_at if self.last_failure is None else self.last_failure
 
+    @property
+    def logged_as(self) -> list[str]:
+        """
+        How an event log may call it, the surest name first.
+
+        A message id does for that only of a copy, which has another one now: Artemis' are numbers that each broker
+        gives.
+        """
+        before = self.message_id if self.message_id != self.id else ""
+        return [name for name in (self.key, self.broker_key, before) if name]
+
     def obstacle(self, to: str | None = None) -> str:
         """Return why it cannot be sent to `to` (URI; None: back to where it came from); empty: it can."""
         return self.stuck or (self.astray if to is None else "")
