@@ -138,6 +138,8 @@ class App:
             parse_broker_uri(url, own)
         if not isinstance(reconnect, bool | ReconnectPolicy):
             raise wrong_type("reconnect", "True, False or a ReconnectPolicy", reconnect)
+        if not isinstance(health_limits, HealthLimits | None):
+            raise wrong_type("health_limits", "HealthLimits(...)", health_limits)
         check_text("health", health)
         if health is not None:
             parse_address(health)

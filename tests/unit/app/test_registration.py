@@ -327,6 +327,7 @@ def test_observers_may_be_proxies() -> None:
         ({"redelivery_policy": 3}, "redelivery_policy must be a RedeliveryPolicy, not an int"),
         ({"redelivery_policy": RedeliveryPolicy}, "not a type; write RedeliveryPolicy(...)"),
         ({"redelivery_policies": {}}, "must be a RedeliveryPolicyMap or None, not a dict"),
+        ({"health_limits": 5}, "health_limits must be HealthLimits(...), not an int"),
         ({"reconnect": 3}, "reconnect must be True, False or a ReconnectPolicy, not an int"),
         (
             {"observers": 3},
