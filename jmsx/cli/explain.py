@@ -109,14 +109,13 @@ def _places(url: str, story: Any) -> Iterator[str]:
     lines = [one.line for one in story.happenings]
     queues = {line.get(name) for line in lines for name in ("dest", "dlq_dest")}
     names = {str(uri).removeprefix("queue://") for uri in queues if str(uri).startswith("queue://")}
-    ids = {str(line["msg_id"]) for line in lines if line.get("msg_id")} | set(story.keys)
     with open_access(url) as access:
         looked = sorted(names | set(access.queues()))
         found = 0
         for queue in looked:
             try:
                 for letter in access.look(queue):
-                    if ids & {letter.id, letter.message_id, letter.key}:
+                    if not set(letter.logged_as).isdisjoint(story.keys):
                         found += 1
                         yield f"the broker has it in {queue}, as {letter.id}{_cause(letter)}"
             except JmsxError as error:

@@ -69,13 +69,11 @@ class DeadLetter:
     @property
     def logged_as(self) -> list[str]:
         """
-        How an event log may call it, the surest name first.
+        How an event log may call it, the surest name first; a copy of jmsx's has a key.
 
-        A message id does for that only of a copy, which has another one now: Artemis' are numbers that each broker
-        gives.
+        Never by its message id: Artemis' are numbers that each broker gives to some message.
         """
-        before = self.message_id if self.message_id != self.id else ""
-        return [name for name in (self.key, self.broker_key, before) if name]
+        return [name for name in (self.key, self.broker_key) if name]
 
     def obstacle(self, to: str | None = None) -> str:
         """Return why it cannot be sent to `to` (URI; None: back to where it came from); empty: it can."""

@@ -11,7 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from jmsx.cli import dlq, moving
+from jmsx.cli.commands import app as main
 from jmsx.core.events import MessageDeadLettered
+from jmsx.dead_letters import opening
 from jmsx.dead_letters.letter import DeadLetter, read
 from tests.pipeline.simulator import SOURCE, Clock, open_log
 
@@ -122,6 +124,33 @@ def test_a_log_tells_causes(broker: Hiding, tmp_path: Path) -> None:
     assert f"1 of them tell no cause, and no line of {tmp_path} does" in run(
         "groups", "dead", *events
     )
+
+
+def test_a_number_is_no_name(
+    broker: Hiding, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each Artemis gives it to some message: what another one's has lived through is not told of this one."""
+
+    @contextmanager
+    def opened(_: str) -> Iterator[Hiding]:
+        yield broker
+
+    monkeypatch.setattr(opening, "open_access", opened)
+    known, other = "47@1700000000000", "47@1700000000001"
+    log = open_log(tmp_path, Clock())
+    death = MessageDeadLettered(
+        at=1007.0, consumer="ship", destination="queue://dead", message_id="47", message_key=known,
+        attempts=2, reason="rejected", error_type="ValueError", error_message="late",
+        dead_letter_destination=None, by_copy=False,
+    )  # fmt: skip
+    log.observe(death, SOURCE)
+    log.close()
+    asked = ["explain", known, "--events", str(tmp_path), "--broker", "stomp://localhost"]
+    for key, told, found in ((known, "rejected", "in dead, as 90"), (other, "no line", "in none")):
+        broker.letters = [read("90", {}, origin="queue://dead", message_id="47", broker_key=key)]
+        life = run("show", "dead", "90", "--events", str(tmp_path)).partition("event log")[2]
+        assert told in life
+        assert found in CliRunner().invoke(main, asked).stdout
 
 
 @pytest.mark.parametrize("command", ["purge", "replay"])
