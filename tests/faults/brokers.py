@@ -46,7 +46,8 @@ _KINDS: Final[dict[str, Callable[..., LocalBroker]]] = {"classic": _classic, "ar
 
 KINDS: Final = tuple(_KINDS)
 
-DEAD_LETTERS: Final = ("ActiveMQ.DLQ", "DLQ")  #: of Classic and of Artemis
+#: Of Classic, of Artemis, and of jmsx where Artemis does not say which is its own.
+DEAD_LETTERS: Final = ("ActiveMQ.DLQ", "DLQ", "jmsx.DLQ")
 
 
 class Stable:
