@@ -73,7 +73,7 @@ class BatchWorker(Worker):
     def _handle_batch(self, batch: list[Message]) -> None:
         """Call the handler, and settle each message as it went."""
         outcomes: Outcomes = dict.fromkeys(batch)
-        self._ended = False
+        self._ended = self._unsent = False
         try:
             self._enter(batch)
             self._do(batch, outcomes)
@@ -82,6 +82,7 @@ class BatchWorker(Worker):
         except BaseException as error:
             if self._ended:  # by the commit, whose error this is
                 raise
+            self._end_unsent()
             self._fail(outcomes, error)
         else:
             if self.transacted:

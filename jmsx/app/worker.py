@@ -110,6 +110,7 @@ class Worker:
         self._availability = availability
         self.call: Call | None = None  #: what its handler is doing
         self._ended = False  #: the transaction of the message in hand was committed, or not
+        self._unsent = False  #: the handler could not send in it
         self._connection = connection
         self._failing = failing
         self._left = False  #: told to close: that its threads end is what is wanted
@@ -174,7 +175,11 @@ class Worker:
         """
         if not self._sends_in_transaction:
             raise IllegalStateError(f"consumer {self.consumer.name}: {NO_SENDS}")
-        return self._producer.send(message, destination=to, **options)
+        try:
+            return self._producer.send(message, destination=to, **options)
+        except IllegalStateError:
+            self._unsent = True
+            raise
 
     @property
     def _sends_in_transaction(self) -> bool:
@@ -587,16 +592,27 @@ class Worker:
 
     def _transact(self, message: Message) -> None:
         """Commit what the handler received and sent, or roll it back if it raised."""
-        self._ended = False
+        self._ended = self._unsent = False
         try:
             self._handle(message)
         except BaseException as error:
             if self._ended:  # by the commit, whose error this is
                 raise
+            self._end_unsent()
             self._session.rollback(error)
         else:
             if not self._ended:
                 self._commit()
+
+    def _end_unsent(self) -> None:
+        """
+        Let the commit tell what became of the transaction, if the handler could not send in it and has raised.
+
+        So it is for a handler that ends well: the link was lost, or the broker has refused a part, and it is not the
+        message that has failed.
+        """
+        if self._unsent and self._link.engine.core.is_rollback_only:
+            self._commit()
 
     def _commit(self) -> None:
         """Commit, once for each message."""

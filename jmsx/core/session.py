@@ -486,6 +486,11 @@ class SessionCore:
         return self.transacted and self._work.committing
 
     @property
+    def is_rollback_only(self) -> bool:
+        """Whether the open transaction can only be rolled back, as where its link was lost."""
+        return self.transacted and self._work.is_rollback_only
+
+    @property
     def last_commit(self) -> Request | None:
         """The request of the last commit with anything in it, ended or not; also if `commit` was interrupted."""
         return self._work.last_commit
