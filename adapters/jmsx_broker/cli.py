@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-    from jmsx.config.options import TlsOptions
 
 app = typer.Typer(help="A real broker for development.", no_args_is_help=True, add_completion=False)
 
@@ -99,10 +98,10 @@ def stats(
 
     Example: jmsx broker stats orders --url stomp://mq:61613
     """
-    from jmsx_broker.questions import queue_statistics
+    from jmsx_broker.questions import plain_urls, queue_statistics
 
     with _told_errors():
-        for one, tls in _plain_urls(url):
+        for one, tls in plain_urls(url):
             try:
                 told = queue_statistics(one, queue, tls=tls)
                 break
@@ -140,21 +139,6 @@ def images(
             if force or not has_image(product):
                 make_image(product)
             _out.print(product.image, style="bold green")
-
-
-def _plain_urls(url: str) -> list[tuple[str, TlsOptions | None]]:
-    """The URL of each broker of one as an App has it, and whom to trust where that speaks TLS."""
-    from urllib.parse import quote
-
-    from jmsx.config.uri import parse_broker_uri
-
-    uri = parse_broker_uri(url)
-    name, password = uri.options.username, uri.options.password
-    user = "" if name is None else f"{quote(name, safe='')}:{quote(password or '', safe='')}@"
-    return [
-        (f"stomp://{user}{address}", uri.options.tls if address.tls else None)
-        for address in uri.addresses
-    ]
 
 
 def _start(broker: jmsx_broker.ClassicBroker | jmsx_broker.ArtemisBroker) -> None:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from urllib.parse import quote
 
+from jmsx.config.options import TlsOptions
+from jmsx.config.uri import parse_broker_uri
 from jmsx.errors import ResourceAllocationError
 from jmsx_broker.artemis_witness import ArtemisWitness
 from jmsx_broker.classic_witness import ClassicWitness
 from jmsx_broker.statistics import BrowsedMessage, QueueStatistics, queue_name
 from jmsx_broker.wire import Wire
 
-if TYPE_CHECKING:
-    from jmsx.config.options import TlsOptions
+
+def plain_urls(url: str) -> list[tuple[str, TlsOptions | None]]:
+    """The URL of each broker of one as an App has it, and whom to trust where that speaks TLS."""
+    uri = parse_broker_uri(url)
+    name, password = uri.options.username, uri.options.password
+    user = "" if name is None else f"{quote(name, safe='')}:{quote(password or '', safe='')}@"
+    return [
+        (f"stomp://{user}{address}", uri.options.tls if address.tls else None)
+        for address in uri.addresses
+    ]
 
 
 def queue_statistics(url: str, queue: str, *, tls: TlsOptions | None = None) -> QueueStatistics:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 from urllib.parse import unquote, urlsplit
 
+from jmsx.config.options import TlsOptions
 from jmsx.core.frames import Frame, parse_headers
 from jmsx.core.headers import INT, whole
 from jmsx.drivers.tls import explain, make_context
@@ -22,9 +23,6 @@ from jmsx.errors import (
     ConnectionFailedError,
     ProtocolError,
 )
-
-if TYPE_CHECKING:
-    from jmsx.config.options import TlsOptions
 
 #: The port of a STOMP broker whose URL names none.
 _STOMP_PORT: Final = 61613
