@@ -12,6 +12,7 @@ import typer
 from jmsx import plugins
 from jmsx.cli.printing import JsonOption, print_json, short, timestamp
 from jmsx.cli.terminal import console, visible
+from jmsx.core.headers import whole
 from jmsx.dead_letters.letter import UNTOLD, DeadLetter
 from jmsx.errors import ConfigurationError, JmsxError
 
@@ -65,7 +66,7 @@ def explain(
 def _story(events: Path, message: str, broker: str | None, told: Callable[..., Any]) -> Any:
     """What the log tells of it, by one of its names."""
     names = [message]
-    if broker is not None and message.isdecimal():  # as every Artemis calls some message
+    if broker is not None and whole(message) is not None:  # as every Artemis calls some message
         names = _names(broker, message) or names
     failure = None
     for name in names:
