@@ -90,6 +90,7 @@ def delayed(side: Side) -> None:
     client.put("~", "fake", _AMQ_SCHED_DELIVERY=side.now_ms(600))
     client.subscribe("~", **{"consumer-window-size": "0"})
     side.wait(1.0)
+    client.see()  # what a slow broker has sent since
     for body in ("now", "later", "late"):
         client.ack(body)
         client.see()
