@@ -61,9 +61,8 @@ def answer_to(
         )
     sending = Sending(persistent=request.persistent, priority=request.priority)
     answer = sending.message(to, returned)
-    if isinstance(
-        returned, Message
-    ):  # one that the handler made, received, or shares with other calls
+    if isinstance(returned, Message):
+        # The handler may have received it, or share it with other calls
         answer = _copied(returned)
         if (
             not returned.delivery_count

@@ -234,9 +234,8 @@ class Gate:
             if left > 0:
                 waited = True
                 pause(left)
-                self._pass_circuit(
-                    machine, pause
-                )  # the circuit may have opened while we paused for the rate
+                # It may have opened while we paused for the rate
+                self._pass_circuit(machine, pause)
         return waited
 
     def _pass_circuit(self, machine: Machine, pause: Callable[[float], object]) -> bool:
