@@ -22,7 +22,9 @@ from jmsx.core.events import (
     DeadLetterFailed,
     Outcome,
 )
+from jmsx.core.frames import Frame
 from jmsx.testing import FakeBrokerServer
+from jmsx_broker.wire import Wire
 from tests.integration.broker_support import eventually
 from tests.integration.proxy import Proxy
 from tests.integration.support import (
@@ -110,13 +112,41 @@ def test_a_commit_settles_a_dead_letter_too(
 # A link that is cut --------------------------------------------------------------------------------------------------
 
 
+def test_a_single_ack_of_an_open_transaction_loses_its_place_with_its_link(
+    classic_broker: Broker, queue: Queue
+) -> None:
+    """
+    Classic gives a message back behind later ones, if its single ACK stands in a transaction that dies with the link.
+
+    What the link had goes to the other consumer before its transactions are rolled back; until then that message
+    counts as acknowledged. So copies of two messages, each in a transaction with the ACK of its original, are promised
+    no order where the link is lost between ACK and COMMIT.
+    """
+    put(classic_broker, queue, "0", "1", "2")
+    where = {"destination": f"/queue/{queue.name}"}
+    with Wire(classic_broker.url) as first, Wire(classic_broker.url) as second:
+        first.send(Frame("SUBSCRIBE", {**where, "id": "s", "ack": "client-individual"}))
+        oldest, *_ = (first.receive("MESSAGE") for _ in range(3))
+        second.request(Frame("SUBSCRIBE", {**where, "id": "s", "ack": "client"}))
+        first.send(Frame("BEGIN", {"transaction": "t"}))
+        first.request(Frame("ACK", {"id": oldest.headers["ack"], "transaction": "t"}))
+        first.close()
+        again = [second.receive("MESSAGE").body for _ in range(3)]
+        assert again == [b"1", b"2", b"0"]
+
+
 @pytest.mark.parametrize("behind", [False, True], ids=["before", "behind"])
 @pytest.mark.parametrize("frame", ["BEGIN", "SEND", "ACK", "COMMIT"])
 @pytest.mark.parametrize("case", ["named", "what NACK would delete", "individual", "transacted"])
 def test_a_link_that_is_cut_while_a_dead_letter_is_copied(
     classic_broker: Broker, queue: Queue, frame: str, case: str, *, behind: bool
 ) -> None:
-    """Each is in its dlq once, whatever came to the broker, and nothing else is settled."""
+    """
+    Each is in its dlq once, whatever came to the broker, and nothing else is settled.
+
+    They are there in their order, save behind a link that took one of two single ACKs along with its transaction: the
+    broker itself may give their messages in another one then (the test above).
+    """
     mode = {"individual": INDIVIDUAL, "transacted": TRANSACTED}.get(case, AUTO)
     named = case != "what NACK would delete"
     dead = f"{queue.name}.dead" if named else DEAD_LETTERS
@@ -153,7 +183,11 @@ def test_a_link_that_is_cut_while_a_dead_letter_is_copied(
             assert settles(classic_broker, queue, size=len(left), inflight=len(left))
             assert proxy.sprung.is_set()
     assert bodies(classic_broker, queue) == left
-    assert [body for body in bodies(classic_broker, dead) if queue.name in body] == bad
+    dead_bodies = [body for body in bodies(classic_broker, dead) if queue.name in body]
+    half_done = (frame, behind) in {("ACK", True), ("COMMIT", False)}
+    if mode is INDIVIDUAL and half_done:
+        dead_bodies.sort()
+    assert dead_bodies == bad
 
 
 @pytest.mark.parametrize("behind", [False, True], ids=["before", "behind"])
