@@ -165,6 +165,7 @@ def placed(rows: pl.DataFrame, held: Books) -> pl.DataFrame:
             "hour_us",
             *ALL_NUMBERS,
             "lost_keys",
+            "unsettled_keys",
             "repeated_keys",
             "verdict",
             "reasons",

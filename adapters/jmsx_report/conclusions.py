@@ -18,7 +18,7 @@ from jmsx_report.flows import NAMELESS, SETTLES
 from jmsx_report.horizon import gaps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
 SUSPECT: Final = "suspect"
@@ -28,12 +28,15 @@ _WORST: Final = (SUSPECT, UNVERIFIABLE, BALANCED)
 
 #: The hour of a segment, by its folder.
 _HOUR: Final = r"date=(?<date>\d{4}-\d{2}-\d{2})/hour=(?<hour>\d{2})"
-_COUNTED: Final = ("sent", "settled", "done", "dead_lettered", "discarded", "suppressed", "expired")
+_COUNTED: Final = ("sent", "settled", *dict.fromkeys(SETTLES.values()))
 _GRAIN: Final = ("dest", "route", "hour_us")
+#: More lines than any log has.
+_WITHOUT_END: Final = 2**48
 #: What `summary` has of each destination, and of all.
 NUMBERS: Final = (
     *_COUNTED,
     "unaccounted",
+    "explained",
     "in_flight",
     "unread",
     "duplicates",
@@ -52,7 +55,6 @@ ALL_NUMBERS: Final = (
     "doubtful_duplicates",
     "phantoms",
     "refused_settled",
-    "explained",
 )
 PROOFS: Final = {
     "lost": "{} sent and not settled after the deadline",
@@ -173,9 +175,15 @@ def wide(rows: Iterable[pl.DataFrame], by: tuple[str, ...]) -> pl.DataFrame:
 
 
 def rows_of(held: Books, found: pl.DataFrame) -> pl.DataFrame:
-    """One row a destination, route and hour of sending, with all numbers, and the keys of what is wrong."""
+    """
+    One row a destination, route and hour of sending, with all numbers, and the keys of what is wrong.
+
+    `explicable`: how many of the unaccounted may be explained if what explains them is all of this hour.
+    """
     keyed = found.group_by(_GRAIN).agg(
-        _sampled(pl.col("unaccounted") > 0).alias("lost_keys"),
+        pl.col("explicable").sum(),
+        _sampled(pl.col("proven")).alias("lost_keys"),
+        _sampled((pl.col("unaccounted") > 0) & ~pl.col("proven")).alias("unsettled_keys"),
         _sampled((pl.col("duplicates") > 0) | (pl.col("effect_duplicates") > 0)).alias(
             "repeated_keys"
         ),
@@ -185,7 +193,10 @@ def rows_of(held: Books, found: pl.DataFrame) -> pl.DataFrame:
         wide(pieces(held, found, "sent_to"), _GRAIN)
         .filter(pl.any_horizontal(pl.col(name) > 0 for name in ALL_NUMBERS))
         .join(keyed, on=list(_GRAIN), how="left", nulls_equal=True)
-        .with_columns(pl.col("lost_keys", "repeated_keys").fill_null(none))
+        .with_columns(
+            pl.col("explicable").fill_null(0),
+            pl.col("lost_keys", "unsettled_keys", "repeated_keys").fill_null(none),
+        )
     )
 
 
@@ -275,10 +286,12 @@ def _quarantined(held: Books) -> pl.DataFrame:
 
 def explained(found: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.DataFrame:
     """
-    Add `explained`: how many of the unaccounted may have been settled in a gap, or wait, or went elsewhere.
+    Add to each key how many of its unaccounted messages may have been settled in a gap, or wait, or went elsewhere.
 
     A gap that ended before a message was sent explains nothing, and a gap of so many lines no more than so many
-    messages: what is beyond that is proven.
+    messages; nor does the broker hold more than it says. What is beyond that is proven, though not of which key:
+    `explained` takes the oldest, so that it adds up to what is explained in all; `explicable` does so in each hour by
+    itself; `proven` are only the keys that nothing explains.
     """
     by_route = (
         missing.filter("reads")
@@ -289,7 +302,7 @@ def explained(found: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Dat
             .otherwise(pl.col("high_us").max())
             .alias("until_us"),
             pl.when(pl.col("lines").is_null().any())
-            .then(None)
+            .then(_WITHOUT_END)
             .otherwise(pl.col("lines").sum())
             .alias("room"),
             pl.lit(value=True).alias("gap"),
@@ -300,24 +313,49 @@ def explained(found: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Dat
     in_gap = pl.col("gap").fill_null(value=False) & (
         pl.col("until_us").is_null() | (sent_us <= pl.col("until_us"))
     )
-    lost = pl.col("unaccounted")
-    earlier = (lost * in_gap.cast(pl.Int64)).cum_sum().over("route", order_by="msg_key")
-    held_back = lost.cum_sum().over("route", order_by="msg_key")
-    fits = pl.col("room").is_null() | (earlier <= pl.col("room"))
-    waits = (held_back <= pl.col("beside")).fill_null(value=False)
     return (
         found.join(by_route, on="route", how="left")
         .join(beside, on="route", how="left")
-        .with_columns(pl.when((in_gap & fits) | waits).then(lost).otherwise(0).alias("explained"))
-        .drop("until_us", "room", "gap", "beside")
+        .with_columns(
+            pl.when(in_gap).then("unaccounted").otherwise(0).alias("within"),
+            pl.when(in_gap).then(0).otherwise("unaccounted").alias("without"),
+            pl.when(in_gap).then("room").otherwise(0).alias("room"),
+            pl.col("beside").fill_null(0),
+        )
+        .with_columns(
+            _fitting(("route",)).alias("explained"),
+            _fitting(_GRAIN).alias("explicable"),
+            ((pl.col("unaccounted") > 0) & (pl.col("room") + pl.col("beside") <= 0)).alias(
+                "proven"
+            ),
+        )
+        .drop("until_us", "room", "gap", "beside", "within", "without")
     )
+
+
+def _fitting(among: Sequence[str]) -> pl.Expr:
+    """
+    How many messages of each key are explained, the oldest first of those that have the columns `among` in common.
+
+    What waits may be of any time, and a gap explains only what was sent `within`: so the others come first.
+    """
+    beside = pl.col("beside")
+    within, without = pl.col("within"), pl.col("without")
+    left = (beside - without.sum().over(among)).clip(lower_bound=0)
+
+    def taken(sent: pl.Expr, room: pl.Expr) -> pl.Expr:
+        before = sent.cum_sum().over(among, order_by="msg_key") - sent
+        return pl.min_horizontal(sent, (room - before).clip(lower_bound=0))
+
+    return taken(without, beside) + taken(within, pl.col("room") + left)
 
 
 def conclusions(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.DataFrame:
     """
-    Judge rows of numbers, each by itself.
+    Judge rows of numbers, each by itself: what may be explained in an hour is not proven of that hour.
 
-    Added are `verdict`, `reasons`, `beside` (of `together`), `later` (than the horizon) and the numbers of `NUMBER_OF`.
+    Added are `verdict`, `reasons`, `beside` (of `together`), `later` (than the horizon) and the numbers of `NUMBER_OF`,
+    which add up: so of all hours together more may be proven to be lost than of each.
     """
     expiring = (
         rows.group_by("route")
@@ -384,23 +422,28 @@ def conclusions(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Da
             ).alias("beside"),
             after.alias("later"),
         )
-        .with_columns(_reasons().alias("reasons"))
+        .drop("expiring", "booked", "foreign_in", "proven", "gap")
     )
-    proof = pl.any_horizontal(pl.col(name) > 0 for name in PROOFS)
-    return judged.with_columns(
-        pl.when(proof)
-        .then(pl.lit(SUSPECT))
-        .when(pl.col("reasons").list.len() > 0)
-        .then(pl.lit(UNVERIFIABLE))
-        .otherwise(pl.lit(BALANCED))
-        .alias("verdict")
-    ).drop(
-        "expiring",
-        "booked",
-        "foreign_in",
-        "proven",
-        "gap",
+    by_themselves = judged.with_columns(
+        (pl.col("unaccounted") - pl.col("explicable")).alias("lost"),
+        pl.col("explicable").alias("explained"),
+    ).with_columns(_reasons().alias("reasons"))
+    return judged.drop("explicable").hstack(
+        by_themselves.select(
+            pl.when(proves())
+            .then(pl.lit(SUSPECT))
+            .when(pl.col("reasons").list.len() > 0)
+            .then(pl.lit(UNVERIFIABLE))
+            .otherwise(pl.lit(BALANCED))
+            .alias("verdict"),
+            "reasons",
+        )
     )
+
+
+def proves() -> pl.Expr:
+    """Whether numbers prove that something is wrong."""
+    return pl.any_horizontal(pl.col(name) > 0 for name in PROOFS)
 
 
 def _reasons() -> pl.Expr:

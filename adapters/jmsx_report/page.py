@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jmsx_report import plots
 from jmsx_report.clocks import TOLD_US
-from jmsx_report.conclusions import NUMBER_OF, PROOFS
+from jmsx_report.conclusions import LISTED, NUMBER_OF, PROOFS
 from jmsx_report.findings import ROWS, Findings, Shown
 from jmsx_report.latency import PERMILLES
-from jmsx_report.sentences import headline, meaning, numbers_line
+from jmsx_report.sentences import headline, meaning, numbers_line, proven
 from jmsx_report.wording import count, duration, moment, name, until
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _NUMBERS: Final = {
     "sent": "confirmed by the broker",
     "unaccounted": "sent where jmsx reads, and never settled",
+    "explained": "so many of these a gap in the log or the broker may explain; the others are lost",
     "duplicates": "done more than once",
     "effect_duplicates": "of which a handler succeeded more than once",
     "settled": "all that was settled, however; each copy by itself",
@@ -241,54 +242,70 @@ def _hours(audit: Mapping[str, Any]) -> str:
 
 
 def _keys(audit: Mapping[str, Any]) -> str:
-    """Messages that were not settled and repeated ones, each key with its times and its last fate."""
-    proven = any(one["what"] == NUMBER_OF["lost"] for one in audit.get("findings", ()))
-    heads = ["key", "sent to", "read from", "sent at", "last seen at", "last fate"]
-    parts = []
-    for heading, explanation, listed, number, where, caused in (
+    """Messages that were lost, that may be, and repeated ones, each key with its times and its last fate."""
+    lost, unsettled = audit.get("lost") or [], audit.get("unsettled") or []
+    unknown = proven(audit) - len(lost) if unsettled and len(lost) < LISTED else 0
+    perhaps = "a gap in it or the broker may explain that"
+    if unknown > 0:
+        perhaps = f"{perhaps} for some; {unknown:,} of them are lost, and nobody knows which"
+    by_hour = "tables/audit (Parquet; keys by hour)"
+    whose = "the oldest first; times are by the clock of who wrote them."
+    return "".join(
         (
-            "Lost messages" if proven else "Messages that were not settled",
-            (
-                "Sent where jmsx reads, and not settled in this log"
-                + ("" if proven else ", but a gap in it or the broker may explain that")
-                + "; the oldest first; times are by the clock of who wrote them."
+            _listed(
+                "Lost messages",
+                f"Sent where jmsx reads, and not settled in this log; {whose}",
+                lost,
+                proven(audit),
+                by_hour,
             ),
-            audit.get("lost") or [],
-            audit.get("unaccounted", 0),
-            "tables/audit (Parquet; keys by hour)",
-            False,
-        ),
-        (
-            "Repeated messages",
-            (
-                "Done more than once, or their handler succeeded more than once; the oldest first;"
-                " times are by the clock of who wrote them."
+            _listed(
+                "Messages that were not settled",
+                f"Sent where jmsx reads, and not settled in this log, but {perhaps}; {whose}",
+                unsettled,
+                audit.get("explained", 0),
+                by_hour,
             ),
-            audit.get("repeated") or [],
-            audit.get("duplicates", 0) + audit.get("effect_duplicates", 0),
-            "tables/duplicates (Parquet)",
-            True,
-        ),
-    ):
-        if not listed:
-            continue
-        rows = [
-            [
-                _Key(row["msg_key"]),
-                row["dest"],
-                row["subscription"] if row["subscription"] != row["dest"] else "the same",
-                moment(row["key_us"]),
-                moment(row["last_us"]),
-                row["last_fate"] or "never delivered",
-                *([_Words(row.get("cause") or "-")] if caused else []),
-            ]
-            for row in listed
-        ]
-        table = _table(
-            [*heads, *(["cause"] if caused else [])], rows, max(number, len(rows)), where
+            _listed(
+                "Repeated messages",
+                f"Done more than once, or their handler succeeded more than once; {whose}",
+                audit.get("repeated") or [],
+                audit["duplicates"] + audit.get("effect_duplicates", 0),
+                "tables/duplicates (Parquet)",
+                caused=True,
+            ),
         )
-        parts.append(_section(heading, explanation, table))
-    return "".join(parts)
+    )
+
+
+def _listed(
+    heading: str,
+    explanation: str,
+    listed: Sequence[Mapping[str, Any]],
+    number: int,
+    where: str,
+    *,
+    caused: bool = False,
+) -> str:
+    """Lay out keys with their times; `number`: how many there are, where not all of them are `listed`."""
+    if not listed:
+        return ""
+    heads = ["key", "sent to", "read from", "sent at", "last seen at", "last fate"]
+    rows = [
+        [
+            _Key(row["msg_key"]),
+            row["dest"],
+            row["subscription"] if row["subscription"] != row["dest"] else "the same",
+            moment(row["key_us"]),
+            moment(row["last_us"]),
+            row["last_fate"] or "never delivered",
+            *([_Words(row.get("cause") or "-")] if caused else []),
+        ]
+        for row in listed
+    ]
+    of = max(number, len(rows)) if len(rows) >= LISTED else len(rows)
+    table = _table([*heads, *(["cause"] if caused else [])], rows, of, where)
+    return _section(heading, explanation, table)
 
 
 def _latency(findings: Findings) -> str:

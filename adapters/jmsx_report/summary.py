@@ -21,6 +21,7 @@ from jmsx_report.conclusions import (
     late_confirmed,
     long,
     pieces,
+    proves,
     together,
     wide,
     worst,
@@ -193,7 +194,7 @@ def summary(
 
     Args:
         held: what was known before.
-        found: the keys that were looked at, as `balance.judged`, with `explained` and `cause`.
+        found: the keys that were looked at, as `balance.judged`, with what `conclusions.explained` adds, and `cause`.
         rows: as `conclusions`.
         missing: as `placed_gaps`.
         stories: as that partial.
@@ -216,6 +217,8 @@ def summary(
     reasons = together(by_name)
     for dest, verdict in by_name.filter(~pl.col("later")).select("dest", "verdict").iter_rows():
         verdicts.setdefault(dest, []).append(verdict)
+    for dest in by_name.filter(~pl.col("later") & proves())["dest"]:
+        verdicts[dest].append(SUSPECT)
     for dest, route in named.sort("dest", "route").iter_rows():
         if route in doubts:
             verdicts.setdefault(dest, []).append(UNVERIFIABLE)
@@ -253,8 +256,9 @@ def summary(
         "hours": _hours(by_name, by_hour),
         "quarantined": quarantined,
         "findings": findings,
-        "lost": _listed(found, "unaccounted"),
-        "repeated": _listed(found, "duplicates", "effect_duplicates"),
+        "lost": _listed(found, pl.col("proven")),
+        "unsettled": _listed(found, (pl.col("unaccounted") > 0) & ~pl.col("proven")),
+        "repeated": _listed(found, (pl.col("duplicates") > 0) | (pl.col("effect_duplicates") > 0)),
         "not_audited": dict(sorted(held.routes.unaudited.items())),
         "clocks": held.clocks.told(),
         "counts": tally(counts),
@@ -343,10 +347,10 @@ def _sample_keys(found: pl.DataFrame) -> dict[str, list[str]]:
     return dict(rows.iter_rows())
 
 
-def _listed(found: pl.DataFrame, *names: str) -> list[dict[str, Any]]:
-    """The oldest keys of which one of `names` is true, with when they were sent and their last fate."""
+def _listed(found: pl.DataFrame, which: pl.Expr) -> list[dict[str, Any]]:
+    """The oldest keys of those `which` are meant, with when they were sent and their last fate."""
     return (
-        found.filter(pl.any_horizontal(pl.col(name) > 0 for name in names))
+        found.filter(which)
         .sort("key_us", "msg_key", "route")
         .head(LISTED)
         .select(
@@ -372,7 +376,7 @@ def _whole(
     since: int,
 ) -> tuple[str, list[str]]:
     """The verdict of all, and why."""
-    suspect = pl.col("verdict") == SUSPECT
+    suspect = proves()
     proven = rows.filter(suspect.any().over("dest") & (suspect | ~pl.col("later")))
     if proven.height:
         return SUSPECT, _why(proven)

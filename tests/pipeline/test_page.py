@@ -17,7 +17,7 @@ from jmsx_report.findings import POINTS, Findings, Shown, binned, findings
 from jmsx_report.histogram import HISTOGRAM
 from jmsx_report.page import page
 from jmsx_report.period import Period
-from jmsx_report.sentences import headline, meaning
+from jmsx_report.sentences import headline, meaning, numbers_line
 from jmsx_report.store import Run
 from jmsx_report.wording import duration, moment, name, until
 from tests.benchmarks.segments import write
@@ -62,12 +62,31 @@ def test_what_is_said_of_a_suspect_log_follows_its_numbers() -> None:
     """Nothing is said to be lost where something was repeated, and the other way round."""
     repeated = meaning(_audit(verdict="suspect", duplicates=2))
     lost = meaning(_audit(verdict="suspect", unaccounted=1))
-    torn = _audit(verdict="suspect", unaccounted=1)
+    torn = _audit(verdict="suspect", unaccounted=3, explained=2)
     torn["completeness"] = {**_COMPLETE, "auditable": False}
 
     assert repeated == "2 messages done more than once."
     assert lost == "1 message sent and never settled."
     assert meaning(torn) == f"{lost} Besides, the log is not whole."
+
+
+def test_lost_is_what_is_proven_and_the_others_are_told_apart() -> None:
+    """In words, and key by key; where a gap has room for some of them nobody knows which are lost."""
+    key = {**dict.fromkeys(("dest", "subscription", "last_fate", "cause"), "x"), "last_us": None}
+    known, *open_ = ({**key, "msg_key": f"key-{n}", "key_us": _START_US} for n in range(4))
+    audit = _audit(
+        verdict="suspect", unaccounted=4, explained=1, lost=[known], unsettled=open_, findings=[]
+    )
+
+    text = page(Findings(audit=audit, events="here"))
+
+    assert meaning(audit) == "3 messages sent and never settled."
+    assert "4 unaccounted for (1 of them perhaps not lost)" in numbers_line(audit)
+    lost = text.index("<h2>Lost messages")
+    apart = text.index("<h2>Messages that were not settled")
+    assert lost < text.index("key-0") < apart < text.index("key-1")
+    assert "for some; 2 of them are lost, and nobody knows which" in text
+    assert "more in" not in text
 
 
 def test_reasons_stand_above_everything_else() -> None:
@@ -379,6 +398,7 @@ def test_the_page_calls_nothing_lost_that_a_gap_may_explain(tmp_path: Path) -> N
     text = made.report.read_text(encoding="utf-8")
 
     assert (made.audit["verdict"], made.audit["unaccounted"]) == ("unverifiable", 2)
+    assert (made.audit["explained"], made.audit["lost"], len(made.audit["unsettled"])) == (2, [], 2)
     assert "Messages that were not settled" in text
     assert "Lost messages" not in text
 

@@ -63,6 +63,7 @@ _UNTOLD: Final = frozenset(
         "phantoms",
         "refused_settled",
         "explained",
+        "unsettled_keys",
         "reasons",
     }
 )

@@ -32,10 +32,14 @@ def _with_exports(scene: Scene, **options: Any) -> tuple[Shop, Process]:
 
 
 def _tainted(shop: Shop, *, words: tuple[str, ...] = (), complete: bool | None = False) -> Truth:
-    """Of `queue://exports` nothing is proven; of the others everything is."""
+    """Of `queue://exports` nothing is proven, and so nothing is lost; of the others everything is."""
     verdicts = dict.fromkeys(shop.queues, BALANCED) | {"queue://exports": UNVERIFIABLE}
     return Truth(
-        UNVERIFIABLE, verdicts=verdicts, findings=[words] if words else [], complete=complete
+        UNVERIFIABLE,
+        verdicts=verdicts,
+        findings=[words] if words else [],
+        complete=complete,
+        may_be_lost=frozenset(),
     )
 
 
@@ -119,7 +123,37 @@ def lost_or_only_dropped(scene: Scene) -> Truth:
         shop.now = START + 29 * MINUTE + number * 5 * SECOND
         shop.send("queue://exports")
     shop.ship(scene.directory)
-    return _tainted(shop, complete=None)
+    truth = _tainted(shop, complete=None)
+    truth.numbers = {"unaccounted": 7, "explained": 7}
+    return truth
+
+
+@situation
+def a_gap_has_room_for_some(scene: Scene) -> Truth:
+    """Of seven messages three were done, and the lines of that dropped: four are lost, nobody knows which."""
+    shop, worker = _with_exports(scene, span=4 * HOUR)
+    shop.fleet.chance.shuffle(fates := ["dropped"] * 3 + ["lost"] * 4)
+    for number, fate in enumerate(fates):
+        shop.now = START + number * 20 * MINUTE
+        message = shop.send("queue://exports")
+        if fate == "lost":
+            shop.books.lost.add(message.key)
+    shop.now = START + 3 * HOUR + 30 * MINUTE
+    sure = shop.send("queue://exports")
+    worker.note("log.gap", START + 3 * HOUR, reason="overflow", dropped=3, dropped_kind="delivery")
+    shop.ship(scene.directory)
+    truth = _tainted(shop, complete=None)
+    truth.verdict = truth.verdicts["queue://exports"] = SUSPECT
+    truth.numbers = {"unaccounted": 8, "explained": 3}
+    truth.may_be_lost = truth.lost_keys = frozenset({*shop.books.lost, sure.key})
+    truth.hours = {
+        # Each of these may be as it should.
+        ("queue://exports", START): UNVERIFIABLE,
+        ("queue://exports", START + HOUR): UNVERIFIABLE,
+        ("queue://exports", START + 2 * HOUR): UNVERIFIABLE,
+        ("queue://exports", START + 3 * HOUR): SUSPECT,
+    }
+    return truth
 
 
 @situation
@@ -179,6 +213,7 @@ def a_gap_here_and_a_loss_there(scene: Scene) -> Truth:
     del mine[1]
     scene.write([*mine, *others])
     truth = Truth(NOT_BALANCED, exit_codes=frozenset({2}), complete=False)
+    truth.lost_keys = truth.may_be_lost = frozenset(shop.books.lost)
     truth.verdicts = {
         queue: SUSPECT if shop.books.numbers[queue]["unaccounted"] else BALANCED
         for queue in shop.queues

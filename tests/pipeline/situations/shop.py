@@ -22,21 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 QUEUES: Final = ("queue://orders", "queue://invoices", "queue://mail", "queue://ledger")
-NUMBERS: Final = (
-    "sent",
-    "settled",
-    "done",
-    "dead_lettered",
-    "discarded",
-    "suppressed",
-    "expired",
-    "unaccounted",
-    "in_flight",
-    "unread",
-    "duplicates",
-    "unsent",
-    "foreign",
-)
 #: The number that a settlement adds to, by its outcome.
 _SETTLES: Final = {
     "acknowledged": "done",
@@ -46,6 +31,14 @@ _SETTLES: Final = {
     "duplicate": "suppressed",
     "expired": "expired",
 }
+#: What may become of a message that nobody settled.
+_NOT_SETTLED: Final = ("unaccounted", "in_flight", "unread")
+#: What was settled, and no send of it is in the log.
+_NOT_SENT: Final = ("unsent", "foreign")
+#: The numbers of which the books know the truth.
+NUMBERS: Final = frozenset(
+    {"sent", "settled", *_SETTLES.values(), *_NOT_SETTLED, "duplicates", *_NOT_SENT}
+)
 _MS: Final = 1000
 
 
@@ -387,5 +380,5 @@ class Shop:
         found.numbers = {**totals(exact), **found.numbers}
         found.by_destination = {dest: dict(numbers) for dest, numbers in exact.items()}
         found.verdicts = {dest: BALANCED for dest in exact if verdict == BALANCED} | found.verdicts
-        found.lost_keys = frozenset(self.books.lost)
+        found.lost_keys = found.may_be_lost = frozenset(self.books.lost)
         return found

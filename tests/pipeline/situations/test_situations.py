@@ -23,6 +23,8 @@ _JUDGED: Final = (
     "over_midnight",
     "a_gap_taints_its_hour_only",
     "a_gap_here_and_a_loss_there",
+    "a_gap_has_room_for_some",
+    "lost_or_only_dropped",
     "log_close_tells_of_drops",
     "killed_with_messages_in_hand",
     "the_consumers_hosts_are_missing",

@@ -115,6 +115,28 @@ def still_in_the_broker(scene: Scene) -> Truth:
 
 
 @situation
+def some_wait_and_lines_of_others_were_dropped(scene: Scene) -> Truth:
+    """Of seven messages four wait in the broker, and three were done, of which the lines were dropped: none is lost."""
+    shop = scene.shop().trade()
+    exporter = shop.fleet.process("exporter", "export-a")
+    shop.reads(exporter, "queue://exports")
+    for number in range(7):
+        shop.now = START + number * MINUTE
+        shop.send("queue://exports")
+    at = START + 30 * MINUTE
+    exporter.note("log.gap", at, reason="overflow", dropped=3, dropped_kind="delivery")
+    stats(shop.senders[0], START - SECOND, "queue://exports")
+    stats(shop.senders[0], shop.fleet.closed, "queue://exports", enqueued=7, dequeued=3, size=4)
+    shop.ship(scene.directory)
+    return Truth(
+        UNVERIFIABLE,
+        numbers={"unaccounted": 7, "explained": 7},
+        verdicts={"queue://exports": UNVERIFIABLE, ORDERS: BALANCED},
+        may_be_lost=frozenset(),
+    )
+
+
+@situation
 def lost_in_the_broker(scene: Scene) -> Truth:
     """The broker has neither dequeued nor expired nor kept what it confirmed: it is lost."""
     shop = scene.shop().trade(lost=0)

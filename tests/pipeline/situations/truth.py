@@ -60,11 +60,17 @@ class Truth:
     complete: bool | None = None
     exit_codes: frozenset[int] | None = None  #: None: those that belong to `verdict`
     lost_keys: frozenset[str] = frozenset()  #: each must be named, where there are at most five
+    may_be_lost: frozenset[str] | None = None  #: no other key may be called lost; None: any may
     options: dict[str, Any] = field(default_factory=dict)  #: of the report: deadline, expect
 
     def faults(self, said: Said) -> list[str]:
         """What is wrong with what was said; empty where nothing is."""
-        return [*self._wrong_words(said), *self._wrong_numbers(said.audit), *self._unnamed(said)]
+        return [
+            *self._wrong_words(said),
+            *self._wrong_numbers(said.audit),
+            *self._wrongly_lost(said.audit),
+            *self._unnamed(said),
+        ]
 
     def _wrong_words(self, said: Said) -> Iterator[str]:
         verdict = said.audit.get("verdict")
@@ -96,6 +102,14 @@ class Truth:
         complete = audit.get("completeness", {}).get("complete")
         if self.complete is not None and complete is not self.complete:
             yield f"completeness.complete is {complete}, not {self.complete}"
+
+    def _wrongly_lost(self, audit: Mapping[str, Any]) -> Iterator[str]:
+        called = {row["msg_key"] for row in audit.get("lost", ())}
+        for key in sorted(called - (called if self.may_be_lost is None else self.may_be_lost)):
+            yield f"{key} is called lost"
+        proven = audit.get("unaccounted", 0) - audit.get("explained", 0)
+        if len(called) > proven:
+            yield f"{len(called)} keys are called lost, and {proven} losses are proven"
 
     def _unnamed(self, said: Said) -> Iterator[str]:
         told = [*told_of(said.audit), *(path.lower() for path in said.put_aside)]
