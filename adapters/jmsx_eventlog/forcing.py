@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 class Forcing:
     """
-    Does jobs one after the other in a thread of its own, which begins with the first of them.
+    Does jobs one after the other in a thread of its own, or at once where there is none.
 
     To force a file to the disk may take a tenth of a second, and to write to it need not wait for that.
     """
@@ -21,14 +22,19 @@ class Forcing:
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
+    def start(self) -> None:
+        """Start the thread: before it is needed, as a program that ends can start none any more."""
+        thread = threading.Thread(target=self._run, name="jmsx-eventlog-disk", daemon=True)
+        with suppress(RuntimeError):  # at a limit of processes, or the program ends
+            thread.start()
+            self._thread = thread
+
     def do(self, job: Callable[[], None]) -> None:
         """Have `job` done after those before it; it must raise nothing."""
         if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._run, name="jmsx-eventlog-disk", daemon=True
-            )
-            self._thread.start()
-        self._jobs.put(job)
+            job()
+        else:
+            self._jobs.put(job)
 
     def end(self) -> None:
         """Wait until all is done, and end the thread."""

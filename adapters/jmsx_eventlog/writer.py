@@ -85,6 +85,7 @@ class Writer:
         self._forcing = Forcing()
         self._forced_since: deque[float] = deque()  # the same of what is being forced
         self._seq = 0  # of the next line
+        self._unencoded: list[tuple[Event, Source]] = []  # taken in; no seq is given
         self._unwritten: list[bytes] = []  # encoded lines, one or more together, their seq given
         self._encoded = 0  # lines in it
         self._thread = threading.Thread(target=self._run, name="jmsx-eventlog", daemon=True)
@@ -108,6 +109,16 @@ class Writer:
             self._segment.abandon()
 
     def _run(self) -> None:
+        if self._settings.sync_seconds:  # else each write waits for the disk, or none does
+            self._forcing.start()
+        try:
+            self._write_until_closed()
+        except Exception as error:  # noqa: BLE001 - whatever it is: what is not written must be told
+            self.errors += 1
+            _log.error("event log has ended", writer=self.name, exc_info=error)
+            self._give_up()
+
+    def _write_until_closed(self) -> None:
         self._recover_orphans()
         self._add_own(
             "log.open",
@@ -133,16 +144,27 @@ class Writer:
         while not self._written():
             if real_monotonic() > deadline:
                 _log.error("event log is incomplete", writer=self.name, lines=self._encoded)
-                self._intake.drop("log.close", "unwritable", self._encoded)
-                self._forcing.end()
-                self.forget()
+                self._give_up()
                 return
             sleep(_RETRY)
         self._seal()
         self._forcing.end()
-        for event, _ in self._intake.take(
-            len(self._intake)
-        ):  # of who was about to tell as it closed
+        self._drop_late()
+
+    def _give_up(self) -> None:
+        """Count all that is not written as dropped, and what comes later; leave the segment to be recovered."""
+        self._intake.close()
+        self._forcing.end()
+        self.forget()
+        self._intake.drop("log.close", "unwritable", self._encoded)
+        for event, _ in self._unencoded:
+            self._intake.drop(kind_of(event), "unwritable")
+        self._drop_late()
+        self._intake.written()
+
+    def _drop_late(self) -> None:
+        """Count what was told as the log closed."""
+        for event, _ in self._intake.take(len(self._intake)):
             self._intake.drop(kind_of(event), "overflow")
 
     def _recover_orphans(self) -> None:
@@ -159,24 +181,28 @@ class Writer:
 
     def _add(self, events: list[tuple[Event, Source]]) -> None:
         """Encode `events`; each that JSON cannot carry becomes a gap."""
+        self._unencoded = events
         offset = self._settings.wall() - self._settings.monotonic()
         if events:
             try:
                 lines = self._encoder.events(events, self._seq, offset)
             except UNENCODABLE:
-                self._add_each(events, offset)
+                self._add_each(offset)
             else:
                 self._add_lines(lines, len(events))
+        self._unencoded = []
         self._add_dropped()
 
-    def _add_each(self, events: list[tuple[Event, Source]], offset: float) -> None:
-        for event, source in events:
+    def _add_each(self, offset: float) -> None:
+        while self._unencoded:
+            event, source = self._unencoded[0]
             try:
                 line = self._encoder.event(event, source, self._seq, offset)
             except UNENCODABLE:
                 self._intake.drop(kind_of(event), "unencodable")
             else:
                 self._add_lines(line, 1)
+            del self._unencoded[0]
 
     def _add_lines(self, lines: bytes, count: int) -> None:
         self._unwritten.append(lines)
@@ -242,7 +268,7 @@ class Writer:
             self._segment.append(lines)
         except OSError:
             if self._segment.broken:
-                self._beside(self._segment.abandon)
+                self._forcing.do(self._segment.abandon)
                 self._segment = None
             raise
         if self._dirty_since is None:
@@ -261,7 +287,7 @@ class Writer:
         self._synced_at = now
         self._forced_since.append(self._dirty_since)
         self._dirty_since = None
-        self._beside(partial(self._sync, self._segment))
+        self._forcing.do(partial(self._sync, self._segment))
 
     def _sync(self, segment: Segment) -> None:
         since = self._forced_since[0]
@@ -271,13 +297,6 @@ class Writer:
             self._note(error)
             self._dirty_since = since
         self._forced_since.popleft()
-
-    def _beside(self, job: Callable[[], None]) -> None:
-        """Have done what may wait for the disk, beside the writing; before it goes on only where each write waits."""
-        if self._settings.sync_seconds:
-            self._forcing.do(job)
-        else:
-            job()
 
     def _roll_if_old(self) -> None:
         if self._segment is None:
@@ -293,7 +312,7 @@ class Writer:
             return
         since, self._dirty_since = self._dirty_since, None
         self._forced_since.extend([] if since is None else [since])
-        self._beside(partial(self._seal_one, segment, dirty=since is not None))
+        self._forcing.do(partial(self._seal_one, segment, dirty=since is not None))
 
     def _seal_one(self, segment: Segment, *, dirty: bool) -> None:
         try:

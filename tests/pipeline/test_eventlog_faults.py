@@ -8,6 +8,7 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -281,6 +282,68 @@ print(json.dumps({"writer": log.writer, "child": status}))
     assert len(lines(tmp_path, told["writer"])) == 150 + 2
     assert list(range(30 + 2)) == [line["seq"] for line in lines(tmp_path, child.pop())]
     assert child == set()
+
+
+def test_a_log_that_is_closed_as_the_program_ends_is_whole(tmp_path: Path) -> None:
+    """Python from 3.12 on starts no thread any more then, and so none may be needed for the first time."""
+    script = """
+import atexit
+log = open_log(directory, Clock(), segment_bytes=2_000)
+atexit.register(log.close)
+for event in deliveries(100): log.observe(event, SOURCE)
+print("{}")
+"""
+
+    told_by(script, tmp_path)
+
+    assert [line["seq"] for line in lines(tmp_path)] == list(range(102))
+    assert list(tmp_path.rglob("*.open")) == []
+
+
+def test_where_no_further_thread_can_be_started_the_disk_holds_up_the_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a limit of processes the log is slower, and not incomplete."""
+    start_any = threading.Thread.start
+
+    def start_some(thread: threading.Thread) -> None:
+        if thread.name == "jmsx-eventlog-disk":
+            raise RuntimeError("can't start new thread")
+        start_any(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_some)
+    log = open_log(tmp_path, Clock(), segment_bytes=20_000)
+    for number in range(200):
+        log.observe(delivery(f"{number:032x}", "queue://a", 1.0, seeded(1)), SOURCE)
+    log.close()
+
+    assert (log.dropped, log.records) == (0, 202)
+    assert [line["seq"] for line in lines(tmp_path)] == list(range(202))
+
+
+def test_a_writer_that_dies_is_told_and_keeps_nothing_back(tmp_path: Path) -> None:
+    """Whatever broke it: what it had not written is counted as dropped, and what comes later, and nobody waits."""
+    broken = threading.Event()
+
+    class Failing(Clock):
+        def wall(self) -> float:
+            if broken.is_set():
+                raise MemoryError
+            return super().wall()
+
+    log = open_log(tmp_path, Failing())
+    event = delivery("0" * 32, "queue://a", 1.0, seeded(1))
+    log.observe(event, SOURCE)
+    while log.records < 2:
+        time.sleep(0.01)
+    broken.set()
+    for _ in range(5_000):
+        log.observe(event, SOURCE)
+    log.close()
+
+    assert (log.queued, log.dropped, log.errors) == (0, 5_000, 1)
+    assert [one.lost_bytes for one in recover_orphans(tmp_path)] == [0]
+    assert [line["kind"] for line in lines(tmp_path)] == ["log.open", "delivery", "log.recovered"]
 
 
 def test_a_segment_that_went_on_elsewhere_gets_no_line(tmp_path: Path) -> None:
