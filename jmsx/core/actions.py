@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from jmsx.core.events import Event
 from jmsx.core.frames import Frame
-from jmsx.core.ledger import Entry
+from jmsx.core.ledger import Entry, HandOutEnd
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,10 +30,10 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Tell the ledger that these hand-outs are settled on the broker, or else finished by the application."""
+    """Tell the ledger how these hand-outs ended."""
 
     entries: tuple[Entry, ...]
-    settled: bool
+    end: HandOutEnd
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +70,20 @@ class Outbox:
     def finish(self, entry: Entry | None) -> None:
         """Have the ledger, if it has an `entry` of a hand-out, note that this did not fail."""
         if entry is not None:
-            self._actions.append(Record((entry,), settled=False))
+            self._actions.append(Record((entry,), HandOutEnd.FINISHED))
 
     def settle(self, entries: Iterable[Entry | None]) -> None:
         """Have the ledger forget the messages that it has `entries` of, which the broker does not have any more."""
+        self._record(entries, HandOutEnd.SETTLED)
+
+    def fail(self, entries: Iterable[Entry | None]) -> None:
+        """Have the ledger note that hand-outs, as far as it has `entries` of them, have failed."""
+        self._record(entries, HandOutEnd.FAILED)
+
+    def _record(self, entries: Iterable[Entry | None], end: HandOutEnd) -> None:
         known = tuple(entry for entry in entries if entry is not None)
         if known:
-            self._actions.append(Record(known, settled=True))
+            self._actions.append(Record(known, end))
 
     def disconnect(self, reason: str) -> None:
         """Ask for the link to be dropped."""

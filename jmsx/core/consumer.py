@@ -740,6 +740,7 @@ class ConsumerCore:
             self.memory.acknowledged(alive)
         elif outcome in (Outcome.ABANDONED, Outcome.RELEASED):
             self.memory.lost(alive)
+            self.count_failures(alive)
         if not self._outbox.detailed:
             return
         for delivery in alive:
@@ -750,6 +751,10 @@ class ConsumerCore:
     def forget_counts(self, batch: Iterable[Delivery]) -> None:
         """Have the ledger forget these messages, which are settled on the broker."""
         self._outbox.settle(one.entry for one in batch)
+
+    def count_failures(self, batch: Iterable[Delivery]) -> None:
+        """Have the ledger count that these have failed, unless it is told yet that they have not."""
+        self._outbox.fail(one.entry for one in batch)
 
     def key(self, delivery: Delivery) -> str:
         """Return the stable identity of a message."""

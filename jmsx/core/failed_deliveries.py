@@ -94,7 +94,9 @@ class FailedDeliveries:
         """Do with a batch that is taken from what was delivered as the failure's disposition says."""
         if failure.disposition in _FORGET:
             consumer.acknowledge(batch, AckTrigger.EACH, now, _FORGET[failure.disposition])
-        elif failure.disposition is Disposition.REJECT:
+            return
+        consumer.count_failures(batch)
+        if failure.disposition is Disposition.REJECT:
             self._dead_letters.move(consumer, batch, "rejected", failure, now)
         elif self._scheduled.schedule(consumer, batch, failure, now, self._draw):
             pass

@@ -120,7 +120,7 @@ def merge(
             certain = deliveries
     if entry is not None and sent_back + entry.number > certain:
         deliveries = sent_back + entry.number - 1
-        failures = deliveries - entry.finished
+        failures = sent_back + entry.failures
     return History(
         deliveries,
         failures,

@@ -7,7 +7,8 @@ hand-out, as Artemis does with `persist-delivery-count-before-delivery`; what it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from enum import Enum, auto
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,11 +28,23 @@ class Entry(NamedTuple):
     number: int  #: which hand-out of the message this is, from 1
     #: How many of those before it did not fail, although the broker never heard of it.
     finished: int = 0
+    #: The last one before it neither: its process lives, and has not said yet how that went.
+    in_doubt: bool = False
 
     @property
     def failures(self) -> int:
         """How many hand-outs before this one failed: by an error, or with their process."""
-        return self.number - 1 - self.finished
+        return self.number - 1 - self.finished - self.in_doubt
+
+
+class HandOutEnd(Enum):
+    """What a ledger is told of hand-outs."""
+
+    FINISHED = (
+        auto()
+    )  #: the application has done them without failing; they are not acknowledged yet
+    FAILED = auto()  #: they failed, or their link was lost before the application was done
+    SETTLED = auto()  #: the broker has them no more
 
 
 class Ledger(Protocol):
@@ -61,3 +74,15 @@ class Ledger(Protocol):
 
         Raises StoreError if the store is away; what was not written is kept for the next call.
         """
+
+
+@runtime_checkable
+class DoubtingLedger(Ledger, Protocol):
+    """
+    A ledger that knows which process has a message, and whether that lives.
+
+    To others a hand-out has failed as soon as somebody else is handed the message, until `finish` is told.
+    """
+
+    def fail(self, entries: Iterable[Entry]) -> None:
+        """Record that these have failed: nobody need ask whether their process lives."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from jmsx.core.actions import Record
 from jmsx.core.delivery import Delivery, Held
 from jmsx.core.frames import MessageFrame
-from jmsx.core.ledger import Ledger
+from jmsx.core.ledger import DoubtingLedger, HandOutEnd, Ledger
 from jmsx.core.session import SessionCore
 from jmsx.errors import JmsxError, StoreError
 from jmsx.log import logger
@@ -130,8 +130,15 @@ class Counting:
 
     def record(self, told: Record) -> None:
         """Tell the ledger what became of hand-outs that it has."""
-        if self._ledger is not None:
-            (self._ledger.settle if told.settled else self._ledger.finish)(told.entries)
+        ledger = self._ledger
+        if ledger is None:
+            return
+        if told.end is HandOutEnd.SETTLED:
+            ledger.settle(told.entries)
+        elif told.end is HandOutEnd.FINISHED:
+            ledger.finish(told.entries)
+        elif isinstance(ledger, DoubtingLedger):
+            ledger.fail(told.entries)
 
     def _ask(self, question: Callable[[], T], now: float) -> T | None:
         """What the ledger says; None if it is `away`, or was a moment ago."""

@@ -6,6 +6,10 @@ process of this host it comes next. What is done is written along with the next 
 message, and none for those that are merely prefetched. WAL with `synchronous=NORMAL` survives the death of a process
 without a sync to disk; after a power cut the last counts may be missing, never the messages.
 
+A hand-out that nobody has said the end of failed with its process, if that is dead. If it lives, the hand-out is in
+doubt: its link may be lost, so that the message comes to another one before the first has noticed. It counts as failed
+when its process says so, or as soon as the message was handed out once more.
+
 While it cannot be written, nothing that it counts is handed out: an uncounted hand-out could be the one that kills its
 process. What is done meanwhile is kept in memory and written afterwards. A file that somebody removes is noticed at the
 next hand-out, and made anew with what this process has handed out.
@@ -22,8 +26,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from jmsx.clock import Clock, SystemClock
 from jmsx.core.durations import Duration, bounded
-from jmsx.core.ledger import Entry, Ledger, StoreKey
+from jmsx.core.ledger import DoubtingLedger, Entry, HandOutEnd, Ledger, StoreKey
 from jmsx.core.option_checks import kind_of
+from jmsx.drivers import living
 from jmsx.drivers.process import tell_of_forks
 from jmsx.errors import StoreError, from_a_signal, text_of
 from jmsx.log import logger
@@ -50,16 +55,23 @@ CREATE TABLE IF NOT EXISTS jmsx_deliveries (
     deliveries INTEGER NOT NULL, -- how often it was handed out
     finished INTEGER NOT NULL,   -- how many of those did not fail, although they are not acknowledged
     last_ms INTEGER NOT NULL,    -- the last hand-out, epoch milliseconds
+    holder TEXT,                 -- the process that has the last hand-out, and has not said how that went
     PRIMARY KEY (place, message_key)
 ) WITHOUT ROWID
 """
 
+#: Are the columns ours?
+_OURS: Final = "SELECT deliveries, finished, last_ms FROM jmsx_deliveries LIMIT 0"
+
+#: For files of versions that did not know who has a message.
+_ADD_HOLDER: Final = "ALTER TABLE jmsx_deliveries ADD COLUMN holder TEXT"
+
 _FIRST: Final = (
-    "INSERT INTO jmsx_deliveries (place, message_key, deliveries, finished, last_ms)"
-    " VALUES (?, ?, 1, 0, ?) ON CONFLICT DO NOTHING"
+    "INSERT INTO jmsx_deliveries (place, message_key, deliveries, finished, last_ms, holder)"
+    " VALUES (?, ?, 1, 0, ?, ?) ON CONFLICT DO NOTHING"
 )
 _AGAIN: Final = (
-    "UPDATE jmsx_deliveries SET deliveries = deliveries + 1, last_ms = ?"
+    "UPDATE jmsx_deliveries SET deliveries = deliveries + 1, last_ms = ?, holder = ?"
     " WHERE place = ? AND message_key = ?"
 )
 _KEEP: Final = (
@@ -68,7 +80,11 @@ _KEEP: Final = (
     " deliveries = max(deliveries, excluded.deliveries), finished = max(finished, excluded.finished)"
 )
 _KNOWN: Final = (
-    "SELECT deliveries, finished FROM jmsx_deliveries WHERE place = ? AND message_key = ?"
+    "SELECT deliveries, finished, holder FROM jmsx_deliveries WHERE place = ? AND message_key = ?"
+)
+_END: Final = (
+    "UPDATE jmsx_deliveries SET holder = NULL"
+    " WHERE place = ? AND message_key = ? AND deliveries = ?"
 )
 _FINISH: Final = (
     "UPDATE jmsx_deliveries SET finished = finished + 1"
@@ -104,12 +120,13 @@ class DeliveryLedger:
         self._maximum_rows = maximum_rows
         self._clock = clock or SystemClock()
         self._file = OwnFile(self.path, _TABLE, self._prepare, self._begin_anew)
-        #: Whether it did not fail, and whether it is settled, by message and the number of its hand-out
-        self._done: OrderedDict[tuple[StoreKey, int], tuple[bool, bool]] = OrderedDict()
+        #: What was told of its end, by message and the number of its hand-out
+        self._done: OrderedDict[tuple[StoreKey, int], set[HandOutEnd]] = OrderedDict()
         self._open_entries: OrderedDict[StoreKey, Entry] = OrderedDict()  #: handed out, not settled
         self._anew = False  #: the file does not know of those
         self._begun = 0
         self._closed = False
+        self._me = living.name()
         self._away: StoreError | None = None  #: why it could not be written the last time
         self._away_since = 0.0  #: seconds, monotonic
         self._pauses = pauses()
@@ -120,6 +137,7 @@ class DeliveryLedger:
     def after_fork(self) -> None:
         """In the child of a fork: what is not written is the parent's; it goes on with a connection of its own."""
         self._away, self._pauses = None, pauses()
+        self._me = living.name()
         self._done.clear()
         self._open_entries.clear()
 
@@ -134,11 +152,15 @@ class DeliveryLedger:
 
         That may be known only when somebody else has been handed them since.
         """
-        self._note(entries, settled=False)
+        self._note(entries, HandOutEnd.FINISHED)
+
+    def fail(self, entries: Iterable[Entry]) -> None:
+        """Note that these have failed, or that their link was lost; `finish` may still be told of the latter."""
+        self._note(entries, HandOutEnd.FAILED)
 
     def settle(self, entries: Iterable[Entry]) -> None:
         """Forget these, which are settled, unless somebody else was handed them since."""
-        self._note(entries, settled=True)
+        self._note(entries, HandOutEnd.SETTLED)
 
     def flush(self) -> None:
         """Write what `finish` and `settle` told; raises StoreError if that cannot be."""
@@ -201,10 +223,12 @@ class DeliveryLedger:
         """What is done, and the hand-out of `identity`, in one transaction."""
 
         def work(connection: sqlite3.Connection) -> Entry | None:
-            for (message, number), (finished, settled) in self._done.items():
+            for (message, number), ends in self._done.items():
                 row = (*message, number)
-                gone = settled and connection.execute(_SETTLE, row).rowcount
-                if finished and not gone:
+                if HandOutEnd.SETTLED in ends and connection.execute(_SETTLE, row).rowcount:
+                    continue
+                connection.execute(_END, row)
+                if HandOutEnd.FINISHED in ends:
                     connection.execute(_FINISH, row)
             if self._anew:  # after the above, which these know of
                 for kept in self._open_entries.values():
@@ -226,14 +250,20 @@ class DeliveryLedger:
         if self._begun % PRUNE_EVERY == 0:
             self._prune(connection)
         execute, now_ms = connection.execute, self._now_ms()
-        if execute(_FIRST, (*identity, now_ms)).rowcount:
+        if execute(_FIRST, (*identity, now_ms, self._me)).rowcount:
             return Entry(identity, 1)
-        execute(_AGAIN, (now_ms, *identity))
-        number, finished = execute(_KNOWN, identity).fetchone()
-        return Entry(identity, number, finished)
+        before, finished, holder = execute(_KNOWN, identity).fetchone()
+        execute(_AGAIN, (now_ms, self._me, *identity))
+        in_doubt = holder is not None and living.lives(holder)
+        return Entry(identity, before + 1, finished, in_doubt)
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        connection.execute(_KNOWN, ("", ""))  # are the columns ours?
+        connection.execute(_OURS)
+        if not _tells_holder(connection):
+            connection.execute("BEGIN IMMEDIATE")
+            if not _tells_holder(connection):  # else another process has just done it
+                connection.execute(_ADD_HOLDER)
+            connection.execute("COMMIT")
         self._prune(connection)
 
     def _prune(self, connection: sqlite3.Connection) -> None:
@@ -245,22 +275,22 @@ class DeliveryLedger:
             (self._maximum_rows,),
         )
 
-    def _note(self, entries: Iterable[Entry], *, settled: bool) -> None:
+    def _note(self, entries: Iterable[Entry], end: HandOutEnd) -> None:
         with self._file.lock:
             for entry in entries:
-                self._note_one(entry, settled=settled)
+                self._note_one(entry, end)
             self._trim()
 
-    def _note_one(self, entry: Entry, *, settled: bool) -> None:
-        hand_out = entry.identity, entry.number
-        finished, gone = self._done.get(hand_out, (False, False))
-        self._done[hand_out] = (finished or not settled, gone or settled)
+    def _note_one(self, entry: Entry, end: HandOutEnd) -> None:
+        self._done.setdefault((entry.identity, entry.number), set()).add(end)
         known = self._open_entries.get(entry.identity)
         if known is None or known.number < entry.number:
             return
-        if not settled:
+        if end is HandOutEnd.FINISHED:
             self._open_entries[entry.identity] = known._replace(finished=known.finished + 1)
-        elif known.number == entry.number:  # else somebody was handed it since
+        elif (
+            end is HandOutEnd.SETTLED and known.number == entry.number
+        ):  # else somebody was handed it since
             del self._open_entries[entry.identity]
 
     def _trim(self) -> None:
@@ -269,6 +299,12 @@ class DeliveryLedger:
 
     def _now_ms(self) -> int:
         return round(self._clock.wall() * 1000)
+
+
+def _tells_holder(connection: sqlite3.Connection) -> bool:
+    """Whether the table has that column."""
+    columns = connection.execute("PRAGMA table_info(jmsx_deliveries)")
+    return any(column == "holder" for _, column, *_ in columns)
 
 
 class _Shared:
@@ -314,6 +350,12 @@ class CustomLedger:
     def finish(self, entries: Iterable[Entry]) -> None:
         """As `Ledger.finish`; what cannot be told is in the log, and counts as a failure."""
         self._tell("finish()", lambda: self._ledger.finish(entries))
+
+    def fail(self, entries: Iterable[Entry]) -> None:
+        """As `DoubtingLedger.fail`, if it is one; what cannot be told is in the log."""
+        ledger = self._ledger
+        if isinstance(ledger, DoubtingLedger):
+            self._tell("fail()", lambda: ledger.fail(entries))
 
     def settle(self, entries: Iterable[Entry]) -> None:
         """As `Ledger.settle`; what cannot be told is in the log, and stays in the ledger."""

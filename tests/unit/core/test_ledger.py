@@ -16,6 +16,7 @@ from jmsx.core.policy import ArtemisRedeliveryPolicy
 from jmsx.core.values import DestinationKind
 from jmsx.drivers.counting import AGAIN, Counting
 from jmsx.errors import StoreError
+from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT
 from tests.unit.core.harness import (
     AT_ONCE,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from jmsx.core.actions import Record
+    from jmsx.core.dialect import Dialect
 
 MODES = list(AcknowledgeMode)
 
@@ -57,6 +59,7 @@ class Book:
         self.rows = {
             StoreKey("queue://q", known_as(key)): (number, 0) for key, number in deliveries.items()
         }
+        self.held: set[Entry] = set()  #: by processes that live, and have not said how that went
         self.broken = False
         self.away = False
         self.flushed = 0
@@ -68,10 +71,22 @@ class Book:
             return None
         deliveries, finished = self.rows.get(identity, (0, 0))
         self.rows[identity] = (deliveries + 1, finished)
-        return Entry(identity, deliveries + 1, finished)
+        in_doubt = (identity, deliveries) in {(one.identity, one.number) for one in self.held}
+        entry = Entry(identity, deliveries + 1, finished, in_doubt)
+        self.held.add(entry)
+        return entry
+
+    def die(self) -> None:
+        """All processes that have messages are dead."""
+        self.held.clear()
+
+    def fail(self, entries: Iterable[Entry]) -> None:
+        """Doubt no more."""
+        self.held.difference_update(entries)
 
     def finish(self, entries: Iterable[Entry]) -> None:
         """Count as done."""
+        self.held.difference_update(entries)
         for entry in entries:
             if self.rows.get(entry.identity, (0, 0))[0] == entry.number:
                 self.rows[entry.identity] = (entry.number, entry.finished + 1)
@@ -277,6 +292,7 @@ def test_finished_but_not_acknowledged_is_no_failure(mode: AcknowledgeMode) -> N
         assert book.told()["innocent"] == (death, death)
         poison = talk.take()
         assert (poison is None) == (death > 3)
+        book.die()
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -392,6 +408,58 @@ def test_flush_when_there_is_nothing_to_do() -> None:
     assert (talk.receive(), book.flushed) == (None, 1)
 
 
+# -- who lives --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dialect", [DIALECT, ARTEMIS], ids=["classic", "artemis"])
+@pytest.mark.parametrize("mode", MODES)
+def test_what_a_living_process_has_is_in_doubt(mode: AcknowledgeMode, dialect: Dialect) -> None:
+    """Its link is lost, and another one is handed the message before the first has noticed; nothing has failed yet."""
+    book = Book()
+    first, other = (Counted(mode, book, dialect=dialect) for _ in range(2))
+    for talk in (first, other):
+        talk.subscribe(policy=at_most(0))
+    first.comes("a")
+    assert called(first.held()) == "a#1"
+    if mode is TRANSACTED:
+        first.commit()
+    other.comes("a", redelivered="true")
+    assert called(other.held()) == "a#2"
+
+
+@pytest.mark.parametrize("dialect", [DIALECT, ARTEMIS], ids=["classic", "artemis"])
+@pytest.mark.parametrize("mode", MODES)
+def test_what_a_living_process_says_has_failed_has(mode: AcknowledgeMode, dialect: Dialect) -> None:
+    """It was handed out on a link that is lost, and nobody has said that it was done."""
+    book = Book()
+    first, other = (Counted(mode, book, dialect=dialect) for _ in range(2))
+    for talk in (first, other):
+        talk.subscribe(policy=at_most(0))
+    first.comes("a")
+    first.held()
+    first.cut()
+    first.wrote()
+    other.comes("a", redelivered="true")
+    assert other.take() is None
+
+
+@pytest.mark.parametrize("dialect", [DIALECT, ARTEMIS], ids=["classic", "artemis"])
+@pytest.mark.parametrize(
+    "limit", [0, 1], ids=["its copy is on its way", "it waits to be redelivered"]
+)
+def test_what_has_failed_in_a_living_process_is_not_in_doubt(dialect: Dialect, limit: int) -> None:
+    """Its handler has raised when the link is lost."""
+    book = Book()
+    first, other = (Counted(AUTO, book, dialect=dialect) for _ in range(2))
+    first.subscribe(policy=at_most(limit))
+    other.subscribe(policy=at_most(0))
+    first.comes("a", persistent="false")
+    assert first.listen(BROKEN) == "a#1"
+    first.wrote()
+    other.comes("a", redelivered="true", persistent="false")
+    assert other.take() is None
+
+
 # -- who is who -------------------------------------------------------------------------------------------------------
 
 
@@ -435,6 +503,7 @@ def test_what_was_sent_back_goes_on_counting() -> None:
         )
         talk.comes("ID:9", **sent)
         assert called(talk.held()) == f"ID:9#{death + 2}"
+        book.die()
     talk = start(AUTO, book, policy=at_most(2))
     talk.comes("ID:9", "b", **sent)
     assert called(talk.held()) == "b#1"

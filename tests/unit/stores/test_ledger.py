@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.fixture(autouse=True)
+def dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To a ledger of these tests whoever had a message before is dead; test_ledger_holders.py is about others."""
+    monkeypatch.setattr("jmsx.drivers.living.lives", lambda _name: False)
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Where no file is yet."""

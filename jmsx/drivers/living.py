@@ -1,0 +1,56 @@
+"""
+Which processes of this host live: a name for each that no other one ever has.
+
+A number alone is no name, for it is given again. On systems without `/proc` a process has no name.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from jmsx.core.headers import whole
+
+_PROC: Final = Path("/proc")
+
+#: What stands behind the name of the program in `stat`, which may have blanks and brackets in it: first the state.
+#: Source: proc_pid_stat(5), fields 3 and 22.
+_STATE: Final = 0
+_STARTED: Final = 19
+
+#: States of a process that has ended, and that nobody has collected.
+_ENDED: Final = frozenset({"Z", "X"})
+
+
+def name() -> str | None:
+    """Return the name of this process, or None if processes have none here."""
+    where, started = _where(), _started(os.getpid())
+    return None if where is None or started is None else f"{os.getpid()} {started} {where}"
+
+
+def lives(named: str) -> bool:
+    """Return whether the process lives that once called itself so; False if that cannot be known from here."""
+    told, _, rest = named.partition(" ")
+    started, _, where = rest.partition(" ")
+    number = whole(told)
+    return number is not None and where == _where() and started == _started(number)
+
+
+def _where() -> str | None:
+    """Return what process numbers belong to: one start of the host, and a container on it."""
+    try:
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text("ascii").strip()
+        return f"{boot} {(_PROC / 'self/ns/pid').readlink()}"
+    except OSError:
+        return None
+
+
+def _started(number: int) -> str | None:
+    """Return when a process was started, in ticks since the host was; None if it is not there."""
+    try:
+        told = (_PROC / str(number) / "stat").read_text("utf-8", "replace")
+    except OSError:
+        return None
+    fields = told.rpartition(")")[2].split()
+    return None if fields[_STATE] in _ENDED else fields[_STARTED]
