@@ -10,19 +10,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack, overload
 
 from jmsx.app.answers import Requests
-from jmsx.app.availability import Stores
-from jmsx.app.batches import BatchWorker
 from jmsx.app.bodies import Data
 from jmsx.app.counting import Counting
-from jmsx.app.draining import drain
 from jmsx.app.endpoint import Endpoint, application, parse_address
 from jmsx.app.gates import Gates
 from jmsx.app.health import HealthLimits, HealthReport, WorkerState, live, ready
-from jmsx.app.loops import CALL, Loop, beside, beside_a_server, in_thread, on_signals
+from jmsx.app.loops import Loop, beside, beside_a_server, in_thread, on_signals
 from jmsx.app.middleware import Layer, Middleware, check_middleware
 from jmsx.app.overview import overview
 from jmsx.app.parameters import parameters_of
-from jmsx.app.progress import Movement, Progress
+from jmsx.app.progress import Progress
 from jmsx.app.registration import Consumer, ConsumerKeywords, Handler
 from jmsx.app.registry import (
     BatchConnectionDecorator,
@@ -35,10 +32,9 @@ from jmsx.app.registry import (
 from jmsx.app.sender import Sender, Sending, SendKeywords
 from jmsx.app.signals import Interrupted, Signals
 from jmsx.app.watch import Watch
-from jmsx.app.worker import Worker
+from jmsx.app.workers import Shared, Workers
 from jmsx.config.options import (
     DRAIN_TIMEOUT,
-    FOR_EVER,
     AppKeywords,
     ConnectionKeywords,
     ConnectionOptions,
@@ -55,9 +51,7 @@ from jmsx.drivers.process import left_behind, tell_of_forks
 from jmsx.errors import (
     ConfigurationError,
     IllegalStateError,
-    InvalidClientIdError,
     JmsxError,
-    StoreError,
     from_a_signal,
 )
 from jmsx.jms.connection import Connection
@@ -67,7 +61,6 @@ from jmsx.jms.message import Message
 from jmsx.log import logger
 from jmsx.observe import Observer, Observers, checked
 from jmsx.stores import IdempotencyStore
-from jmsx.stores.pauses import pauses
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -83,9 +76,6 @@ _OPTIONS: Final = [
     *("observers", "health", "health_limits", "watch", "broker_stats", "middleware"),
     *(each.name for each in fields(ConnectionOptions)),  # `reconnect` among them
 ]
-
-#: Seconds between two looks whether a handler takes too long, at the least.
-LOOK_FOR_LATE: Final = 0.02
 
 _log = logger("jmsx.app")
 
@@ -155,24 +145,19 @@ class App:
         ]
         self._running = False
         self._machine = Machine()  #: what its connections run on
+        self._progress = Progress()
         self.url = url
         self.reconnect = reconnect
         self.health = health
         self.health_limits = health_limits or HealthLimits()
         self.endpoint: Endpoint | None = None  #: serves health while the app runs
         self._observers: list[Observer] = list(checked(observers))
-        self._workers: list[Worker] = []
-        self._stores = Stores()  #: of its consumers, while it runs
-        self._waiting: list[Consumer] = []  #: whose store is away since before it started
         self._gates = Gates()
-        self._starting = threading.Lock()  #: held while consumers are opened
-        self._opening: Connection | None = None  #: of the worker that comes next
         self._make_senders()
-        self._stopping = threading.Event()
+        self._make_workers()
         self._wake: Callable[[], None] = lambda: None  #: tells run() that there is something to do
         self._ending = threading.Lock()
         self._closed_observers = False
-        self._progress = Progress()
         self._watch: Watch | None = None
         self._counting: Counting | None = None
         self._failure: JmsxError | None = None
@@ -186,11 +171,10 @@ class App:
         """In the child of a fork: what runs is the parent's; it can send, and start if it did not run."""
         if self._running:
             self._left = left_behind("the app was started", "make another one in the child")
-        self._starting, self._ending = threading.Lock(), threading.Lock()
-        self._stopping = threading.Event()
+        self._ending = threading.Lock()
+        self._make_workers()
         self._wake = lambda: None
-        self._workers, self._stores, self._waiting = [], Stores(), []
-        self._opening = self._watch = self._counting = self.endpoint = None
+        self._watch = self._counting = self.endpoint = None
         self._loop = self._given_loop = None
         self._running = self._flowing = False
 
@@ -201,6 +185,10 @@ class App:
         self._requests = Requests(
             lambda observer: self._connection(observer, client_id=None), self._machine
         )
+
+    def _make_workers(self) -> None:
+        self._stopping = threading.Event()
+        self._workers = Workers(self._machine, self._progress, self._stopping)
 
     @property
     def options(self) -> AppKeywords:
@@ -380,7 +368,7 @@ class App:
         """
         sending = Sending.of(options)
         message = sending.message(to, body)
-        worker = self._working()
+        worker = self._workers.calling()
         whole = worker is not None and worker.transacted
         send = worker.send if worker is not None and whole else self._sender.send
         failed: list[BaseException] = []
@@ -405,7 +393,7 @@ class App:
 
         Who is cancelled meanwhile does not know whether it was sent; in a transaction the cancellation waits for that.
         """
-        worker = self._working()
+        worker = self._workers.calling()
         whole = worker is not None and worker.transacted
         return await in_thread(partial(self.send, to, body, **options), to_its_end=whole)
 
@@ -474,7 +462,7 @@ class App:
     def quit(self) -> None:
         """End `wait()`, a `start()` that waits, and `run()`, which drains; from any thread, also from a handler."""
         self._stopping.set()
-        self._leave_opening()
+        self._workers.leave_opening()
         self._wake()
 
     def stop(self, drain_timeout: Duration = DRAIN_TIMEOUT) -> None:
@@ -487,7 +475,7 @@ class App:
         a handler calls it: that has `quit()`.
         """
         timeout = seconds("drain_timeout", drain_timeout)
-        if self._working() is not None:
+        if self._workers.calling() is not None:
             raise IllegalStateError(
                 "stop() waits for handlers to end, so it would wait for its own; in a handler call quit()"
             )
@@ -501,14 +489,14 @@ class App:
                 each.close()
             return
         self._stopping.set()
-        self._leave_opening()
-        if not self._started(timeout):
+        self._workers.leave_opening()
+        if not self._workers.started(timeout):
             timeout = 0.0
         if self._watch is not None:
             self._watch.leave()  # nothing is made anew any more
         failures = (
             self._failure,
-            _attempt(drain, tuple(self._workers), timeout, self._machine),
+            _attempt(self._workers.drain, timeout),
             *(_attempt(each.close) for each in self._senders),
         )
         if self._counting is not None:
@@ -560,7 +548,7 @@ class App:
                     _tell(announce, f"health at {self.endpoint.url}")
                 for line in overview(self._workers):
                     _tell(announce, line)
-                for state in self._awaiting():
+                for state in self._workers.waiting():
                     _tell(announce, f"{state.consumer} waits for its {state.away}")
                 if patience is not None:
                     idleness = partial(self._quit_when_idle, patience)
@@ -584,9 +572,7 @@ class App:
     def _quit_when_idle(self, patience: float) -> None:
         while not self._stopping.wait(min(patience / 4, LOOK_FOR_IDLENESS)):
             since = self._machine.monotonic() - patience
-            waits = bool(self._waiting)  # first: who waits no more is a worker then
-            idle = all(one.idle_since(since, self._progress) for one in tuple(self._workers))
-            if idle and not waits:
+            if self._workers.idle_since(since):
                 _log.info("idle", seconds=patience)
                 self.quit()
 
@@ -619,8 +605,7 @@ class App:
         self._machine = machine
         self._progress = Progress()
         self._make_senders()
-        self._stopping = threading.Event()
-        self._stores = Stores()
+        self._make_workers()
         self._failure = None
         self._closed_observers = False
 
@@ -726,7 +711,7 @@ class App:
         self._running = True
         self._stopping.clear()
         self._failure = None
-        with self._starting:
+        with self._workers.starting:
             self._open_all()
 
     def _open_all(self) -> None:
@@ -736,144 +721,44 @@ class App:
             if any(is_async(consumer.handler) for consumer in self.consumers):
                 self._loop = Loop(self._given_loop)
             self._gates = Gates(self.consumers, tuple(self._observers))
-            self._open_consumers(self.consumers)
-            for pause in pauses():
-                if self._workers or not self._waiting:
-                    break
-                self._pause(pause)
-                self._open_consumers(self._waiting)
+            self._workers.open(self._shared())
         except BaseException as error:
             self._drop()
             if self._failure is not None and isinstance(error, JmsxError):
                 raise self._failure from error  # for which we were told to stop
             raise
 
-    def _open_consumers(self, consumers: Sequence[Consumer]) -> None:
-        """Open these, but for those whose store is away: they are the ones that wait from then on."""
-        away = self._stores.open(consumers, waits=bool(self.reconnect))
-        names = {one.name for one in away}
-        for consumer in consumers:
-            if consumer.name not in names:
-                for _ in range(consumer.concurrency):
-                    self._open_worker(consumer)
-        self._waiting = away
-
-    def _begin_waiting(self) -> None:
-        """Open the consumers that wait for their store when that is back, and let messages flow to them, too."""
-        try:
-            for pause in pauses():
-                self._pause(pause)
-                with self._starting:
-                    self._check_wanted()
-                    before = len(self._workers)
-                    self._open_consumers(self._waiting)
-                    for worker in self._workers[before:]:
-                        worker.begin()
-                if not self._waiting:
-                    return
-        except Exception as error:  # noqa: BLE001 - whatever a store raises, its consumers must not be forgotten
-            if self._stopping.is_set():
-                return
-            if isinstance(error, JmsxError):
-                self._fail(error)
-            else:
-                _log.error("store not opened: the app ends", exc_info=error)
-                self._fail(StoreError(f"a store could not be opened: {error}"))
-
-    def _pause(self, seconds: float) -> None:
-        """Wait while it starts; raises IllegalStateError as soon as it is told to stop."""
-        self._stopping.wait(seconds)
-        self._check_wanted()
+    def _shared(self) -> Shared:
+        """What its workers have in common, while it runs."""
+        return Shared(
+            consumers=self.consumers,
+            brokers=self.connection_uri,
+            waits=bool(self.reconnect),
+            observers=(self._progress, *self._observers),
+            middleware=self.middleware,
+            gates=self._gates,
+            loop=self._loop,
+            reply=self._replier.send,
+            failing=self._fail,
+        )
 
     def _reconnect_policy(self) -> ReconnectPolicy:
         given = self.reconnect
         return given if isinstance(given, ReconnectPolicy) else ReconnectPolicy()
 
-    def _open_worker(self, consumer: Consumer) -> None:
-        uri = self.connection_uri()
-        consumer.check_client_id(uri.options)
-        options = uri.options
-        if "prefetchSize" not in consumer.destination.address.options:
-            consumer.check_prefetch(options.prefetch(consumer.kind, consumer.options))
-        if consumer.durable is None:
-            options = replace(options, client_id=None)  # only who needs it may claim it
-        policy = options.reconnect
-        if self.reconnect and policy is not None and policy.startup_timeout is None:
-            options = replace(options, reconnect=replace(policy, startup_timeout=FOR_EVER))
-        observers = (self._progress, *self._observers)
-        connection = Connection(
-            BrokerUri(uri.addresses, options), observers=observers, machine=self._machine
-        )
-        connection.set_exception_listener(self._fail)
-        self._opening = connection
-        try:
-            self._check_wanted()
-            kind = Worker if consumer.batch is None else BatchWorker
-            worker = kind(
-                consumer,
-                connection,
-                self._stores.availability(consumer.dedupe),
-                loop=self._loop,
-                failing=self._fail,
-                gate=self._gates[consumer.name],
-                middleware=self.middleware,
-            )
-            worker.reply = self._replier.send
-            self._workers.append(worker)
-        except InvalidClientIdError as error:
-            connection.abort()
-            raise self._clash(consumer, error) from error
-        except BaseException:
-            connection.abort()
-            raise
-        finally:
-            self._opening = None
-
-    def _clash(self, consumer: Consumer, error: InvalidClientIdError) -> InvalidClientIdError:
-        """The error, in better words if it is a consumer of this app that has the client id."""
-        for worker in self._workers:
-            if worker.consumer.durable is not None:
-                return InvalidClientIdError(
-                    f"consumer {consumer.name}: {error} Here that is consumer {worker.consumer.name} of this app:"
-                    " this broker lets a client id have one connection, so the second durable subscription needs"
-                    " another App, with a client_id of its own"
-                )
-        return error
-
-    def _check_wanted(self) -> None:
-        if self._stopping.is_set():
-            raise IllegalStateError("the app was told to stop while it started")
-
     def _begin(self) -> None:
         """Let messages flow."""
         try:
-            for worker in self._workers:
-                worker.begin()
+            self._workers.begin()
             if self.watch > 0:
                 options = self.connect().options
                 self._watch = Watch(self._workers, self._progress, options, self.watch)
             self._count()
-            self._tell_late()
-            if self._waiting:
-                self._machine.thread(self._begin_waiting, "jmsx-stores").start()
+            self._workers.look_after()
             self._flowing = True
         except BaseException:
             self._drop()
             raise
-
-    def _tell_late(self) -> None:
-        """Have calls told that take longer than their `timeout=`, while the app runs."""
-        limits = [seconds("timeout", one.timeout) for one in self.consumers if one.timeout]
-        if not limits:
-            return
-        every = min(max(min(limits) / 4, LOOK_FOR_LATE), LOOK_FOR_IDLENESS)
-
-        def look() -> None:
-            while not self._stopping.wait(every):
-                for worker in tuple(self._workers):
-                    worker.tell_late()
-
-        threading.Thread(target=look, name="jmsx-late", daemon=True).start()
 
     def _count(self) -> None:
         """Have the brokers tell their own counts, if anybody keeps them."""
@@ -909,25 +794,10 @@ class App:
 
     def _drop(self) -> None:
         """Drop all sockets; the app may be started again."""
-        for worker in self._workers:
-            worker.abort()
-        self._leave_opening()
+        self._workers.abort()
         for each in self._senders:
             each.abort()
         self._rest()
-
-    def _started(self, timeout: float) -> bool:
-        """Wait until nobody opens consumers; False if somebody still does after `timeout` seconds."""
-        free = self._starting.acquire(timeout=min(max(timeout, 0.0), threading.TIMEOUT_MAX))
-        if free:
-            self._starting.release()
-        return free
-
-    def _leave_opening(self) -> None:
-        """Let a start that waits for its broker wait no longer."""
-        opening = self._opening
-        if opening is not None:
-            opening.abort()
 
     def _end(self) -> None:
         """The app is over: nothing happens any more that observers could be told."""
@@ -948,48 +818,19 @@ class App:
             watch.close()
         if counting is not None:
             counting.leave()
-        self._workers.clear()
-        self._waiting = []
         self._gates.close()
         loop, self._loop = self._loop, None
         if loop is not None:
             loop.close()
-        self._stores.close()
+        self._workers.close()
         self._running = self._flowing = False
 
     @property
     def _senders(self) -> tuple[Sender | Requests, ...]:
         return (self._sender, self._replier, self._requests)
 
-    def _working(self) -> Worker | None:
-        """Whose handler is the caller."""
-        own, at_work = threading.get_ident(), CALL.get()
-        for worker in tuple(self._workers):
-            call = worker.call
-            if call is not None and (call is at_work or call.thread == own):
-                return worker
-        return None
-
     def _states(self) -> list[WorkerState]:
-        stranded = self._watch.stranded if self._watch is not None else {}
-        at_work = [
-            worker.state(self._progress, stranded.get(worker.consumer.destination.uri, 0))
-            for worker in tuple(self._workers)
-        ]
-        return at_work + self._awaiting()
-
-    def _awaiting(self) -> list[WorkerState]:
-        """Of the consumers that have no worker yet, because their store is away."""
-        return [
-            WorkerState(
-                consumer=one.name,
-                destination=one.destination.uri,
-                movement=Movement(),
-                alive=True,
-                away=f"store, which is away: {self._stores.availability(one.dedupe).reason}",
-            )
-            for one in tuple(self._waiting)
-        ]
+        return self._workers.states(self._watch.stranded if self._watch is not None else {})
 
 
 def _tell(announce: Callable[[str], object], words: str) -> None:

@@ -1,0 +1,311 @@
+"""
+The workers of an app that runs: opened side by side for its consumers, and looked at, drained and dropped together.
+
+The consumers of a store that is away have none until it is back. The app decides when each step is due, and what
+becomes of a failure.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, overload
+
+from jmsx.app.availability import Stores
+from jmsx.app.batches import BatchWorker
+from jmsx.app.draining import drain
+from jmsx.app.gates import Gates
+from jmsx.app.health import WorkerState
+from jmsx.app.loops import CALL, Loop
+from jmsx.app.middleware import Middleware
+from jmsx.app.progress import Movement, Progress
+from jmsx.app.registration import Consumer
+from jmsx.app.worker import Worker
+from jmsx.config.options import FOR_EVER
+from jmsx.config.uri import BrokerUri
+from jmsx.core.durations import seconds
+from jmsx.drivers.machine import Machine
+from jmsx.errors import IllegalStateError, InvalidClientIdError, JmsxError, StoreError
+from jmsx.jms.connection import Connection
+from jmsx.jms.destination import Destination
+from jmsx.jms.message import Message
+from jmsx.log import logger
+from jmsx.observe import Observer
+from jmsx.stores.pauses import pauses
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Seconds between two looks whether a handler takes too long, at the least and at the most.
+LOOK_FOR_LATE: Final = 0.02
+LOOK_FOR_LATE_AT_MOST: Final = 1.0
+
+_log = logger("jmsx.app")
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """
+    What the workers of one run have in common.
+
+    Attributes:
+        consumers: which they serve.
+        brokers: where they connect, and how; raises ConfigurationError.
+        waits: whether they wait for what is away: a broker, a store.
+        observers: are told every event of their sessions.
+        middleware: around every handler.
+        gates: before their consumers.
+        loop: of handlers that are `async def`; None: nobody has one.
+        reply: sends an answer where that is part of no transaction.
+        failing: is told what ended one of them.
+
+    """
+
+    consumers: Sequence[Consumer]
+    brokers: Callable[[], BrokerUri]
+    waits: bool
+    observers: tuple[Observer, ...]
+    middleware: Sequence[Middleware]
+    gates: Gates
+    loop: Loop | None
+    reply: Callable[[Message, Destination, dict[str, Any]], str]
+    failing: Callable[[JmsxError], object]
+
+
+class Workers(Sequence[Worker]):
+    """
+    Those of one app, in the order in which they were opened; there may be more of them later.
+
+    Args:
+        machine: what their sessions run on.
+        progress: sees what they do.
+        stopping: is set when the app is told to stop, which ends the opening.
+
+    """
+
+    def __init__(self, machine: Machine, progress: Progress, stopping: threading.Event) -> None:
+        self.starting = threading.Lock()  #: held while some are opened
+        self._machine = machine
+        self._progress = progress
+        self._stopping = stopping
+        self._shared: Shared  #: since `open`
+        self._open: list[Worker] = []
+        self._stores = Stores()  #: of their consumers
+        self._waiting: list[Consumer] = []  #: whose store is away since before they started
+        self._opening: Connection | None = None  #: of the one that comes next
+
+    @overload
+    def __getitem__(self, index: int) -> Worker: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Worker]: ...
+    def __getitem__(self, index: int | slice) -> Worker | list[Worker]:
+        return self._open[index]
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __iter__(self) -> Iterator[Worker]:
+        return iter(tuple(self._open))
+
+    def open(self, shared: Shared) -> None:
+        """
+        Open them; nothing flows yet. The caller holds `starting`, and drops all of them if it fails.
+
+        Where the stores of all are away it waits for one of those. Raises what opening a connection, a session or a
+        store raises, and IllegalStateError if the app is told to stop meanwhile.
+        """
+        self._shared = shared
+        self._open_those(shared.consumers)
+        for pause in pauses():
+            if self._open or not self._waiting:
+                break
+            self._pause(pause)
+            self._open_those(self._waiting)
+
+    def begin(self) -> None:
+        """Let messages flow."""
+        for worker in self:
+            worker.begin()
+
+    def look_after(self) -> None:
+        """While the app runs, have late calls told, and consumers opened whose store is back."""
+        self._tell_late()
+        if self._waiting:
+            self._machine.thread(self._begin_waiting, "jmsx-stores").start()
+
+    def calling(self) -> Worker | None:
+        """The one whose handler is the caller."""
+        own, at_work = threading.get_ident(), CALL.get()
+        for worker in self:
+            call = worker.call
+            if call is not None and (call is at_work or call.thread == own):
+                return worker
+        return None
+
+    def idle_since(self, since: float) -> bool:
+        """Whether none had anything to do since then (seconds, monotonic), and none waits for its store."""
+        waits = bool(self._waiting)  # first: who waits no more is a worker then
+        return all(one.idle_since(since, self._progress) for one in self) and not waits
+
+    def states(self, stranded: Mapping[str, int]) -> list[WorkerState]:
+        """How each of them does; `stranded`: messages that nobody gets, by the URI of their destination."""
+        at_work = [
+            worker.state(self._progress, stranded.get(worker.consumer.destination.uri, 0))
+            for worker in self
+        ]
+        return at_work + self.waiting()
+
+    def waiting(self) -> list[WorkerState]:
+        """Of the consumers that have no worker yet, because their store is away."""
+        return [
+            WorkerState(
+                consumer=one.name,
+                destination=one.destination.uri,
+                movement=Movement(),
+                alive=True,
+                away=f"store, which is away: {self._stores.availability(one.dedupe).reason}",
+            )
+            for one in tuple(self._waiting)
+        ]
+
+    def started(self, timeout: float) -> bool:
+        """Wait until nobody opens any; False if somebody still does after `timeout` seconds."""
+        free = self.starting.acquire(timeout=min(max(timeout, 0.0), threading.TIMEOUT_MAX))
+        if free:
+            self.starting.release()
+        return free
+
+    def drain(self, timeout: float) -> None:
+        """As `jmsx.app.draining.drain` does all of them."""
+        drain(tuple(self), timeout, self._machine)
+
+    def leave_opening(self) -> None:
+        """Let an opening that waits for its broker wait no longer."""
+        opening = self._opening
+        if opening is not None:
+            opening.abort()
+
+    def abort(self) -> None:
+        """Drop all of their sockets, also that of one that is opened."""
+        for worker in self:
+            worker.abort()
+        self.leave_opening()
+
+    def close(self) -> None:
+        """Forget them, who have stopped, and close their stores."""
+        self._open.clear()
+        self._waiting = []
+        self._stores.close()
+
+    def _open_those(self, consumers: Sequence[Consumer]) -> None:
+        """Open these, but for those whose store is away: they are the ones that wait from then on."""
+        away = self._stores.open(consumers, waits=self._shared.waits)
+        names = {one.name for one in away}
+        for consumer in consumers:
+            if consumer.name not in names:
+                for _ in range(consumer.concurrency):
+                    self._open_one(consumer)
+        self._waiting = away
+
+    def _tell_late(self) -> None:
+        """Have calls told that take longer than their `timeout=`."""
+        served = self._shared.consumers
+        limits = [seconds("timeout", one.timeout) for one in served if one.timeout]
+        if not limits:
+            return
+        every = min(max(min(limits) / 4, LOOK_FOR_LATE), LOOK_FOR_LATE_AT_MOST)
+
+        def look() -> None:
+            while not self._stopping.wait(every):
+                for worker in self:
+                    worker.tell_late()
+
+        threading.Thread(target=look, name="jmsx-late", daemon=True).start()
+
+    def _begin_waiting(self) -> None:
+        """Open the consumers that wait for their store when that is back, and let messages flow to them, too."""
+        try:
+            for pause in pauses():
+                self._pause(pause)
+                with self.starting:
+                    self._check_wanted()
+                    before = len(self._open)
+                    self._open_those(self._waiting)
+                    for worker in self._open[before:]:
+                        worker.begin()
+                if not self._waiting:
+                    return
+        except Exception as error:  # noqa: BLE001 - whatever a store raises, its consumers must not be forgotten
+            if self._stopping.is_set():
+                return
+            if isinstance(error, JmsxError):
+                self._shared.failing(error)
+            else:
+                _log.error("store not opened: the app ends", exc_info=error)
+                self._shared.failing(StoreError(f"a store could not be opened: {error}"))
+
+    def _pause(self, seconds: float) -> None:
+        """Wait while the app starts; raises IllegalStateError as soon as it is told to stop."""
+        self._stopping.wait(seconds)
+        self._check_wanted()
+
+    def _check_wanted(self) -> None:
+        if self._stopping.is_set():
+            raise IllegalStateError("the app was told to stop while it started")
+
+    def _open_one(self, consumer: Consumer) -> None:
+        shared, connection = self._shared, self._connection(consumer)
+        self._opening = connection
+        try:
+            self._check_wanted()
+            kind = Worker if consumer.batch is None else BatchWorker
+            worker = kind(
+                consumer,
+                connection,
+                self._stores.availability(consumer.dedupe),
+                loop=shared.loop,
+                failing=shared.failing,
+                gate=shared.gates[consumer.name],
+                middleware=shared.middleware,
+            )
+            worker.reply = shared.reply
+            self._open.append(worker)
+        except InvalidClientIdError as error:
+            connection.abort()
+            raise self._clash(consumer, error) from error
+        except BaseException:
+            connection.abort()
+            raise
+        finally:
+            self._opening = None
+
+    def _connection(self, consumer: Consumer) -> Connection:
+        """Of one worker of `consumer`, with options that fit it; raises ConfigurationError where none do."""
+        shared = self._shared
+        uri = shared.brokers()
+        consumer.check_client_id(uri.options)
+        options = uri.options
+        if "prefetchSize" not in consumer.destination.address.options:
+            consumer.check_prefetch(options.prefetch(consumer.kind, consumer.options))
+        if consumer.durable is None:
+            options = replace(options, client_id=None)  # only who needs it may claim it
+        policy = options.reconnect
+        if shared.waits and policy is not None and policy.startup_timeout is None:
+            options = replace(options, reconnect=replace(policy, startup_timeout=FOR_EVER))
+        connection = Connection(
+            BrokerUri(uri.addresses, options), observers=shared.observers, machine=self._machine
+        )
+        connection.set_exception_listener(shared.failing)
+        return connection
+
+    def _clash(self, consumer: Consumer, error: InvalidClientIdError) -> InvalidClientIdError:
+        """The error, in better words if it is a consumer of this app that has the client id."""
+        for worker in self:
+            if worker.consumer.durable is not None:
+                return InvalidClientIdError(
+                    f"consumer {consumer.name}: {error} Here that is consumer {worker.consumer.name} of this app:"
+                    " this broker lets a client id have one connection, so the second durable subscription needs"
+                    " another App, with a client_id of its own"
+                )
+        return error
