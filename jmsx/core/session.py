@@ -329,7 +329,7 @@ class SessionCore:
         consumer = self._consumers.get(delivery.subscription_id)
         if consumer is None:
             return False
-        if self._is_lost(delivery):
+        if self.is_lost(delivery):
             self._consumers.consumed_late(delivery, now)
         else:
             consumer.consumed(delivery, now, returning=returning)
@@ -340,7 +340,7 @@ class SessionCore:
         consumer = self._consumers.get(delivery.subscription_id)
         if self.transacted:
             self._work.untouch(delivery)
-        if consumer is not None and not self._is_lost(delivery):
+        if consumer is not None and not self.is_lost(delivery):
             self._failed_deliveries.dead_letter_undecodable(consumer, delivery, error, now)
 
     def take_back(self, held: Held) -> bool:
@@ -350,6 +350,10 @@ class SessionCore:
         Returns False if the state of the message cannot be known after an interruption; then drop the link.
         """
         return self.handing_out.take_back(held, linked=self.epoch if self.linked else None)
+
+    def is_lost(self, delivery: Delivery) -> bool:
+        """Return whether a delivery was not acknowledged before its link was gone: the broker delivers it again."""
+        return self._is_stale(delivery) and not delivery.is_acknowledged
 
     def failed(self, delivery: Delivery, failure: Failure, now: float) -> None:
         """
@@ -362,7 +366,7 @@ class SessionCore:
         consumer = self._consumers.get(delivery.subscription_id)
         if consumer is None:
             return
-        if self._is_lost(delivery):
+        if self.is_lost(delivery):
             consumer.failed_late(delivery)
             return
         if failure.disposition is Disposition.RELEASE:
@@ -629,7 +633,7 @@ class SessionCore:
         failed: list[tuple[Delivery, Failure]] = []
         late = 0  #: done, and nobody can acknowledge it any more
         for delivery, failure in outcomes:
-            if not self._is_lost(delivery):
+            if not self.is_lost(delivery):
                 if failure is None:
                     done.append(delivery)
                 elif delivery in consumer.delivered:
@@ -707,7 +711,3 @@ class SessionCore:
     def _is_stale(self, delivery: Delivery) -> bool:
         """Return whether a delivery came on a link that is gone, so that it cannot be settled any more."""
         return delivery.epoch != self.epoch or not self._consumers.linked
-
-    def _is_lost(self, delivery: Delivery) -> bool:
-        """Return whether a delivery was not acknowledged before its link was gone: the broker delivers it again."""
-        return self._is_stale(delivery) and not delivery.is_acknowledged

@@ -30,18 +30,23 @@ class Gathering:
         `first`, with which the listener was called, and what comes behind it within `seconds`, `most` in all.
 
         What failed before comes alone, so that it takes nothing along if it fails again. As soon as `given_up()`
-        nothing is waited for any more; `hurry` has that looked at. Without those whose link was lost meanwhile: they
-        come again. Raises Unhandled if the link is gone for good.
+        nothing is waited for any more; `hurry` has that looked at. Empty if their link was lost meanwhile: nobody has
+        handled them, and they come again. Raises Unhandled if the link is gone for good.
         """
         if delivery_of(first).failures:
             return [first]
         calls, names = self._link.calls, (delivery_of(first).subscription_id,)
         deadline = calls.engine.now() + seconds
         batch = [first]
+
+        def ended() -> bool:
+            """On the next link those of the batch come again, and must find that nobody has them."""
+            return given_up() or self._is_lost(first)
+
         while len(batch) < most:
             held = Held()
             try:
-                message = calls.take(lambda: names, deadline, given_up, self._read, held=held)
+                message = calls.take(lambda: names, deadline, ended, self._read, held=held)
             except JmsxError as error:
                 raise Unhandled from error
             if message is None:
@@ -52,7 +57,10 @@ class Gathering:
             batch.append(message)
         if len(batch) > 1:
             HANDLED.set(None)  # what is sent may come of any of them
-        return self._linked(batch)
+        if any(map(self._is_lost, batch)):
+            self.settle(dict.fromkeys(batch, Unhandled()))
+            return []
+        return batch
 
     def hurry(self) -> None:
         """Have a `gather` that waits ask again whether it is given up."""
@@ -76,13 +84,8 @@ class Gathering:
         self._link.engine.call(lambda core, now: core.settle(ended, now))
         self._link.engine.wake()
 
-    def _linked(self, batch: list[Message]) -> list[Message]:
-        """Those that can still be settled; what was taken on a link that is gone has not been handled."""
-        epoch = self._link.epoch
-        lost = [one for one in batch if delivery_of(one).epoch != epoch]
-        if lost:
-            self.settle(dict.fromkeys(lost, Unhandled()))
-        return [one for one in batch if delivery_of(one).epoch == epoch]
+    def _is_lost(self, message: Message) -> bool:
+        return self._link.engine.core.is_lost(delivery_of(message))
 
     def _read(self, delivery: Delivery) -> Message:
         link = self._link
