@@ -179,6 +179,25 @@ def test_marker_of_the_last_commit_says_that_it_was_rolled_back() -> None:
     assert talk.wrote()[-3:] == [MARKER, "ACK m1 in jmsx", "COMMIT in jmsx ?"]
 
 
+def test_a_lost_link_is_no_failure_of_what_its_marker_tells_of() -> None:
+    """Only the link has failed, however often; what the broker refuses counts, with markers and without."""
+    talk = begin()
+    for losses in range(3):
+        request = talk.commit()
+        talk.wrote()
+        talk.cut()
+        reopen(talk)
+        marker(talk, 1)
+        assert outcome(request) == "TransactionRolledBackError"
+        talk.comes("a", redelivered="true")
+        delivery = talk.take()
+        assert delivery is not None
+        assert (delivery.failures, delivery.delivery_count) == (0, losses + 2)
+        talk.send()
+        assert talk.core.may_commit()
+        talk.wrote()
+
+
 def test_marker_that_was_faster_than_the_answer() -> None:
     """It came on the link that was lost then."""
     talk = begin()
