@@ -86,6 +86,9 @@ class Transaction:
         self._count = 1
         self.state = TxState.IDLE
         self.sends: list[TxSend] = []
+        self.unwritten: list[
+            TxSend
+        ] = []  #: those of them that wait until the broker knows what it has
         self.rollback_only: str | None = None  #: why it can only be rolled back
         self.started_at: float | None = None  #: of the first delivery or send in it
         self.sent = False  #: what was sent is committed, while the ACKs are awaited
@@ -166,7 +169,7 @@ class Transaction:
         self.state = next_state(self.state, given)
         if self.state is TxState.IDLE:
             self._count += 1
-            self.sends = []
+            self.sends, self.unwritten = [], []
             self.rollback_only = None
             self.started_at = None
             self.sent = False

@@ -171,24 +171,28 @@ class UnitOfWork:
             headers = {**known, **sent.frame.headers}
             sent = replace(sent, frame=replace(sent.frame, headers=headers))
         transaction.sends.append(sent)
-        if known and transaction.repeats:
+        if known and (transaction.repeats or transaction.unwritten):
             return self._send_behind_barrier(sent)
         return self._write(sent)
 
     def _send_behind_barrier(self, sent: TxSend) -> Request:
-        """Write the SEND when the broker knows what it has; until then the transaction cannot be committed."""
+        """
+        Write the SEND when the broker knows what it has; until then the transaction cannot be committed.
+
+        What other threads send meanwhile waits behind a barrier of its own, so each comes behind the one before.
+        """
         transaction = self._transaction
         transaction.repeats = False
-        transaction.rollback_only = f"SEND {sent.destination} waits for the broker"
+        transaction.unwritten.append(sent)
 
         def then(_now: float, error: JmsxError | None) -> JmsxError | None:
-            if transaction.sends[-1:] != [sent]:  # nobody has waited, and it is rolled back
+            if sent not in transaction.unwritten:  # nobody has waited, and it is rolled back
                 return error
-            transaction.rollback_only = None
+            if isinstance(error, LinkError):  # the commit tells, as of all that it loses
+                return None
+            transaction.unwritten.remove(sent)
             if error is None:
                 self._write(sent)
-            elif isinstance(error, LinkError):  # the commit tells, as of all that it loses
-                return None
             else:
                 self.set_rollback_only(str(error))
             return error
@@ -229,7 +233,7 @@ class UnitOfWork:
         if self.markers is None:
             return True
         self.markers.check()
-        if self._transaction.rollback_only is not None or not linked:
+        if self._obstacle is not None or not linked:
             return True
         if not (self._transaction.sends or consumers) or not self._uses_markers():
             return True  # there is nothing to commit, or nothing that a marker could tell
@@ -333,6 +337,14 @@ class UnitOfWork:
         """Whether the open transaction can only be rolled back."""
         return self._transaction.rollback_only is not None
 
+    @property
+    def _obstacle(self) -> str | None:
+        """Why the open transaction cannot be committed; None: it can."""
+        transaction = self._transaction
+        if transaction.rollback_only is None and transaction.unwritten:
+            return f"SEND {transaction.unwritten[0].destination} waits for the broker"
+        return transaction.rollback_only
+
     def set_rollback_only(self, cause: str) -> None:
         """
         Note that the broker refused a frame without a receipt: the open transaction can only be rolled back.
@@ -348,7 +360,7 @@ class UnitOfWork:
         Return the error for committing a transaction that can only be rolled back, or
         None if it can be committed.
         """
-        cause = self._transaction.rollback_only
+        cause = self._obstacle
         if cause is None:
             return None
         return TransactionRolledBackError(
@@ -526,8 +538,10 @@ class UnitOfWork:
         """
         transaction = self._transaction
         in_doubt = unanswered(error) or transaction.sent
+        told_by_marker = isinstance(error, TransactionRolledBackError)  # on the next link
         complained = self.is_rollback_only or isinstance(error, BrokerFaultError)
-        failed = not in_doubt or (complained and not transaction.sent)
+        refused = not (in_doubt or told_by_marker)
+        failed = refused or (complained and not transaction.sent)
         self._abandon(batches, now, failed=failed)
         if not transaction.sent:
             self._sending.report_all(
@@ -546,7 +560,7 @@ class UnitOfWork:
             if isinstance(error, BrokerFaultError):
                 self._outbox.disconnect(f"{broker} failed to commit {name}")
             return TransactionInDoubtError(name, broker, cause)
-        if isinstance(error, TransactionRolledBackError):  # as its marker has told on the next link
+        if told_by_marker:
             transaction.step(TxInput.LOST)
             return error
         transaction.step(TxInput.REFUSED)
