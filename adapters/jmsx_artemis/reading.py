@@ -32,23 +32,28 @@ if TYPE_CHECKING:
 #: the inside of a map or stream, whose first bytes are those of a length or type (probed on 2.44.0).
 _NO_TEXT: Final = re.compile(rb"[\0-\x08\x0b]|\Z")
 
-#: What a piece of the broker's words means; the first that is found wins.
-_ERRORS: Final[tuple[tuple[str, type[JmsxError]], ...]] = (
-    ("Invalid selector", InvalidSelectorError),
-    ("Selector cannot be empty", InvalidSelectorError),
-    ("AMQ229020", InvalidSelectorError),
-    ("AMQ339001", InvalidDestinationError),  # destination does not exist
-    ("AMQ229017", InvalidDestinationError),  # queue does not exist
-    ("AMQ119119", ResourceAllocationError),  # disk full
-    ("AMQ229102", ResourceAllocationError),  # address full
-    ("AMQ229031", SecurityError),
-    ("AMQ229032", SecurityError),
-    ("AMQ229213", SecurityError),
-    ("Security Error", SecurityError),
-)
+#: What the broker says with a number at its beginning is its own refusal. Any other text is that of a Java exception,
+#: such as `null`; and what follows the number may be anybody's: a queue's name, a plugin's.
+_CODE: Final = re.compile(r"AMQ[0-9]{6}\b")
 
-#: What the broker says with a number is its own refusal. Any other text is that of a Java exception, such as `null`.
-_CODE: Final = re.compile(r"AMQ[0-9]{6}")
+#: How those of its words begin that have no number.
+_PLAIN: Final = re.compile("Invalid selector|Selector cannot be empty|Security Error")
+
+#: What such a beginning means; another number is a refusal for another cause.
+_ERRORS: Final[Mapping[str, type[JmsxError]]] = {
+    "Invalid selector": InvalidSelectorError,
+    "Selector cannot be empty": InvalidSelectorError,
+    "Security Error": SecurityError,
+    "AMQ229020": InvalidSelectorError,
+    "AMQ339001": InvalidDestinationError,  # destination does not exist
+    "AMQ229017": InvalidDestinationError,  # queue does not exist
+    "AMQ119119": ResourceAllocationError,  # disk full
+    "AMQ229119": ResourceAllocationError,  # the same, since 2.0
+    "AMQ229102": ResourceAllocationError,  # address full
+    "AMQ229031": SecurityError,
+    "AMQ229032": SecurityError,
+    "AMQ229213": SecurityError,
+}
 
 #: But these stand for any exception of its sending and committing, and do not tell which: it may come behind the work.
 #: Source: `StompProtocolManager.sendServerMessage`, `StompConnection.commitTransaction`.
@@ -146,13 +151,13 @@ class ArtemisReading(Reading):
 
     def error(self, command: str, subject: str, frame: Frame, broker: str) -> JmsxError:
         """The typed error for an ERROR; in STOMP 1.2 the broker closes the connection with it."""
-        body = frame.body.decode("utf-8", "replace").strip()
         told = self.complaint(frame).partition("\n")[0]
-        words = told + body
-        unexplained = any(code in words for code in _UNEXPLAINED)
-        known = _CODE.search(words) is not None and not unexplained
+        begin = _CODE.match(told) or _PLAIN.match(told)
+        code = begin[0] if begin else ""
+        unexplained = code in _UNEXPLAINED
+        known = bool(code) and not unexplained
         other = BrokerError if known or command not in DOUBTFUL else BrokerFaultError
-        kind = next((kind for words_, kind in _ERRORS if words_ in words), other)
+        kind = _ERRORS.get(code, other)
         advice = _UNTOLD if unexplained else ""
         did = "failed at" if kind is BrokerFaultError else "refused"
         return kind(f"{broker} {did} {command} {subject}: {told}{advice}")

@@ -41,28 +41,37 @@ _OF_JMS: Final = re.compile(r":[0-9]+:[0-9]+:[0-9]+\Z")
 #: The end of the ids that the broker gives messages of its STOMP clients.
 _OF_STOMP: Final = re.compile(":-1:1:[0-9]+$")
 
-#: What a piece of the broker's words means; the first that is found wins. These are refusals: it has done nothing.
-_ERRORS: Final[tuple[tuple[str, type[JmsxError]], ...]] = (
-    ("InvalidSelectorException", InvalidSelectorError),
-    ("Couldn't create TopicSubscription", InvalidSelectorError),  # a topic's, which hides the cause
-    ("InvalidClientIDException", InvalidClientIdError),
-    ("already connected from", InvalidClientIdError),
-    ("InvalidDestinationException", InvalidDestinationError),
-    ("DestinationDoesNotExistException", InvalidDestinationError),
-    ("No durable subscription exists", InvalidDestinationError),
-    ("destination that does not exist", InvalidDestinationError),
-    ("ResourceAllocationException", ResourceAllocationError),
-    ("Usage Manager", ResourceAllocationError),
-    ("SecurityException", SecurityError),
-    ("not authorized", SecurityError),
-    ("User name", SecurityError),
-    ("rollback only", BrokerError),
-    ("TransactionRolledBackException", BrokerError),
-    ("MessageFormatException", BrokerError),
-    ("Invalid transaction id", BrokerError),
-    ("Unexpected ACK", BrokerError),
-    ("ProtocolException", BrokerError),  # STOMP's own: the broker behind it has not seen the frame
+#: The exception whose stack trace is the body of an ERROR stands at its beginning. What follows may be anybody's words:
+#: a queue's name, a plugin's, those of another exception.
+_NAME: Final = re.compile(r"(?:[\w$]+\.)*(?P<name>[\w$]+(?:Exception|Error))(?::[ ]|(?=\s|\Z))")
+
+#: The exceptions that are refusals: the broker has done nothing.
+_REFUSALS: Final[Mapping[str, type[JmsxError]]] = {
+    "InvalidSelectorException": InvalidSelectorError,
+    "InvalidClientIDException": InvalidClientIdError,
+    "InvalidDestinationException": InvalidDestinationError,
+    "DestinationDoesNotExistException": InvalidDestinationError,
+    "ResourceAllocationException": ResourceAllocationError,
+    "SecurityException": SecurityError,  # with a stack trace before 5.16
+    "TransactionRolledBackException": BrokerError,
+    "MessageFormatException": BrokerError,
+    "ProtocolException": BrokerError,  # STOMP's own: the broker behind it has not seen the frame
+}
+
+#: Refusals whose exception alone does not say it, and how their words begin. A lack of rights is told without a stack
+#: trace, and so without a name (BROKER.md C73).
+_WORDS: Final[tuple[tuple[str, re.Pattern[str], type[JmsxError]], ...]] = (
+    (
+        "",
+        re.compile(r"User (?:.* )?is not auth(?:orized to|enticated)|User name \["),
+        SecurityError,
+    ),
+    ("JMSException", re.compile("Couldn't create TopicSubscription"), InvalidSelectorError),
+    ("XAException", re.compile("COMMIT FAILED: Transaction marked rollback only"), BrokerError),
 )
+
+#: Refusals by one destination; rights are asked for before the first of several gets the message.
+_OF_ONE: Final = (ResourceAllocationError, InvalidDestinationError)
 
 
 class ClassicReading(Reading):
@@ -165,13 +174,27 @@ class ClassicReading(Reading):
         return frame.headers.get("message") or frame.body.decode("utf-8", "replace").strip()
 
     def error(self, command: str, subject: str, frame: Frame, broker: str) -> JmsxError:
-        """The typed error for an ERROR, whose body is a Java stack trace that begins with the exception's name."""
-        trace = frame.body.decode("utf-8", "replace").strip()
+        """
+        The typed error for an ERROR, by the exception's own name at the beginning of its stack trace.
+
+        What one queue of a list refuses, those before it may have taken (BROKER.md C74).
+        """
+        told = frame.headers.get("message") or ""
+        trace = frame.body.decode("utf-8", "replace").strip() or told
         first = trace.partition("\n")[0]
-        told = frame.headers.get("message") or first
-        words = told + first
-        other = BrokerFaultError if command in DOUBTFUL else BrokerError
-        kind = next((kind for words_, kind in _ERRORS if words_ in words), other)
+        kind = _refusal(trace)
+        in_part = command == "SEND" and "," in subject and kind in _OF_ONE
+        if kind is None or in_part:
+            kind = BrokerFaultError if command in DOUBTFUL else BrokerError
         if kind is BrokerFaultError:
-            return kind(f"{broker} failed at {command} {subject}: {first or told}")
-        return kind(f"{broker} refused {command} {subject}: {told}")
+            return kind(f"{broker} failed at {command} {subject}: {first}")
+        return kind(f"{broker} refused {command} {subject}: {told or first}")
+
+
+def _refusal(trace: str) -> type[JmsxError] | None:
+    """What an exception of the broker's says that it has not done; None: that may be anything."""
+    found = _NAME.match(trace)
+    name, words = (found["name"], trace[found.end() :]) if found else ("", trace)
+    if name in _REFUSALS:
+        return _REFUSALS[name]
+    return next((kind for of, begin, kind in _WORDS if of == name and begin.match(words)), None)

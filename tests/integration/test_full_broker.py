@@ -20,6 +20,7 @@ from jmsx.errors import (
     ConnectionFailedError,
     JmsxError,
     ResourceAllocationError,
+    SendUnconfirmedError,
     TransactionInDoubtError,
     TransactionRolledBackError,
 )
@@ -211,6 +212,28 @@ def test_a_sender_is_refused(refusing: Broker, limit: str) -> None:
         make_room(refusing, queue)
         session.create_producer(queue).send(Message("room again"))
     make_room(refusing, queue)
+
+
+def test_a_queue_that_is_called_like_another_cause(refusing: Broker) -> None:
+    """The broker's exception tells the cause, and not the words behind it, which hold the queue's name."""
+    queue = Queue(f"memory.{fresh_queue().name}.SecurityException")
+    with Connection(refusing.url) as connection:
+        session = connection.create_session()
+        assert isinstance(fill(session, queue, persistent=True), ResourceAllocationError)
+    make_room(refusing, queue)
+
+
+def test_one_of_two_queues_is_full(refusing: Broker) -> None:
+    """The broker has put the message into the other one before it refuses: nobody may take it for not sent."""
+    full, other = a_queue("memory"), fresh_queue()
+    with Connection(refusing.url) as connection:
+        session = connection.create_session()
+        fill(session, full, persistent=True)
+        for both in (f"queue://{other.name},{full.name}", f"queue://{full.name},{other.name}"):
+            with pytest.raises(SendUnconfirmedError, match="Memory Limit reached.*may be there twice"):
+                session.create_producer(both).send(Message("x"))
+    assert bodies(refusing, other) == ["x"]
+    make_room(refusing, full)
 
 
 def test_a_send_that_nobody_waits_for(refusing: Broker, caplog: pytest.LogCaptureFixture) -> None:

@@ -7,6 +7,7 @@ writes them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -33,6 +34,9 @@ from jmsx.testing.classic.subscription import (
 from jmsx.testing.faults import BrokerFault, Fault, ProtocolFault
 from jmsx.testing.link import FakeLink, newest_version
 from jmsx.testing.runtime import Runtime
+
+#: What stands in an ERROR as it is: a trace that a test tells whole, or a lack of rights, which has none.
+_TRACE: Final = re.compile(r"[\w.$]+Exception\b|User ")
 
 #: Headers of SUBSCRIBE that would change what happens in ways that are not modelled.
 _NOT_MODELLED: Final = {
@@ -91,11 +95,13 @@ class ClassicLink(FakeLink):
     # -- answers --------------------------------------------------------------------------------
 
     def _write_error(self, fault: Fault, receipt_id: str | None) -> None:
-        """Tell the client; the body is what a Java stack trace would begin with."""
+        """Tell the client; the body is what a Java stack trace would begin with, save where rights are missing."""
+        whole_trace = _TRACE.match(fault.message)
+        trace = fault.message if whole_trace else f"{fault.java_class}: {fault.message}"
         headers = {"content-type": "text/plain", "message": fault.message}
         if receipt_id is not None:
             headers["receipt-id"] = receipt_id
-        self.write(Frame("ERROR", headers, f"{fault.java_class}: {fault.message}\n".encode()))
+        self.write(Frame("ERROR", headers, f"{trace}\n".encode()))
 
     def _refuse(self, fault: Fault, frame: Frame) -> None:
         self._write_error(fault, frame.headers.get("receipt"))

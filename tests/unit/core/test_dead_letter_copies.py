@@ -231,7 +231,7 @@ def test_refused_copy_is_sent_again() -> None:
     talk.listen(BROKEN)
     talk.wrote()
     for n in range(1, 4):
-        talk.refuse("Usage Manager Memory Limit reached")
+        talk.refuse("ResourceAllocationException: Usage Manager Memory Limit reached")
         assert talk.receive() is None
         assert talk.wrote() == (["ABORT in jmsx-dead-1"] if n == 1 else [])
         failures = talk.reported(DeadLetterFailed)
@@ -420,7 +420,7 @@ def test_a_commit_that_is_answered_with_a_fault_drops_the_link() -> None:
 def test_refused_commit_costs_one_link_and_no_more() -> None:
     """Only another link frees the original; there the copy comes first and the ACK after it."""
     talk = committing()
-    talk.refuse("Invalid transaction id")
+    talk.refuse("ProtocolException: Invalid transaction id")
     assert talk.wrote() == ["DROP"]
     assert len(talk.reported(DeadLetterFailed)) == 1
     talk.cut()

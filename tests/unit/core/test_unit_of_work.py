@@ -348,7 +348,7 @@ def test_close_of_the_session_dead_letters_at_the_limit() -> None:
 # -- sends to who may be gone -----------------------------------------------------------------------------------------
 
 ANSWER = "SEND remote-temp-queue:x 'out' in jmsx ?"
-GONE = "temp-queue://x\n\norg.apache.activemq.DestinationDoesNotExistException: it does not exist."
+GONE = "org.apache.activemq.DestinationDoesNotExistException: temp-queue://x does not exist."
 
 
 def answering(talk: Talk) -> Request:

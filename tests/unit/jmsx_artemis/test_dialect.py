@@ -424,13 +424,20 @@ def test_error_does_not_repeat_the_message_that_was_sent() -> None:
             "AMQ229032 User guest does not have permission='SEND' on address a",
             SecurityError,
         ),
+        ("SEND", "AMQ339001 Destination does not exist AMQ339011", InvalidDestinationError),
+        ("COMMIT", "AMQ339013 Error committing AMQ229032", BrokerFaultError),
+        ("SEND", "Error sending reply", BrokerFaultError),
+        ("SEND", "null of AMQ229102", BrokerFaultError),
+        ("SEND", "a plugin's: AMQ339001 Destination does not exist", BrokerFaultError),
+        ("SEND", "a Security Error of queue AMQ229213", BrokerFaultError),
     ],
 )
 def test_what_stands_for_any_exception_is_no_refusal(
     command: str, told: str, kind: type[JmsxError]
 ) -> None:
     """The broker wraps whatever sending or committing raises, also what comes behind the work."""
-    error = DIALECT.reading.error(
-        command, "queue://a", Frame("ERROR", {"message": told}), "shop:61613"
-    )
-    assert type(error) is kind
+    inside = b'AMQ229102: Address "a" is full.'
+    for body in (b"", inside):
+        frame = Frame("ERROR", {"message": told}, body)
+        error = DIALECT.reading.error(command, "queue://a", frame, "shop:61613")
+        assert type(error) is kind

@@ -228,13 +228,12 @@ def test_key_is_the_message_id() -> None:
         ("javax.jms.InvalidSelectorException: x = =", InvalidSelectorError),
         ("jakarta.jms.JMSException: Couldn't create TopicSubscription", InvalidSelectorError),
         ("jakarta.jms.InvalidClientIDException: c", InvalidClientIdError),
-        ("x: Client: c already connected from tcp://h", InvalidClientIdError),
         ("jakarta.jms.InvalidDestinationException: x", InvalidDestinationError),
         ("jakarta.jms.ResourceAllocationException: x", ResourceAllocationError),
-        ("x: Usage Manager Memory Limit reached", ResourceAllocationError),
+        ("org.apache.activemq.DestinationDoesNotExistException: x", InvalidDestinationError),
         ("java.lang.SecurityException: x", SecurityError),
-        ("x: User u is not authorized to read from: queue://q", SecurityError),
         ("java.lang.IllegalStateException: x", BrokerError),
+        ("jakarta.jms.JMSException: SecurityException of a plugin", BrokerError),
     ],
 )
 def test_errors_are_typed(trace: str, kind: type[JmsxError]) -> None:
@@ -244,6 +243,22 @@ def test_errors_are_typed(trace: str, kind: type[JmsxError]) -> None:
     error = DIALECT.reading.error("SUBSCRIBE", "queue://q", frame, "h:61613")
     assert type(error) is kind
     assert str(error) == f"h:61613 refused SUBSCRIBE queue://q: {message}"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "User clerk is not authorized to write to: queue://no.a",
+        "User name [clerk] or password is invalid.",
+    ],
+)
+def test_a_lack_of_rights_is_told_without_a_stack_trace(told: str) -> None:
+    """Then the body is the message alone, as the broker sent it (BROKER.md C73)."""
+    frame = Frame("ERROR", {"message": told}, told.encode())
+    for command in ("SEND", "COMMIT", "CONNECT", "SUBSCRIBE"):
+        error = DIALECT.reading.error(command, "queue://no.a", frame, "h:61613")
+        assert type(error) is SecurityError
+        assert str(error) == f"h:61613 refused {command} queue://no.a: {told}"
 
 
 def test_error_may_have_no_message() -> None:
@@ -260,8 +275,19 @@ def test_error_may_have_no_message() -> None:
         ("java.io.IOException: No space left on device", False),
         ("java.lang.NullPointerException: null", False),
         ("javax.jms.JMSException: a plugin's own", False),
+        ("java.io.IOException: java.lang.SecurityException: denied", False),
+        ("java.io.IOException: User x is not authorized to write to: queue://q", False),
+        ("java.lang.RuntimeException: queue://SecurityException", False),
+        ("javax.jms.JMSException: no store for queue://ResourceAllocationException", False),
+        ("com.shop.AuditFailure: COMMIT FAILED: Transaction marked rollback only", False),
+        ("javax.transaction.xa.XAException: STORE COMMIT FAILED: Transaction rolled back", False),
+        ("javax.transaction.xa.XAException: POST COMMIT FAILED xaErrorCode:-3", False),
+        ("javax.jms.JMSException: of 'User name': Usage Manager is ProtocolException", False),
         ("java.lang.SecurityException: User x is not authorized to write to: queue://q", True),
-        ("javax.transaction.xa.XAException: Transaction marked rollback only", True),
+        (
+            "javax.transaction.xa.XAException: COMMIT FAILED: Transaction marked rollback only x:1",
+            True,
+        ),
         ("javax.jms.TransactionRolledBackException: no", True),
         ("org.apache.activemq.transport.stomp.ProtocolException: Invalid transaction id: x", True),
         ("javax.jms.ResourceAllocationException: Persistent store is Full", True),
@@ -277,3 +303,23 @@ def test_only_a_known_refusal_of_a_send_or_commit_is_certain(trace: str, known: 
         assert unanswered(error) != known
         assert known or trace in str(error)
     assert not unanswered(DIALECT.reading.error("SUBSCRIBE", "queue://q", frame, "h:61613"))
+
+
+@pytest.mark.parametrize(
+    ("trace", "certain"),
+    [
+        ("jakarta.jms.ResourceAllocationException: Usage Manager Memory Limit reached", False),
+        ("org.apache.activemq.DestinationDoesNotExistException: temp-queue://x", False),
+        ("org.apache.activemq.transport.stomp.ProtocolException: Invalid transaction id: x", True),
+        ("java.lang.SecurityException: User x is not authorized to write to: a,queue://b", True),
+    ],
+)
+def test_what_one_of_several_queues_does_not_take_others_may_have(
+    trace: str,
+    certain: bool,  # noqa: FBT001 - a table
+) -> None:
+    """The broker sends to one after the other, and asks for rights before (BROKER.md C74)."""
+    frame = Frame("ERROR", {"message": trace.partition(": ")[2]}, f"{trace}\n\tat x".encode())
+    error = DIALECT.reading.error("SEND", "queue://a,b", frame, "h:61613")
+    assert unanswered(error) != certain
+    assert not unanswered(DIALECT.reading.error("COMMIT", "a,b", frame, "h:61613"))
