@@ -230,7 +230,9 @@ def test_one_of_two_queues_is_full(refusing: Broker) -> None:
         session = connection.create_session()
         fill(session, full, persistent=True)
         for both in (f"queue://{other.name},{full.name}", f"queue://{full.name},{other.name}"):
-            with pytest.raises(SendUnconfirmedError, match="Memory Limit reached.*may be there twice"):
+            with pytest.raises(
+                SendUnconfirmedError, match=r"Memory Limit reached.*may be there twice"
+            ):
                 session.create_producer(both).send(Message("x"))
     assert bodies(refusing, other) == ["x"]
     make_room(refusing, full)
