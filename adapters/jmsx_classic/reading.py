@@ -183,12 +183,21 @@ class ClassicReading(Reading):
         trace = frame.body.decode("utf-8", "replace").strip() or told
         first = trace.partition("\n")[0]
         kind = _refusal(trace)
+        if kind is None and _is_bare(trace, told) and frame.body and command != "COMMIT":
+            kind = (
+                SecurityError  # in a plugin's words; a COMMIT may be answered so for other causes
+            )
         in_part = command == "SEND" and "," in subject and kind in _OF_ONE
         if kind is None or in_part:
             kind = BrokerFaultError if command in DOUBTFUL else BrokerError
         if kind is BrokerFaultError:
             return kind(f"{broker} failed at {command} {subject}: {first}")
         return kind(f"{broker} refused {command} {subject}: {told or first}")
+
+
+def _is_bare(trace: str, told: str) -> bool:
+    """Whether the body is the message alone: the broker leaves the stack trace out where rights are missing."""
+    return bool(told) and trace == told.strip() and _NAME.match(trace) is None
 
 
 def _refusal(trace: str) -> type[JmsxError] | None:

@@ -261,6 +261,18 @@ def test_a_lack_of_rights_is_told_without_a_stack_trace(told: str) -> None:
         assert str(error) == f"h:61613 refused {command} queue://no.a: {told}"
 
 
+def test_a_lack_of_rights_in_a_plugin_s_words() -> None:
+    """It has no stack trace either; but a COMMIT that failed behind its work may be told so, too."""
+    told = "Client shop may not do this"
+    frame = Frame("ERROR", {"message": told}, told.encode())
+    for command in ("SEND", "CONNECT", "SUBSCRIBE"):
+        error = DIALECT.reading.error(command, "queue://no.a", frame, "h:61613")
+        assert type(error) is SecurityError
+    assert unanswered(DIALECT.reading.error("COMMIT", "t", frame, "h:61613"))
+    traced = Frame("ERROR", {"message": told}, f"java.io.IOException: {told}\n\tat x".encode())
+    assert unanswered(DIALECT.reading.error("SEND", "queue://a", traced, "h:61613"))
+
+
 def test_error_may_have_no_message() -> None:
     """Then the body tells (BROKER.md C54)."""
     frame = Frame("ERROR", {}, b"java.lang.NullPointerException\n\tat x")
