@@ -21,6 +21,7 @@ from jmsx.errors import (
     JmsxError,
     LinkError,
     SendUnconfirmedError,
+    TransactionRolledBackError,
 )
 from jmsx.log import logger
 
@@ -155,6 +156,29 @@ class Calls:
 
     def end_commit(self) -> JmsxError | None:
         """Wait as `commit` for one that was interrupted when it was asked for; return its error, once."""
+        untold = self._interrupted_commit()
+        return None if untold is None else untold.error
+
+    def begin_rollback(self) -> None:
+        """
+        Wait as `end_commit`; the log says if what was committed cannot be undone any more, or nobody knows.
+
+        No error says so: a rollback stands where the application already has one, be it Ctrl-C.
+        """
+        untold = self._interrupted_commit()
+        if untold is None or isinstance(untold.error, TransactionRolledBackError):
+            return
+        _log.warning(
+            "rollback() came too late: commit() was interrupted, and done all the same"
+            if untold.error is None
+            else "rollback() may have come too late: commit() was interrupted, and stayed in doubt",
+            broker=self.engine.source.broker,
+            transaction=untold.subject,
+            error=None if untold.error is None else str(untold.error),
+        )
+
+    def _interrupted_commit(self) -> Request | None:
+        """Wait for a commit that was interrupted when it was asked for, and return it, once."""
         last = self.engine.core.last_commit
         if last is None or last is self._told:
             return None
@@ -162,7 +186,7 @@ class Calls:
             with contextlib.suppress(JmsxError):
                 self.wait(last)
         self._told = last
-        return last.error
+        return last
 
     def await_commit(self) -> None:
         """Wait for the answer to a commit that was interrupted; one that does not come drops the link: in doubt."""

@@ -247,11 +247,11 @@ class Session:
 
         `cause` goes to the evidence and, at the end of the policy, to the dead letter; a `Reject` makes what was
         received dead letters at once, a `Retry` sets the delay. The answer to a commit() that was interrupted is
-        awaited before, and what that committed stays. Raises IllegalStateError if not transacted.
+        awaited before: what that committed stays, and the log says so, also where nobody knows. Raises IllegalStateError if not transacted.
         """
         link = self._link
         link.check_open()
-        link.calls.end_commit()
+        link.calls.begin_rollback()
         failure = NO_FAILURE if cause is None else failure_of(cause)
         link.engine.call(lambda core, now: core.rollback(now, failure))
         if cause is not None:

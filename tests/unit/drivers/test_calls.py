@@ -56,6 +56,35 @@ def test_an_interrupted_commit_that_stays_in_doubt_is_told_in_time() -> None:
     one.session.rollback()
 
 
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        ("done", ["rollback() came too late"]),
+        ("in doubt", ["rollback() may have come too late"]),
+        ("refused", []),
+    ],
+)
+def test_a_rollback_behind_an_interrupted_commit(
+    caplog: pytest.LogCaptureFixture, end: str, said: list[str]
+) -> None:
+    """It cannot undo what was committed, and the log says so once: the application believes that it did."""
+    one = session()
+    engine = one.link.engine
+    engine.call(lambda core, now: core.commit(now))
+    if end == "in doubt":
+        one.recording._answers.clear()
+        engine.renew("a test")
+    elif end == "refused":
+        (receipt_id,) = engine.core.owed
+        refusal = Frame("ERROR", {"receipt-id": receipt_id, "message": "rollback only"})
+        one.recording._answers.clear()
+        engine.call(lambda core, now: core.receive([refusal], now, now))
+    for _ in range(2):
+        one.session.rollback()
+    lines = [one for one in caplog.messages if "rollback()" in one]
+    assert [line.partition("event='")[2].partition(":")[0] for line in lines] == said
+
+
 @pytest.mark.parametrize("marked", [False, True])
 def test_an_answer_that_comes_at_the_last_moment_is_one(
     monkeypatch: pytest.MonkeyPatch, *, marked: bool
