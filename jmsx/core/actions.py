@@ -35,6 +35,11 @@ class Record:
     entries: tuple[Entry, ...]
     end: HandOutEnd
 
+    @property
+    def holds_unwritten(self) -> bool:
+        """Whether it is true also where the frames beside it could not be written; what is settled, the broker says."""
+        return self.end is not HandOutEnd.SETTLED
+
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:

@@ -449,11 +449,20 @@ class ConsumerCore:
         return list(self._on_lost_link)
 
     def forget_lost_links(self) -> None:
-        """Forget what was handed out on lost links: nobody will say any more how that went."""
-        self._on_lost_link = {}
+        """Count what was handed out on lost links as failed: nobody will say any more how that went."""
+        late, self._on_lost_link = list(self._on_lost_link), {}
+        self.memory.lost(late)
+        self.count_failures(late)
 
     def failed_late(self, delivery: Delivery) -> None:
-        """Forget a delivery of a lost link: the application does not hold it any more."""
+        """Note that a delivery of a lost link has failed, too, if the application still held it."""
+        if delivery in self._on_lost_link:
+            self.told_late(delivery)
+            self.memory.lost([delivery])
+            self.count_failures([delivery])
+
+    def told_late(self, delivery: Delivery) -> None:
+        """Forget a delivery of a lost link: the application has said how it went, or never saw it."""
         self._on_lost_link.pop(delivery, None)
 
     def flush(self, trigger: AckTrigger, now: float, *, idle: bool = False) -> None:
@@ -483,6 +492,8 @@ class ConsumerCore:
         self.write_acks(batch)
         if owed:
             self.reports.acknowledged(owed, trigger, now)
+        for one in alive:  # also where the ACK gets lost, with which the ledger does not forget it
+            self._outbox.finish(one.entry)
         self.forget_counts(batch)
         self._end(alive, outcome, now)
         if len(alive) < len(batch):
@@ -739,8 +750,10 @@ class ConsumerCore:
         if outcome in events.DONE:
             self.memory.acknowledged(alive)
         elif outcome in (Outcome.ABANDONED, Outcome.RELEASED):
-            self.memory.lost(alive)
-            self.count_failures(alive)
+            over = [one for one in alive if one not in self._on_lost_link]
+            self.memory.lost(over)
+            self.count_failures(over)
+            self.memory.in_hand(one for one in alive if one in self._on_lost_link)
         if not self._outbox.detailed:
             return
         for delivery in alive:

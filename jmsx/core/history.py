@@ -121,6 +121,8 @@ def merge(
     if entry is not None and sent_back + entry.number > certain:
         deliveries = sent_back + entry.number - 1
         failures = sent_back + entry.failures
+        if entry.in_doubt and lost is not None and lost.deliveries == deliveries:
+            failures = lost.failures  # nobody else had it since, and this session knows
     return History(
         deliveries,
         failures,

@@ -40,9 +40,8 @@ class Entry(NamedTuple):
 class HandOutEnd(Enum):
     """What a ledger is told of hand-outs."""
 
-    FINISHED = (
-        auto()
-    )  #: the application has done them without failing; they are not acknowledged yet
+    #: The application has done them without failing; they are not acknowledged yet
+    FINISHED = auto()
     FAILED = auto()  #: they failed, or their link was lost before the application was done
     SETTLED = auto()  #: the broker has them no more
 

@@ -57,6 +57,9 @@ if TYPE_CHECKING:
 #: Of what nobody has handled, and nothing is wrong with.
 _RELEASED: Final = Failure(disposition=Disposition.RELEASE)
 
+#: With these a delivery has failed; with the others it is done, or was not tried.
+_FAILED: Final = frozenset({Disposition.REDELIVER, Disposition.REJECT})
+
 
 class SessionCore:
     """One session on one link after the other; each link is an epoch."""
@@ -367,7 +370,7 @@ class SessionCore:
         if consumer is None:
             return
         if self.is_lost(delivery):
-            consumer.failed_late(delivery)
+            self._told_late(consumer, delivery, failure)
             return
         if failure.disposition is Disposition.RELEASE:
             if self.transacted:
@@ -459,6 +462,9 @@ class SessionCore:
         an older link.
         """
         consumer = self._consumers.get(outcomes[0][0].subscription_id)
+        if consumer is not None:  # before the rollback, for which what nobody has told of has failed
+            self._settle_late(consumer, [one for one in outcomes if self.is_lost(one[0])], now)
+        outcomes = [one for one in outcomes if not self.is_lost(one[0])]
         if self.transacted:
             self._work.rollback(now)
             for other in self._consumers.agenda.holding():
@@ -472,6 +478,7 @@ class SessionCore:
         """Deliver again what was delivered and not acknowledged; raises IllegalStateError if transacted."""
         if self.transacted:
             raise IllegalStateError("recover() in a transacted session: use rollback()")
+        self._spare_lost(failure)
         self._work.forget_lost_links()
         for consumer in self._consumers.agenda.holding():
             self._failed_deliveries.give_back(consumer, failure, now)
@@ -566,6 +573,7 @@ class SessionCore:
         """Undo the sends, deliver the received again; raises IllegalStateError if not transacted."""
         if not self.transacted:
             raise IllegalStateError("rollback() in a session that is not transacted")
+        self._spare_lost(failure)
         self._work.rollback(now)
         holding = self._consumers.agenda.holding()
         for consumer in sorted(holding, key=lambda each: each.delivering_since):
@@ -629,27 +637,44 @@ class SessionCore:
         outcomes: Sequence[tuple[Delivery, Failure | None]],
         now: float,
     ) -> None:
-        done: list[Delivery] = []
-        failed: list[tuple[Delivery, Failure]] = []
-        late = 0  #: done, and nobody can acknowledge it any more
-        for delivery, failure in outcomes:
-            if not self.is_lost(delivery):
-                if failure is None:
-                    done.append(delivery)
-                elif delivery in consumer.delivered:
-                    failed.append((delivery, failure))
-            elif failure is None or failure.disposition in (Disposition.RELEASE, Disposition.UNDO):
-                late += failure is None
-                self._consumers.note_not_failed(consumer, delivery)
-            else:
-                consumer.failed_late(delivery)
-        if late:
-            consumer.reports.dropped(late, now)
+        done = [one for one, failure in outcomes if failure is None]
+        failed = [
+            (one, failure)
+            for one, failure in outcomes
+            if failure is not None and one in consumer.delivered
+        ]
         if self.transacted:  # what else was handed out waits again, too, each in its place
             named = dict(failed)
             failed = [(one, named.get(one, _RELEASED)) for one in consumer.delivered]
         consumer.acknowledge_some(done, now)
         self._failed_deliveries.give_back_each(consumer, failed, now)
+
+    def _settle_late(
+        self,
+        consumer: ConsumerCore,
+        outcomes: Sequence[tuple[Delivery, Failure | None]],
+        now: float,
+    ) -> None:
+        """Note how deliveries of lost links went, which nobody can acknowledge any more."""
+        for delivery, failure in outcomes:
+            self._told_late(consumer, delivery, failure)
+        done = sum(failure is None for _, failure in outcomes)
+        if done:
+            consumer.reports.dropped(done, now)
+
+    def _spare_lost(self, failure: Failure) -> None:
+        """Note that what is held of lost links has not failed, if `failure` is none."""
+        if failure.disposition not in _FAILED:
+            self._consumers.note_held_not_failed()
+
+    def _told_late(
+        self, consumer: ConsumerCore, delivery: Delivery, failure: Failure | None
+    ) -> None:
+        """Note how a delivery of a lost link went; None: it is done."""
+        if failure is not None and failure.disposition in _FAILED:
+            consumer.failed_late(delivery)
+        else:
+            self._consumers.note_not_failed(consumer, delivery)
 
     def _releases(self) -> list[Frame]:
         """Return what ends every transaction that keeps a window open: none may be open beside one with ACKs in it."""

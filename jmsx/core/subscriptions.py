@@ -182,7 +182,7 @@ class Subscriptions:
         seen it.
         """
         self._finish(delivery)
-        consumer.failed_late(delivery)
+        consumer.told_late(delivery)
         if self._lost_deliveries.note_not_failed(consumer, delivery):
             return
         # It may have come again before the application was done.
@@ -448,6 +448,7 @@ class Subscriptions:
             if awaited is not None:
                 self._requests.answer(awaited.receipt_id, now)
             return answered("UNSUBSCRIBE", settings.destination)
+        consumer.forget_lost_links()
         consumer.flush(AckTrigger.CLOSE, now)
         if settings.acknowledges_itself and consumer.delivered and idle:
             consumer.acknowledge(consumer.take_delivered(), AckTrigger.CLOSE, now)

@@ -532,7 +532,7 @@ class Engine:
             action = self._todo.popleft()
             if isinstance(action, Report):
                 self._report(action.event)
-            elif isinstance(action, Record) and written:
+            elif isinstance(action, Record) and (written or action.holds_unwritten):
                 self.counting.record(action)
             elif isinstance(action, Disconnect):
                 self._lose("error_frame", action.reason, dropped=True)

@@ -53,4 +53,6 @@ def _started(number: int) -> str | None:
     except OSError:
         return None
     fields = told.rpartition(")")[2].split()
-    return None if fields[_STATE] in _ENDED else fields[_STARTED]
+    if len(fields) <= _STARTED or fields[_STATE] in _ENDED:
+        return None
+    return fields[_STARTED]

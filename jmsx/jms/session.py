@@ -247,7 +247,8 @@ class Session:
 
         `cause` goes to the evidence and, at the end of the policy, to the dead letter; a `Reject` makes what was
         received dead letters at once, a `Retry` sets the delay. The answer to a commit() that was interrupted is
-        awaited before: what that committed stays, and the log says so, also where nobody knows. Raises IllegalStateError if not transacted.
+        awaited before: what that committed stays, and the log says so, also where nobody knows. Raises
+        IllegalStateError if not transacted.
         """
         link = self._link
         link.check_open()

@@ -13,6 +13,7 @@ from jmsx.core.identity import identify, stamp
 from jmsx.core.ledger import Entry, StoreKey
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.policy import ArtemisRedeliveryPolicy
+from jmsx.core.process_memory import ProcessMemory
 from jmsx.core.values import DestinationKind
 from jmsx.drivers.counting import AGAIN, Counting
 from jmsx.errors import StoreError
@@ -430,7 +431,7 @@ def test_what_a_living_process_has_is_in_doubt(mode: AcknowledgeMode, dialect: D
 @pytest.mark.parametrize("dialect", [DIALECT, ARTEMIS], ids=["classic", "artemis"])
 @pytest.mark.parametrize("mode", MODES)
 def test_what_a_living_process_says_has_failed_has(mode: AcknowledgeMode, dialect: Dialect) -> None:
-    """It was handed out on a link that is lost, and nobody has said that it was done."""
+    """It was handed out on a link that is lost, and the application has rolled back, or recovered."""
     book = Book()
     first, other = (Counted(mode, book, dialect=dialect) for _ in range(2))
     for talk in (first, other):
@@ -438,9 +439,42 @@ def test_what_a_living_process_says_has_failed_has(mode: AcknowledgeMode, dialec
     first.comes("a")
     first.held()
     first.cut()
+    (first.core.rollback if mode is TRANSACTED else first.core.recover)(first.now)
     first.wrote()
     other.comes("a", redelivered="true")
     assert other.take() is None
+
+
+@pytest.mark.parametrize("dialect", [DIALECT, ARTEMIS], ids=["classic", "artemis"])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("shared", [True, False], ids=["one process", "two processes"])
+def test_what_a_handler_is_still_at_is_in_doubt(
+    mode: AcknowledgeMode, dialect: Dialect, *, shared: bool
+) -> None:
+    """Its session knows that the link is lost, and the handler may end well."""
+    book, memory = Book(), ProcessMemory()
+    first, other = (
+        Counted(mode, book, dialect=dialect, memory=memory if shared else ProcessMemory())
+        for _ in range(2)
+    )
+    for talk in (first, other):
+        talk.subscribe(policy=at_most(0))
+    first.comes("a")
+    first.held()
+    first.cut()
+    first.wrote()
+    other.comes("a", redelivered="true")
+    assert called(other.held()) == "a#2"
+
+
+def test_what_a_session_has_lost_itself_counts() -> None:
+    """It has said nothing of it when the message comes again to the session itself: its link was lost under it."""
+    talk = start(TRANSACTED, Book())
+    talk.comes("a")
+    talk.held()
+    talk.lose()
+    talk.comes("a", redelivered="true")
+    assert talk.held().failures == 1
 
 
 @pytest.mark.parametrize("dialect", [DIALECT, ARTEMIS], ids=["classic", "artemis"])

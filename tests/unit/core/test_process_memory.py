@@ -11,7 +11,7 @@ from jmsx.core.history import Remembered
 from jmsx.core.ledger import Entry, StoreKey
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.process_memory import UNSEEN, ProcessMemory
-from jmsx.core.values import DestinationKind
+from jmsx.core.values import DestinationKind, Disposition, Failure
 from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT as CLASSIC
 from tests.unit.core.harness import (
@@ -182,6 +182,67 @@ def test_poison_of_another_session_is_dead_lettered_unseen() -> None:
         delivery = talk.take()
         assert (delivery is None) == (talk is two)
         talk.cut()
+        talk.core.rollback(talk.now)
+
+
+@pytest.mark.parametrize("dialect", [CLASSIC, ARTEMIS], ids=["classic", "artemis"])
+@pytest.mark.parametrize("mode", list(AcknowledgeMode), ids=str)
+@pytest.mark.parametrize("failed", [False, True])
+def test_what_another_session_may_be_at_has_not_failed(
+    mode: AcknowledgeMode, dialect: Dialect, *, failed: bool
+) -> None:
+    """Its link is lost, and its application has said nothing yet; or it has said that it failed."""
+    memory = ProcessMemory()
+    one, two = (Talk(mode, dialect=dialect, memory=memory) for _ in range(2))
+    for talk in (one, two):
+        talk.subscribe(policy=at_most(2))
+    one.comes("a")
+    delivery = one.held()
+    one.cut()
+    if failed:
+        one.core.failed(delivery, BROKEN, one.now)
+        undo(one)
+    two.comes("a", redelivered="true")
+    again = two.held()
+    assert (called(again), again.failures) == ("a#2", int(failed))
+
+
+@pytest.mark.parametrize("mode", list(AcknowledgeMode), ids=str)
+def test_what_fails_after_another_session_has_had_it_is_told_nobody(mode: AcknowledgeMode) -> None:
+    """Whoever had it last tells how often it failed; in its own session it counts at once."""
+    memory = ProcessMemory()
+    one, two = (Talk(mode, memory=memory) for _ in range(2))
+    for talk in (one, two):
+        talk.subscribe(policy=at_most(5))
+    one.comes("a")
+    one.held()
+    one.lose()
+    two.comes("a", redelivered="true")
+    assert called(two.held()) == "a#2"
+    two.cut()
+    undo(two)
+    undo(one)
+    one.comes("a", redelivered="true")
+    again = one.held()
+    assert (called(again), again.failures) == ("a#3", 1)
+
+
+@pytest.mark.parametrize("disposition", [Disposition.RELEASE, Disposition.UNDO])
+def test_what_nobody_handled_on_a_lost_link_has_not_failed(disposition: Disposition) -> None:
+    """As on a link that is up."""
+    talk = Talk(AUTO)
+    talk.subscribe(policy=at_most(2))
+    talk.comes("a")
+    delivery = talk.held()
+    talk.lose()
+    talk.core.failed(delivery, Failure(disposition=disposition), talk.now)
+    talk.comes("a", redelivered="true")
+    assert talk.held().failures == 0
+
+
+def undo(talk: Talk) -> None:
+    """The application rolls back, or recovers."""
+    (talk.core.rollback if talk.core.transacted else talk.core.recover)(talk.now)
 
 
 def test_artemis_does_not_flag_what_a_closed_consumer_had() -> None:
@@ -461,6 +522,7 @@ def test_a_dead_letter_tells_of_all_its_attempts(dialect: Dialect) -> None:
     one.core.rollback(one.now)
     one.held()
     one.lose()
+    one.core.rollback(one.now)
     two.comes("a")
     assert two.listen(BROKEN) == "a#2"
     two.wrote()
