@@ -53,12 +53,17 @@ def bounded(options: ConnectionOptions) -> ConnectionOptions:
 
 
 class CannotAskError(Exception):
-    """The broker cannot, or may not, be asked; `cause` says why. `reached`: it is there."""
+    """
+    The broker cannot, or may not, be asked; `cause` says why.
+
+    `reached`: it is there. `cut`: the link was lost under a question, which says nothing of what it would answer.
+    """
 
     def __init__(self, cause: JmsxError, *, reached: bool = True) -> None:
         super().__init__(str(cause))
         self.cause = cause
-        self.reached = reached
+        self.cut = reached and isinstance(cause, LinkError)
+        self.reached = reached and not self.cut
 
 
 class Exchange:

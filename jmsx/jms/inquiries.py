@@ -22,12 +22,15 @@ from jmsx.errors import InvalidClientIdError, UnsupportedError
 from jmsx.log import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 T = TypeVar("T")
 
 #: What a selector compares with: whatever it is, it parses as the next one does.
 _LITERAL: Final = re.compile(r"'(?:[^']|'')*'|\b\d+\b")
+
+#: How often an inquiry is made at most, where its link is lost under it.
+TRIES: Final = 3
 
 _log = logger("jmsx.management")
 
@@ -71,7 +74,9 @@ class Inquiries:
             key = (peer.address, destination, policy.maximum_redeliveries)
             known = self._found.get(key)
             if known is None and peer.address not in self._silent:
-                known = self._try(peer, management, management.examine(destination, kind, policy))
+                known = self._try(
+                    peer, management, lambda: management.examine(destination, kind, policy)
+                )
                 if known is not None:
                     self._found[key] = known
                     _warn(peer, destination, known)
@@ -85,7 +90,7 @@ class Inquiries:
         shape = (peer.address, _LITERAL.sub("?", selector))
         with self._alone():
             if shape not in self._tried and peer.address not in self._silent:
-                self._try(peer, management, management.try_selector(headers))
+                self._try(peer, management, lambda: management.try_selector(headers))
                 self._tried.add(shape)
 
     def check_temporary(self, peer: Peer, destination: str) -> None:
@@ -95,7 +100,7 @@ class Inquiries:
             return
         with self._alone():
             if peer.address not in self._silent:
-                self._try(peer, management, management.check_temporary(destination))
+                self._try(peer, management, lambda: management.check_temporary(destination))
 
     def remove_temporary(self, peer: Peer, destinations: Iterable[str]) -> None:
         """Have the broker forget temporary queues that nobody reads any more; where it cannot be asked, it does not."""
@@ -105,7 +110,7 @@ class Inquiries:
             return
         with self._alone():
             if peer.address not in self._silent:
-                self._try(peer, management, management.remove_temporary(names))
+                self._try(peer, management, lambda: management.remove_temporary(names))
 
     def claim_durable(
         self, peer: Peer, client_id: str | None, subscription: str, headers: Mapping[str, str]
@@ -120,8 +125,11 @@ class Inquiries:
             return
         with self._alone():
             if peer.address not in self._silent:
-                inquiry = management.claim_durable(client_id, subscription, headers)
-                self._try(peer, management, inquiry)
+                self._try(
+                    peer,
+                    management,
+                    lambda: management.claim_durable(client_id, subscription, headers),
+                )
 
     def remove_durable(self, peer: Peer, client_id: str | None, subscription: str) -> None:
         """
@@ -148,22 +156,35 @@ class Inquiries:
     def _management(self, peer: Peer) -> Management | None:
         return peer.dialect.management if self._uri.options.use_management else None
 
-    def _try(self, peer: Peer, management: Management, inquiry: Inquiry[T]) -> T | None:
-        """What an inquiry comes to; None, and a warning, if the broker cannot be asked."""
-        try:
-            return self._conduct(peer, management, inquiry)
-        except CannotAskError as error:
-            if error.reached:  # who is away may answer when it is back
-                self._silent.add(peer.address)
-            _log.warning(
-                "management not available",
-                broker=peer.address,
-                error=str(error),
-                consequence="dead letters go to a queue of our own; changed selectors of durable subscriptions"
-                " go unnoticed; what the broker has set for redelivery is not known",
-                remedy=management.remedy,
-            )
-            return None
+    def _try(
+        self, peer: Peer, management: Management, inquire: Callable[[], Inquiry[T]]
+    ) -> T | None:
+        """
+        What an inquiry comes to; None, and a warning, if the broker cannot be asked.
+
+        Where the link is lost under it, that is no answer: it is made once more on another one, TRIES times in all.
+        """
+        for left in reversed(range(TRIES)):
+            try:
+                return self._conduct(peer, management, inquire())
+            except CannotAskError as error:
+                if error.cut and left:
+                    continue
+                self._tell(peer, management, error)
+                break
+        return None
+
+    def _tell(self, peer: Peer, management: Management, error: CannotAskError) -> None:
+        if error.reached:  # who is away may answer when it is back
+            self._silent.add(peer.address)
+        _log.warning(
+            "management not available",
+            broker=peer.address,
+            error=str(error),
+            consequence="dead letters go to a queue of our own; changed selectors of durable subscriptions"
+            " go unnoticed; what the broker has set for redelivery is not known",
+            remedy=management.remedy,
+        )
 
     def _conduct(self, peer: Peer, management: Management, inquiry: Inquiry[T]) -> T:
         address = next(one for one in self._uri.addresses if str(one) == peer.address)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import logging
 import resource
 import threading
@@ -16,12 +17,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jmsx import AcknowledgeMode, Connection, Message, Queue, ReconnectPolicy
+from jmsx import AcknowledgeMode, Connection, Message, Queue, ReconnectPolicy, RedeliveryPolicy
 from jmsx.app import App
 from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import parse_broker_uri
 from jmsx.core.events import LinkClosed
 from jmsx.core.management import Inquiry, Question
+from jmsx.core.values import DestinationKind
 from jmsx.drivers.exchange import CannotAskError, Exchange
 from jmsx.drivers.machine import Machine
 from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, JmsxError
@@ -303,6 +305,34 @@ def test_management_that_tells_nonsense(told: str, caplog: pytest.LogCaptureFixt
         session.create_consumer(QUEUE, selector="a = 1")
     assert "management not available" in caplog.text
     assert "did not answer" not in caplog.text
+
+
+def test_a_link_that_is_cut_under_a_question_is_no_answer(caplog: pytest.LogCaptureFixture) -> None:
+    """It says nothing of the management: the broker is asked again, and dead letters go where it has them."""
+    asked: list[str] = []
+    queue = dict.fromkeys(("lastValue", "purgeOnNoConsumers"), "false")
+    queue |= {"name": "DLQ", "address": "DLQ", "filter": "", "routingType": "ANYCAST"}
+    queue |= {"durable": "true", "temporary": "false", "internalQueue": "false", "enabled": "true"}
+    queue |= {"autoDelete": "false", "ringSize": "-1", "consumerCount": "0"}
+
+    def cut_once(frame: Frame) -> str:
+        asked.append(frame.headers["_AMQ_OperationName"])
+        if asked.count("listQueues") == 1 and asked[-1] == "listQueues":
+            raise ConnectionResetError
+        settings = asked[-1] == "getAddressSettingsAsJSON"
+        told = {"deadLetterAddress": "DLQ"} if settings else {"data": [queue]}
+        return json.dumps([json.dumps(told)])
+
+    with (
+        nothing_left(),
+        Liar(partial(manage, cut_once)) as liar,
+        Connection(liar.url, request_timeout=2.0) as connection,
+    ):
+        link = link_of(connection.create_session())
+        found = link.examine(QUEUE, DestinationKind.QUEUE, RedeliveryPolicy())
+        assert found.dead_letter_queue.destination == "queue://DLQ"
+    assert asked.count("listQueues") > 1
+    assert "management not available" not in caplog.text
 
 
 def test_what_was_not_asked_answers_nothing(caplog: pytest.LogCaptureFixture) -> None:
