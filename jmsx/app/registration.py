@@ -17,7 +17,7 @@ from jmsx.core.ledger import StoreKey
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.option_checks import (
     LARGEST_INT,
-    check_text,
+    check_name,
     check_whole,
     kind_of,
     offers,
@@ -30,6 +30,7 @@ from jmsx.errors import ConfigurationError, InDoubtError, JmsxError, LinkError, 
 from jmsx.jms.destination import Destination
 from jmsx.jms.message import Message, PropertyValue
 from jmsx.jms.outcomes import Again, Reject, Steering
+from jmsx.jms.subscribing import stated
 from jmsx.stores import IdempotencyStore
 
 if TYPE_CHECKING:
@@ -140,8 +141,9 @@ class Consumer:
             object.__setattr__(self, "dead_letter", own.dead_letter)
             _check_elsewhere(self.destination.uri, own.dead_letter)
         self._check_batch()
-        for name in ("selector", "durable"):
-            check_text(name, getattr(self, name))
+        stated(self.selector)
+        if self.durable is not None:
+            check_name("durable", self.durable)
         if self.durable is not None and not self.destination.is_topic:
             raise ConfigurationError(
                 f"{self.destination} is no topic, so it has no durable subscription"

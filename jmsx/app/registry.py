@@ -19,7 +19,7 @@ from jmsx.app.middleware import Middleware, chain
 from jmsx.app.parameters import parameters_of
 from jmsx.app.registration import Consumer, ConsumerKeywords, Handler, acknowledge_mode
 from jmsx.core.modes import AcknowledgeMode
-from jmsx.core.option_checks import check_names
+from jmsx.core.option_checks import check_name, check_names
 from jmsx.core.policy import Policy
 from jmsx.errors import ConfigurationError
 from jmsx.jms.destination import Destination, destination
@@ -158,6 +158,7 @@ class Registry:
             label = name_of(handler) if name is None else name
             if not isinstance(label, str) or not label:
                 raise ConfigurationError(f"name= of a consumer must be a text, not {label!r}")
+            check_name("name= of a consumer", label)
             if label in self._consumers:
                 raise ConfigurationError(f"there is a consumer {label!r} already; give it a name=")
             try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import re
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -19,6 +20,9 @@ LARGEST: Final = 2**63
 
 #: What a Java int can hold, as both brokers read a prefetch.
 LARGEST_INT: Final = 2**31 - 1
+
+#: Control characters and lone surrogates.
+_UNNAMED: Final = re.compile(r"[\0-\x1f\x7f-\x9f\ud800-\udfff]")
 
 #: How much a name must be like another to be taken for it, from 0 to 1.
 _LIKENESS: Final = 0.6
@@ -83,6 +87,17 @@ def check_text(name: str, value: object) -> None:
     """Raise ConfigurationError unless `value` is a str or None."""
     if value is not None and not isinstance(value, str):
         raise wrong_type(name, "a str", value)
+
+
+def check_name(what: str, value: object) -> None:
+    """Raise ConfigurationError unless `value` is a str that can name something in frames, logs and metrics."""
+    if not isinstance(value, str):
+        raise wrong_type(what, "a str", value)
+    if not value.strip():
+        raise ConfigurationError(f"{what} is empty, which names nothing")
+    odd = _UNNAMED.search(value)
+    if odd is not None:
+        raise ConfigurationError(f"{what} is {value!r}; {odd[0]!r} cannot stand in a name")
 
 
 def check_flag(name: str, value: object) -> None:

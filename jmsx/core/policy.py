@@ -264,7 +264,7 @@ class ArtemisRedeliveryPolicy:
 
 
 def _check_mode(mode: str) -> None:
-    if mode not in set(RedeliveryMode):
+    if mode not in tuple(RedeliveryMode):
         raise ConfigurationError(f"mode must be one of {', '.join(RedeliveryMode)}, not {mode!r}")
 
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 #: What a property may be; STOMP carries it as text, and between jmsx programs its type as well.
 PropertyValue = str | int | float | bool | None
 
+#: What a body may be, but for None.
+_BODIES: Final = (str, bytes, Mapping, bytearray, memoryview)
+
 #: What to do instead of changing a message that came in.
 READ_ONLY: Final = (
     "it came in, and is as it came: send a new one,"
@@ -33,7 +36,8 @@ class Message:
 
     A body of `str` is a JMS TextMessage, of `bytes` a BytesMessage, None a TextMessage without text; a mapping (of str,
     int, float, bool, bytes and None) is a MapMessage. `reply_to` may be spelt, as `queue://answers`. Raises
-    MessageFormatError for properties that are no mapping, InvalidDestinationError for a `reply_to` that is none.
+    MessageFormatError for another body and for properties that are no mapping, InvalidDestinationError for a `reply_to`
+    that is none.
 
     Attributes:
         body: text, bytes, the entries of a map, or None.
@@ -66,8 +70,11 @@ class Message:
         group_id: str | None = None,
         group_sequence: int | None = None,
     ) -> None:
+        check_body(body)
         self._body = body
-        self._properties: MutableMapping[str, PropertyValue] = _copied(properties or {})
+        self._properties: MutableMapping[str, PropertyValue] = (
+            {} if properties is None else copied(properties)
+        )
         self.correlation_id = correlation_id
         self.type = type
         self.reply_to = None if reply_to is None else destination(reply_to)
@@ -109,6 +116,7 @@ class Message:
 
     @body.setter
     def body(self, body: Body) -> None:
+        check_body(body)
         self._body = body
 
     @property
@@ -118,7 +126,7 @@ class Message:
 
     @properties.setter
     def properties(self, properties: Mapping[str, PropertyValue]) -> None:
-        self._properties = _copied(properties)
+        self._properties = copied(properties)
 
     @property
     def readable(self) -> bool:
@@ -230,11 +238,19 @@ class MapMessage(Message):
         )
 
 
-def _copied(properties: Mapping[str, PropertyValue]) -> dict[str, PropertyValue]:
-    """Names and values; raises MessageFormatError for what has none."""
-    try:
-        return dict(properties)
-    except (TypeError, ValueError) as error:
+def copied(properties: Mapping[str, PropertyValue]) -> dict[str, PropertyValue]:
+    """Names and values; raises MessageFormatError for what is no mapping of them."""
+    if not isinstance(properties, Mapping):
         raise MessageFormatError(
-            f"properties are a mapping of names to values, not {kind_of(properties)}"
-        ) from error
+            f'properties are a mapping of names to values, such as {{"region": "EU"}}, not {kind_of(properties)}'
+        )
+    return dict(properties)
+
+
+def check_body(given: object) -> None:
+    """Raise MessageFormatError, which says what to make of it, for what can be no body."""
+    if given is not None and not isinstance(given, _BODIES):
+        raise MessageFormatError(
+            f"a body of {type(given).__name__}; send str, bytes, a mapping or None: json.dumps(...) makes a text of"
+            " lists and the like, which message.json() reads"
+        )

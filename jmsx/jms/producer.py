@@ -10,7 +10,7 @@ from jmsx.core.dialect import Body
 from jmsx.core.durations import LONGEST, Duration, as_number, bounded
 from jmsx.core.frames import Frame
 from jmsx.core.headers import SENDER_HEADER
-from jmsx.core.option_checks import check_flag, unknown
+from jmsx.core.option_checks import check_flag, check_text, unknown
 from jmsx.core.requests import Request
 from jmsx.core.session import SessionCore
 from jmsx.errors import (
@@ -26,7 +26,7 @@ from jmsx.jms.dispatcher import handled
 from jmsx.jms.link import SessionLink
 from jmsx.jms.message import Message
 from jmsx.jms.scheduling import broker_schedules
-from jmsx.jms.temporary import reachable
+from jmsx.jms.temporary import check_parts, reachable
 from jmsx.jms.translation import PreparedSend, checked_body
 
 #: What `MessageProducer.send` takes by keyword.
@@ -113,6 +113,10 @@ class MessageProducer:
         lives = _UNSAID if given is _UNSAID else _time_to_live(given)
         delay = _UNSAID if delivery_delay is _UNSAID else bounded("delivery_delay", delivery_delay)
         patience = None if timeout is None else bounded("timeout", timeout)
+        if confirm is not True:
+            check_flag("confirm", confirm)
+        if dedupe_id is not None:
+            check_text("dedupe_id", dedupe_id)
         message = _message(message)
         to = self._destination(destination)
         if to.is_temporary:  # it may be gone, and has another name here
@@ -163,6 +167,7 @@ class MessageProducer:
             return last
         check_flag("persistent", persistent)
         check_priority(priority)
+        check_parts(to, self._link)
         self._last = made = PreparedSend(to, dialect, persistent=persistent, priority=priority)
         return made
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 from jmsx.config.options import ConsumerOptions
 from jmsx.core.modes import AcknowledgeMode
-from jmsx.core.option_checks import wrong_type
+from jmsx.core.option_checks import check_flag, check_name, wrong_type
 from jmsx.core.values import NO_FAILURE, ConsumerSettings, DestinationKind
 from jmsx.errors import InvalidDestinationError, InvalidSelectorError, UnsupportedError, UsageError
 from jmsx.jms import subscribing
@@ -106,6 +106,7 @@ class Session:
         self._link.check_open()
         if listener is not None:
             check_runs(listener)
+        _check_said(name, no_local=no_local)
         destination = destination_of(destination)
         if isinstance(destination, Temporary):
             destination.check()
@@ -159,6 +160,8 @@ class Session:
         """
         link, own = self._link, _checked(options)
         link.check_open()
+        check_name("the name of a durable subscription", subscription)
+        _check_said(name, no_local=no_local)
         topic = destination_of(topic)
         if not topic.is_topic:
             raise InvalidDestinationError(
@@ -220,6 +223,7 @@ class Session:
         """
         link = self._link
         link.check_open()
+        check_name("the name of a durable subscription", subscription)
         if link.dialect.management is not None:
             peer = link.peer(f"UNSUBSCRIBE {subscription}")
             link.shared.inquiries.remove_durable(peer, link.options.client_id, subscription)
@@ -318,6 +322,13 @@ class Session:
         if durable_name is not None:
             client_id = link.options.client_id
             inquiries.claim_durable(peer, client_id, durable_name, settings.headers)
+
+
+def _check_said(name: str | None, *, no_local: bool) -> None:
+    """Raise ConfigurationError for a consumer's name or no_local that is none."""
+    check_flag("no_local", no_local)
+    if name is not None:
+        check_name("name", name)
 
 
 def _checked(options: ConsumerOptions | None) -> ConsumerOptions:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from jmsx.config.options import ConsumerOptions
 from jmsx.core.headers import INT, SENDER_HEADER, whole
+from jmsx.core.option_checks import check_text
 from jmsx.core.selectors import literal
 from jmsx.core.values import ConsumerSettings, DestinationKind, StompAck
 from jmsx.errors import ConfigurationError, InvalidSelectorError
@@ -31,8 +32,10 @@ def stated(selector: str | None) -> str | None:
     """
     A selector of blanks is none, as in Java (`ActiveMQMessageConsumer.java`, its constructor).
 
-    Raises InvalidSelectorError for a NUL, which would end the frame for whoever splits frames there.
+    Raises InvalidSelectorError for a NUL, which would end the frame for whoever splits frames there, and
+    ConfigurationError for what is no text.
     """
+    check_text("selector", selector)
     if selector is not None and "\0" in selector:
         raise InvalidSelectorError(f"the selector {selector!r} has a NUL character")
     return None if selector is None or not selector.strip() else selector

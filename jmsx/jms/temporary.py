@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import uuid
 
+from jmsx.core.destination_names import is_composite, parts
 from jmsx.errors import InvalidDestinationError
 from jmsx.jms.destination import Destination, Temporary
 from jmsx.jms.link import SessionLink
 
 
 def reachable(given: Destination, link: SessionLink) -> Destination:
-    """`given` as it can be named on `link`; raises InvalidDestinationError if it is gone."""
+    """`given` as it can be named on `link`; raises InvalidDestinationError if it is gone, or nobody made it."""
     if not isinstance(given, Temporary):
+        _check_made(given.address.kind, given.name, given.uri, link)
         return given
     given.check()
     if given.owner is link:
@@ -29,6 +31,30 @@ def reachable(given: Destination, link: SessionLink) -> Destination:
     if given.public is None or given.public_epoch != epoch:
         given.public, given.public_epoch = _ask(given, link), epoch
     return given.public
+
+
+def check_parts(given: Destination, link: SessionLink) -> None:
+    """Raise InvalidDestinationError if `given` lists a temporary queue or topic that nobody made."""
+    if is_composite(given.uri):
+        for kind, name in parts(given.uri):
+            _check_made(kind, name, given.uri, link)
+
+
+def _check_made(kind: str, name: str, uri: str, link: SessionLink) -> None:
+    """
+    Refuse what only looks like a temporary destination, and would be one that nobody reads.
+
+    Where each connection has names of its own, the name that another one's has is `remote-temp-queue://ID:…`, and the
+    broker refuses that if it is gone. Where there is one name for all, the management knows whether it is there.
+    """
+    temporary = kind in ("temp-queue", "temp-topic")
+    if not temporary or link.dialect.global_temporaries or name.startswith(f"{link.session_id}-"):
+        return
+    raise InvalidDestinationError(
+        f"{uri} would be a {kind.removeprefix('temp-')} that nobody reads: at this broker a temporary destination has"
+        " another name on each connection. Send to message.reply_to, to what session.create_temporary_queue() returned,"
+        " or to a queue with a name"
+    )
 
 
 def _ask(queue: Temporary, link: SessionLink) -> Destination:

@@ -7,7 +7,6 @@ a content-length makes a BytesMessage, its absence a TextMessage (jmsx_classic/B
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,11 +17,11 @@ from jmsx.core.headers import GROUP_HEADERS, INT, TYPES_HEADER, UNREADABLE_HEADE
 from jmsx.core.identity import identify, stamp
 from jmsx.errors import MessageFormatError, MessageNotReadableError, MessageNotWriteableError
 from jmsx.jms.destination import Destination
-from jmsx.jms.message import READ_ONLY, Message, PropertyValue
+from jmsx.jms.message import READ_ONLY, Message, PropertyValue, check_body
 from jmsx.jms.properties import RESERVED, ReceivedProperties, property_headers, typed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping
+    from collections.abc import Callable, Mapping, MutableMapping
 
 
 class PreparedSend:
@@ -324,16 +323,10 @@ def _encoded(body: object, dialect: Dialect) -> tuple[dict[str, str], bytes]:
 
 def checked_body(given: object) -> Body:
     """`given`, if it can be a body; raises MessageFormatError, which says what to make of anything else."""
-    if given is None or isinstance(given, str):
-        return given
     if isinstance(given, bytearray | memoryview):
         return bytes(given)
-    if isinstance(given, bytes | Mapping):
-        return given
-    raise MessageFormatError(
-        f"a body of {type(given).__name__}; send str, bytes, a mapping or None: json.dumps(...) makes a text of lists"
-        " and the like, which message.json() reads"
-    )
+    check_body(given)
+    return given  # type: ignore[return-value]  # it is one
 
 
 def _destination(uri: str | None) -> Destination | None:
