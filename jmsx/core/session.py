@@ -462,7 +462,8 @@ class SessionCore:
         an older link.
         """
         consumer = self._consumers.get(outcomes[0][0].subscription_id)
-        if consumer is not None:  # before the rollback, for which what nobody has told of has failed
+        # Before the rollback, for which what nobody has told of has failed.
+        if consumer is not None:
             self._settle_late(consumer, [one for one in outcomes if self.is_lost(one[0])], now)
         outcomes = [one for one in outcomes if not self.is_lost(one[0])]
         if self.transacted:

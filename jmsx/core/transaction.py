@@ -86,9 +86,8 @@ class Transaction:
         self._count = 1
         self.state = TxState.IDLE
         self.sends: list[TxSend] = []
-        self.unwritten: list[
-            TxSend
-        ] = []  #: those of them that wait until the broker knows what it has
+        #: Those of them that wait until the broker knows what it has
+        self.unwritten: list[TxSend] = []
         self.rollback_only: str | None = None  #: why it can only be rolled back
         self.started_at: float | None = None  #: of the first delivery or send in it
         self.sent = False  #: what was sent is committed, while the ACKs are awaited

@@ -127,9 +127,8 @@ class Dispatcher:
                 return None
             return self._next(call)
         except JmsxError:
-            if (
-                self._engine.error is None
-            ):  # the link is not gone for good, so this is about something else
+            # Else the link is gone for good; what is raised before that is about something else.
+            if self._engine.error is None:
                 raise
             return None
         except BaseException as error:  # nobody knows how far that came, so all begins anew

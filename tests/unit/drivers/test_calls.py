@@ -76,7 +76,9 @@ def test_a_rollback_behind_an_interrupted_commit(
         engine.renew("a test")
     elif end == "refused":
         (receipt_id,) = engine.core.owed
-        refusal = Frame("ERROR", {"receipt-id": receipt_id, "message": "ProtocolException: refused by the test"})
+        refusal = Frame(
+            "ERROR", {"receipt-id": receipt_id, "message": "ProtocolException: refused by the test"}
+        )
         one.recording._answers.clear()
         engine.call(lambda core, now: core.receive([refusal], now, now))
     for _ in range(2):
