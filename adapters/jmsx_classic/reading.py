@@ -183,10 +183,9 @@ class ClassicReading(Reading):
         trace = frame.body.decode("utf-8", "replace").strip() or told
         first = trace.partition("\n")[0]
         kind = _refusal(trace)
+        # In a plugin's words, perhaps; a COMMIT may be answered so for other causes.
         if kind is None and _is_bare(trace, told) and frame.body and command != "COMMIT":
-            kind = (
-                SecurityError  # in a plugin's words; a COMMIT may be answered so for other causes
-            )
+            kind = SecurityError
         in_part = command == "SEND" and "," in subject and kind in _OF_ONE
         if kind is None or in_part:
             kind = BrokerFaultError if command in DOUBTFUL else BrokerError

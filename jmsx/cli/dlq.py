@@ -316,7 +316,7 @@ def replay(
         # in steps of a second at the most, rather than a hundred at once and then a pause
         step = None if rate is None else max(1, int(rate))
         act = functools.partial(access.replay, name, to=target, at_once=step)
-        move = Move(movable, plan, act, limit, rate)
+        move = Move(movable, plan, act, "in one of the queues", limit, rate)
         move.carry_out(dry_run=dry_run, yes=yes, as_json=as_json)
 
 
@@ -345,6 +345,7 @@ def purge(
                 f"{_count(letters)} of {name} {'is' if len(letters) == 1 else 'are'} deleted for good"
             ),
             act=functools.partial(access.remove, name),
+            doubt=f"deleted, or still in {name}",
             limit=limit,
         )
         move.carry_out(dry_run=dry_run, yes=yes, as_json=as_json)

@@ -66,6 +66,7 @@ class Move:
     find: Callable[[int | None], Found]  #: those that are meant and can be moved, at most so many
     plan: Callable[[Sequence[DeadLetter]], str]  #: in words
     act: Callable[[Sequence[DeadLetter]], Iterator[list[str]]]
+    doubt: str  #: where an interruption leaves each that is not done for certain
     limit: int | None
     rate: float | None = None  #: messages a second
 
@@ -127,7 +128,7 @@ class Move:
                         time.sleep(max(done / self.rate - passed, 0.0))
             except (KeyboardInterrupt, JmsxError):
                 _err.print(
-                    f"{done:,} of {total:,} were done for certain; each of the others is in one of the queues"
+                    f"{done:,} of {total:,} were done for certain; each of the others is {self.doubt}"
                 )
                 raise
         return done

@@ -373,6 +373,7 @@ class DeadLetters:
         death = DeathRecord(
             reason=move.reason,
             destination=lay,
+            key=move.consumer.key(move.delivery),
             origin=settings.origin,
             delivery_count=move.delivery.attempts,
             consumer=settings.name,

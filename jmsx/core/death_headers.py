@@ -61,6 +61,7 @@ class DeathRecord:
     host: str = ""
     first_failure: int | None = None  #: of this process
     last_failure: int | None = None
+    key: str = ""  #: under which log and events have it
     origin: str = ""  #: what names the queue or subscription that it was consumed from
 
     def headers(self, message_id: str) -> dict[str, str]:
@@ -73,6 +74,8 @@ class DeathRecord:
             "jmsx_consumer": self.consumer,
             "jmsx_host": self.host,
         }
+        if self.key:
+            told["jmsx_original_key"] = self.key
         if self.first_failure is not None:
             told["jmsx_first_failure"] = str(self.first_failure)
         if self.last_failure is not None:
@@ -89,9 +92,9 @@ class DeathRecord:
 #: What a copy of a copy must not inherit.
 DEATH_HEADERS: Final = frozenset(
     {
-        "jmsx_death_reason", "jmsx_original_destination", "jmsx_original_message_id", "jmsx_delivery_count",
-        "jmsx_consumer", "jmsx_host", "jmsx_first_failure", "jmsx_last_failure", "jmsx_exception",
-        "jmsx_exception_message", "jmsx_stack", COUNT_HEADER, CUT_HEADER,
+        "jmsx_death_reason", "jmsx_original_destination", "jmsx_original_message_id", "jmsx_original_key",
+        "jmsx_delivery_count", "jmsx_consumer", "jmsx_host", "jmsx_first_failure", "jmsx_last_failure",
+        "jmsx_exception", "jmsx_exception_message", "jmsx_stack", COUNT_HEADER, CUT_HEADER,
     }
 )  # fmt: skip
 

@@ -69,7 +69,7 @@ class DeadLetter:
     @property
     def logged_as(self) -> list[str]:
         """
-        How an event log may call it, the surest name first; a copy of jmsx's has a key.
+        How an event log may call it, the surest name first.
 
         Never by its message id: Artemis' are numbers that each broker gives to some message.
         """
@@ -101,7 +101,7 @@ def read(
 
     `origin` is where the adapter would send it back to; `message_id`, `reason`, the error and `deliveries` are what the
     broker tells, and count where no copy of jmsx's says more. `broker_key` is as `Reading.message_key` has it; None: it
-    is the message id.
+    is the message id. A copy has an id and a key of its own, and tells those of its original.
     """
     told = headers.get
     count = whole(told("jmsx_delivery_count"), most=INT)
@@ -109,7 +109,8 @@ def read(
         id=id,
         message_id=told("jmsx_original_message_id") or message_id or id,
         key=told(KEY_HEADER, ""),
-        broker_key=(message_id or id) if broker_key is None else broker_key,
+        broker_key=told("jmsx_original_key")
+        or ((message_id or id) if broker_key is None else broker_key),
         origin=origin or told("jmsx_original_destination", ""),
         reason=told("jmsx_death_reason") or reason,
         error=told("jmsx_exception", error),

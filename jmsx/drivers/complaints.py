@@ -66,7 +66,7 @@ class Complaints:
         if left_out is None:
             return
         _log.error(
-            "dead letter not confirmed: its message stays in its queue, and this is tried again",
+            "dead letter not confirmed",
             consumer=event.consumer,
             destination=event.destination,
             to=event.dead_letter_destination or _BROKERS,

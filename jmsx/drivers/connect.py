@@ -74,7 +74,8 @@ def _hung_up(error: BaseException) -> TypeGuard[OSError]:
 def _explain(error: Exception, limit: float | None) -> str:
     hint = "is it a port without TLS, which is written stomp://?"
     if isinstance(error, TimeoutError):
-        return f"it did not agree on TLS in {limit:g} s; {hint}"
+        within = "in time" if limit is None else f"in {limit:g} s"
+        return f"it did not agree on TLS {within}; {hint}"
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
         return explain(error)
     if isinstance(error, OSError):

@@ -87,8 +87,10 @@ def test_a_refusal_with_the_end_behind_it() -> None:
     def refuse(client: Client) -> None:
         frame = client.obey("COMMIT")
         if frame is not None and held.wait(5):
+            words = "COMMIT FAILED: Transaction marked rollback only"
             client.say(
-                f"ERROR\nreceipt-id:{frame.headers['receipt']}\nmessage:rollback only\n\n\0".encode()
+                f"ERROR\nreceipt-id:{frame.headers['receipt']}\nmessage:{words}\n\n"
+                f"javax.transaction.xa.XAException: {words}\n\0".encode()
             )
 
     with nothing_left(), Liar(refuse, Client.obey) as liar, Connection(liar.url) as connection:

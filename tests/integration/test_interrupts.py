@@ -191,7 +191,11 @@ def test_the_next_commit_tells_how_an_interrupted_one_ended(
         assert frame is not None
         interrupted.wait(10)
         receipt_id = frame.headers["receipt"]
-        client.say(f"ERROR\nreceipt-id:{receipt_id}\nmessage:rollback only\n\n\0".encode())
+        words = "COMMIT FAILED: Transaction marked rollback only"
+        client.say(
+            f"ERROR\nreceipt-id:{receipt_id}\nmessage:{words}\n\n"
+            f"javax.transaction.xa.XAException: {words}\n\0".encode()
+        )
 
     interrupted = threading.Event()
     with (

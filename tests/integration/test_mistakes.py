@@ -154,7 +154,7 @@ def test_bodies_that_are_meant_as_json(session: Session, body: Any) -> None:
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"properties": 5}, "properties are a mapping of names to values, not an int"),
+        ({"properties": 5}, "properties are a mapping of names to values, such as .*, not an int"),
         ({"properties": {5: "x"}}, "5 is not a property name"),
         ({"group_id": 3}, "group_id of a message must be a str, not 3"),
     ],

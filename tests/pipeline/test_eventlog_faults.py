@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _ROOT: Final = Path(__file__).parents[2]
 #: When a call of `observe` began and ended: seconds, monotonic.
 _CALL: Final = struct.Struct("dd")
-_CALLS: Final = 200_000
+_CALLS: Final = 2_000_000
 _START: Final = """
 import json, os, random, resource, sys, threading, time
 from pathlib import Path

@@ -656,3 +656,17 @@ def test_a_copy_tells_no_queue_that_its_consumer_does_not_read(read: str) -> Non
     talk.wrote()
     (copy,) = [one for one in talk.frames if one.command == "SEND"]
     assert copy.headers["jmsx_original_destination"] == read
+
+
+def test_a_copy_tells_the_key_that_log_and_events_have() -> None:
+    """Also of a message whose sender gave none: by id and time of the copy nobody would find it there."""
+    talk = Talk(INDIVIDUAL, dialect=CLASSIC, dead_letter="queue://dead")
+    talk.subscribe(policy=at_most(0))
+    talk.comes("47", timestamp="1700000000000")
+    talk.listen(BROKEN)
+    talk.wrote()
+    (copy,) = (frame for frame in talk.frames if frame.command == "SEND")
+    talk.answer()
+    talk.answer()
+    (died,) = talk.reported(MessageDeadLettered)
+    assert copy.headers["jmsx_original_key"] == died.message_key

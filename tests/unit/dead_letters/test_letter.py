@@ -219,3 +219,15 @@ def test_of_a_topic_nobody_knows_whose_it_is() -> None:
         "KeyError or ValueError",
         2,
     )
+
+
+def test_a_copy_of_what_its_sender_gave_no_key_is_called_as_its_original() -> None:
+    """By the name that log and events have; id and time of the copy are its own."""
+    for broker_key in (None, "90@1700000000555"):
+        read_ = read(
+            "ID:9",
+            {"jmsx_original_key": "ID:java-1", "jmsx_original_message_id": "ID:java-1"},
+            origin="queue://orders",
+            broker_key=broker_key,
+        )
+        assert read_.logged_as == ["ID:java-1"]
