@@ -21,9 +21,15 @@ class PoisonFrames:
     count: int = 0  #: in a row
     cause: str = ""  #: of the last one
 
-    def note(self, event: Event) -> None:
-        """Count the link that `event` says has ended, or start again because a message was settled."""
+    def note(self, event: Event) -> bool:
+        """
+        Count the link that `event` says has ended, or start again because a message was settled.
+
+        Returns whether the link was counted; one that ended for another reason says nothing of frames.
+        """
         if isinstance(event, LinkClosed) and event.reason == "protocol":
             self.count, self.cause = self.count + 1, event.detail
-        elif isinstance(event, DeliveryEnded) and event.outcome not in _UNSETTLED:
+            return True
+        if isinstance(event, DeliveryEnded) and event.outcome not in _UNSETTLED:
             self.count = 0
+        return False

@@ -42,8 +42,7 @@ class Complaints:
             case DeliveryEnded():
                 self._poison_frames.note(event)
             case LinkClosed():
-                self._poison_frames.note(event)
-                if self._poison_frames.count == MANY:
+                if self._poison_frames.note(event) and self._poison_frames.count == MANY:
                     self._tell_of_poison(source)
             case MessageDeadLettered():
                 _tell_of_dead_letter(event)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jmsx.core.events import DeadLetterFailed, Source
+from jmsx.core.events import DeadLetterFailed, LinkClosed, Source
 from jmsx.drivers.complaints import PAUSE, Complaints
 
 if TYPE_CHECKING:
@@ -39,3 +39,12 @@ def test_a_dead_letter_that_is_refused(caplog: pytest.LogCaptureFixture) -> None
     assert "not authorized" in first["error"]
     assert (first["left_out"], second["left_out"]) == (0, 1)
     assert {record.levelname for record in caplog.records} == {"ERROR"}
+
+
+def test_a_frame_that_ends_each_link(caplog: pytest.LogCaptureFixture) -> None:
+    """One line for many in a row, and none for a link that ends for another reason behind them."""
+    complaints = Complaints()
+    for reason in (*["protocol"] * 3, "io", "closed"):
+        complaints.observe(LinkClosed(at=0.0, reason=reason, detail="a lie"), SOURCE)
+    assert len(caplog.records) == 1
+    assert "again and again" in caplog.text
