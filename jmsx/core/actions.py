@@ -72,10 +72,9 @@ class Outbox:
         """Ask for `event` to be reported."""
         self._actions.append(Report(event))
 
-    def finish(self, entry: Entry | None) -> None:
-        """Have the ledger, if it has an `entry` of a hand-out, note that this did not fail."""
-        if entry is not None:
-            self._actions.append(Record((entry,), HandOutEnd.FINISHED))
+    def finish(self, entries: Iterable[Entry | None]) -> None:
+        """Have the ledger note that hand-outs, as far as it has `entries` of them, did not fail; once for each."""
+        self._record(entries, HandOutEnd.FINISHED)
 
     def settle(self, entries: Iterable[Entry | None]) -> None:
         """Have the ledger forget the messages that it has `entries` of, which the broker does not have any more."""

@@ -251,7 +251,7 @@ class ConsumerCore:
         if handed_out:
             del self.delivered[delivery]
             if not delivery.is_acknowledged:
-                self._outbox.finish(delivery.entry)
+                self._outbox.finish([delivery.entry])
         self.batch.withdraw(delivery)
         delivery.step(DeliveryInput.TAKE_BACK)
         return delivery.state is not DeliveryState.ACKING
@@ -342,8 +342,10 @@ class ConsumerCore:
             delivery.history = delivery.history.spared()
         held = [one for one in self.delivered if not one.is_acknowledged]
         if not self.settings.transacted:
-            while len(self._on_lost_link) > LOST_AND_OPEN:
-                del self._on_lost_link[next(iter(self._on_lost_link))]
+            while (
+                len(self._on_lost_link) > LOST_AND_OPEN
+            ):  # too much is held: the oldest count as failed
+                self.failed_late(next(iter(self._on_lost_link)))
         self._on_lost_link.update(dict.fromkeys(held))
         handed_out = [*owed, *held]
         self.end(handed_out, Outcome.ABANDONED, now)
@@ -420,7 +422,7 @@ class ConsumerCore:
         trigger = self.batch.note(delivery, now)
         delivery.step(DeliveryInput.CONSUME)
         del self.delivered[delivery]
-        self._outbox.finish(delivery.entry)
+        self._outbox.finish([delivery.entry])
         if trigger is None and returning and self.batch.late_trigger is AckTrigger.EACH:
             trigger = AckTrigger.EACH
         if trigger is not None:
@@ -487,13 +489,14 @@ class ConsumerCore:
         One that an interrupted `receive()` has acknowledged may be in it, and has no other ACK.
         """
         alive = [one for one in batch if one.is_alive]
+        # Of those whose ACK was put off the ledger has heard; and where an ACK gets lost, it forgets nothing.
+        done = [one.entry for one in alive if one.state is not DeliveryState.OWED]
         told = self._outbox.detailed
         owed = [one for one in batch if not one.is_acknowledged] if told else []
         self.write_acks(batch)
         if owed:
             self.reports.acknowledged(owed, trigger, now)
-        for one in alive:  # also where the ACK gets lost, with which the ledger does not forget it
-            self._outbox.finish(one.entry)
+        self._outbox.finish(done)
         self.forget_counts(batch)
         self._end(alive, outcome, now)
         if len(alive) < len(batch):
@@ -622,8 +625,7 @@ class ConsumerCore:
         wanted = set(batch)
         given_back = [one for one in self.delivered if one in wanted]
         self.delivered = {one: None for one in self.delivered if one not in wanted}
-        for delivery in given_back:
-            self._outbox.finish(delivery.entry)
+        self._outbox.finish(one.entry for one in given_back)
         self.take_back(given_back)
 
     def take_back(self, batch: list[Delivery]) -> None:
@@ -719,8 +721,8 @@ class ConsumerCore:
         """
         for delivery in batch:
             delivery.owed_end = outcome
-            self._outbox.finish(delivery.entry)
             delivery.step(DeliveryInput.COPY)
+        self._outbox.finish(one.entry for one in batch)
         self.take_back(batch)
 
     def end_owed(

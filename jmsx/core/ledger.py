@@ -42,7 +42,7 @@ class HandOutEnd(Enum):
 
     #: The application has done them without failing; they are not acknowledged yet
     FINISHED = auto()
-    FAILED = auto()  #: they failed, or their link was lost before the application was done
+    FAILED = auto()  #: the application has failed at them, or will not say any more how they went
     SETTLED = auto()  #: the broker has them no more
 
 

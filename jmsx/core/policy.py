@@ -264,7 +264,7 @@ class ArtemisRedeliveryPolicy:
 
 
 def _check_mode(mode: str) -> None:
-    if mode not in tuple(RedeliveryMode):
+    if mode not in tuple(RedeliveryMode):  # a set would have to hash what was given
         raise ConfigurationError(f"mode must be one of {', '.join(RedeliveryMode)}, not {mode!r}")
 
 

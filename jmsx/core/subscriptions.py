@@ -193,7 +193,7 @@ class Subscriptions:
 
     def _finish(self, delivery: Delivery) -> None:
         """Have the ledger note that the hand-out did not fail; once, however often that is told."""
-        self._outbox.finish(delivery.entry)
+        self._outbox.finish([delivery.entry])
         delivery.entry = None
 
     def acknowledged_late(self, delivery: Delivery, *, alone: bool) -> None:

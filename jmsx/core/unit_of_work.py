@@ -570,9 +570,10 @@ class UnitOfWork:
 
     def _abandon(self, batches: Batches, now: float, *, failed: bool) -> None:
         for consumer, batch in batches:
-            for delivery in batch if not failed else ():
-                delivery.history = delivery.history.spared()
-                self._outbox.finish(delivery.entry)
+            if not failed:
+                for delivery in batch:
+                    delivery.history = delivery.history.spared()
+                self._outbox.finish(delivery.entry for delivery in batch)
             consumer.end(batch, Outcome.ABANDONED, now, self._transaction.transaction_id)
 
     def _note_refused(self, batches: Batches) -> None:

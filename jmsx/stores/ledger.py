@@ -155,7 +155,7 @@ class DeliveryLedger:
         self._note(entries, HandOutEnd.FINISHED)
 
     def fail(self, entries: Iterable[Entry]) -> None:
-        """Note that these have failed, or that their link was lost; `finish` may still be told of the latter."""
+        """Note that these have failed, as their process says: nobody need ask whether it lives."""
         self._note(entries, HandOutEnd.FAILED)
 
     def settle(self, entries: Iterable[Entry]) -> None:
@@ -288,9 +288,7 @@ class DeliveryLedger:
             return
         if end is HandOutEnd.FINISHED:
             self._open_entries[entry.identity] = known._replace(finished=known.finished + 1)
-        elif (
-            end is HandOutEnd.SETTLED and known.number == entry.number
-        ):  # else somebody was handed it since
+        elif end is HandOutEnd.SETTLED and known.number == entry.number:  # by nobody since
             del self._open_entries[entry.identity]
 
     def _trim(self) -> None:

@@ -409,6 +409,34 @@ def test_flush_when_there_is_nothing_to_do() -> None:
     assert (talk.receive(), book.flushed) == (None, 1)
 
 
+@pytest.mark.parametrize("way", ["received", "listened", "acknowledged", "discarded"])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_hand_out_is_told_to_be_done_once(mode: AcknowledgeMode, way: str) -> None:
+    """A ledger that hears of it twice takes a failure of the message for another one that was none."""
+    told: list[int] = []
+
+    class Told(Book):
+        def finish(self, entries: Iterable[Entry]) -> None:
+            told.extend(one.number for one in entries)
+
+    talk = start(mode, Told())
+    talk.comes("a")
+    match way:
+        case "received":
+            talk.receive()
+        case "listened":
+            talk.listen()
+        case "discarded":
+            talk.listen(DISCARDED)
+        case _:
+            talk.core.acknowledge(talk.held(), talk.now)
+    talk.receive()
+    talk.wait_until(talk.now + 10)
+    talk.core.close(talk.now)
+    talk.wrote()
+    assert told in ([], [1])
+
+
 # -- who lives --------------------------------------------------------------------------------------------------------
 
 

@@ -469,6 +469,22 @@ def test_what_nobody_says_of_lost_links_is_bounded() -> None:
     assert len(consumer.held_on_lost_links()) == 2 * LOST_AND_OPEN
 
 
+def test_what_is_forgotten_of_lost_links_has_failed() -> None:
+    """Nobody can say any more that it has not, and else it would come for ever."""
+    memory = ProcessMemory()
+    one, two = (Talk(INDIVIDUAL, memory=memory) for _ in range(2))
+    for talk in (one, two):
+        talk.subscribe(policy=AT_ONCE, prefetch=ENDLESS)
+    for number in range(3):
+        names = [f"{number}-{n}" for n in range(LOST_AND_OPEN)]
+        one.comes(*names)
+        for _ in names:
+            one.held()
+        one.lose()
+    two.comes("0-0", "2-0", redelivered="true")
+    assert [two.held().failures, two.held().failures] == [1, 0]
+
+
 def test_memory_is_bounded() -> None:
     """The oldest are forgotten; what is noted again is young."""
     memory = ProcessMemory(limit=2)
