@@ -440,14 +440,20 @@ def test_a_hand_out_is_told_to_be_done_once(mode: AcknowledgeMode, way: str) -> 
 # -- who lives --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dialect", [DIALECT, ARTEMIS], ids=["classic", "artemis"])
-@pytest.mark.parametrize("mode", MODES)
-def test_what_a_living_process_has_is_in_doubt(mode: AcknowledgeMode, dialect: Dialect) -> None:
-    """Its link is lost, and another one is handed the message before the first has noticed; nothing has failed yet."""
+def two_processes(mode: AcknowledgeMode, dialect: Dialect) -> tuple[Counted, Counted]:
+    """Sessions that have one ledger and nothing else in common, and give up what has failed once."""
     book = Book()
     first, other = (Counted(mode, book, dialect=dialect) for _ in range(2))
     for talk in (first, other):
         talk.subscribe(policy=at_most(0))
+    return first, other
+
+
+@pytest.mark.parametrize("dialect", [DIALECT, ARTEMIS], ids=["classic", "artemis"])
+@pytest.mark.parametrize("mode", MODES)
+def test_what_a_living_process_has_is_in_doubt(mode: AcknowledgeMode, dialect: Dialect) -> None:
+    """Its link is lost, and another one is handed the message before the first has noticed; nothing has failed yet."""
+    first, other = two_processes(mode, dialect)
     first.comes("a")
     assert called(first.held()) == "a#1"
     if mode is TRANSACTED:
@@ -460,10 +466,7 @@ def test_what_a_living_process_has_is_in_doubt(mode: AcknowledgeMode, dialect: D
 @pytest.mark.parametrize("mode", MODES)
 def test_what_a_living_process_says_has_failed_has(mode: AcknowledgeMode, dialect: Dialect) -> None:
     """It was handed out on a link that is lost, and the application has rolled back, or recovered."""
-    book = Book()
-    first, other = (Counted(mode, book, dialect=dialect) for _ in range(2))
-    for talk in (first, other):
-        talk.subscribe(policy=at_most(0))
+    first, other = two_processes(mode, dialect)
     first.comes("a")
     first.held()
     first.cut()

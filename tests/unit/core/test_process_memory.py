@@ -6,23 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jmsx.core.consumer import LOST_AND_OPEN
 from jmsx.core.history import Remembered
 from jmsx.core.ledger import Entry, StoreKey
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.process_memory import UNSEEN, ProcessMemory
-from jmsx.core.values import DestinationKind, Disposition, Failure
+from jmsx.core.values import DestinationKind
 from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT as CLASSIC
 from tests.unit.core.harness import (
-    AT_ONCE,
     AUTO,
     BROKEN,
     CLIENT,
     DISCARDED,
     DUPLICATE,
     DUPS_OK,
-    ENDLESS,
     INDIVIDUAL,
     REJECTED,
     TRANSACTED,
@@ -185,66 +182,6 @@ def test_poison_of_another_session_is_dead_lettered_unseen() -> None:
         talk.core.rollback(talk.now)
 
 
-@pytest.mark.parametrize("dialect", [CLASSIC, ARTEMIS], ids=["classic", "artemis"])
-@pytest.mark.parametrize("mode", list(AcknowledgeMode), ids=str)
-@pytest.mark.parametrize("failed", [False, True])
-def test_what_another_session_may_be_at_has_not_failed(
-    mode: AcknowledgeMode, dialect: Dialect, *, failed: bool
-) -> None:
-    """Its link is lost, and its application has said nothing yet; or it has said that it failed."""
-    memory = ProcessMemory()
-    one, two = (Talk(mode, dialect=dialect, memory=memory) for _ in range(2))
-    for talk in (one, two):
-        talk.subscribe(policy=at_most(2))
-    one.comes("a")
-    delivery = one.held()
-    one.cut()
-    if failed:
-        one.core.failed(delivery, BROKEN, one.now)
-        undo(one)
-    two.comes("a", redelivered="true")
-    again = two.held()
-    assert (called(again), again.failures) == ("a#2", int(failed))
-
-
-@pytest.mark.parametrize("mode", list(AcknowledgeMode), ids=str)
-def test_what_fails_after_another_session_has_had_it_is_told_nobody(mode: AcknowledgeMode) -> None:
-    """Whoever had it last tells how often it failed; in its own session it counts at once."""
-    memory = ProcessMemory()
-    one, two = (Talk(mode, memory=memory) for _ in range(2))
-    for talk in (one, two):
-        talk.subscribe(policy=at_most(5))
-    one.comes("a")
-    one.held()
-    one.lose()
-    two.comes("a", redelivered="true")
-    assert called(two.held()) == "a#2"
-    two.cut()
-    undo(two)
-    undo(one)
-    one.comes("a", redelivered="true")
-    again = one.held()
-    assert (called(again), again.failures) == ("a#3", 1)
-
-
-@pytest.mark.parametrize("disposition", [Disposition.RELEASE, Disposition.UNDO])
-def test_what_nobody_handled_on_a_lost_link_has_not_failed(disposition: Disposition) -> None:
-    """As on a link that is up."""
-    talk = Talk(AUTO)
-    talk.subscribe(policy=at_most(2))
-    talk.comes("a")
-    delivery = talk.held()
-    talk.lose()
-    talk.core.failed(delivery, Failure(disposition=disposition), talk.now)
-    talk.comes("a", redelivered="true")
-    assert talk.held().failures == 0
-
-
-def undo(talk: Talk) -> None:
-    """The application rolls back, or recovers."""
-    (talk.core.rollback if talk.core.transacted else talk.core.recover)(talk.now)
-
-
 def test_artemis_does_not_flag_what_a_closed_consumer_had() -> None:
     """So what was handed out is remembered from then on, as the one delivery that the broker would have counted."""
     memory = ProcessMemory()
@@ -363,126 +300,6 @@ def test_a_ledger_that_has_forgotten_it_does_not_win() -> None:
     assert delivery is not None
     assert talk.core.handing_out.admit(delivery, talk.now, Entry(StoreKey("queue://q", "a"), 1))
     assert (called(delivery), delivery.redelivered) == ("a#2", True)
-
-
-@pytest.mark.parametrize("dialect", [CLASSIC, ARTEMIS], ids=["classic", "artemis"])
-@pytest.mark.parametrize("late", [True, False])
-def test_what_the_application_finished_did_not_fail(dialect: Dialect, *, late: bool) -> None:
-    """Its ACK waited for company when the link was lost, or the listener was `late`; it may fail as often as ever."""
-    talk = Talk(AUTO, dialect=dialect)
-    talk.subscribe(policy=at_most(1))
-    talk.comes("a")
-    delivery = talk.held()
-    if not late:
-        talk.core.consumed(delivery, talk.now)
-    talk.cut()
-    if late:
-        talk.core.consumed(delivery, talk.now)
-    talk.reopen()
-    talk.comes("a", redelivered="true")
-    assert [talk.listen(BROKEN), talk.listen(BROKEN), talk.listen()] == ["a#2", "a#3", None]
-
-
-@pytest.mark.parametrize("dialect", [CLASSIC, ARTEMIS], ids=["classic", "artemis"])
-@pytest.mark.parametrize("mode", [AUTO, DUPS_OK], ids=str)
-@pytest.mark.parametrize("losses", [1, 2])
-def test_what_comes_again_before_it_is_finished_has_not_failed(
-    dialect: Dialect, mode: AcknowledgeMode, losses: int
-) -> None:
-    """Its handler returns each time; only links fail under it, and so often that it would be given up."""
-    talk = Talk(mode, dialect=dialect)
-    talk.subscribe(policy=at_most(2))
-    talk.comes("a")
-    for _ in range(4):
-        delivery = talk.held()
-        assert delivery.failures == 0
-        for _ in range(losses):
-            talk.lose()
-            talk.comes("a", redelivered="true")
-        talk.core.consumed(delivery, talk.now)
-
-
-@pytest.mark.parametrize("dialect", [CLASSIC, ARTEMIS], ids=["classic", "artemis"])
-@pytest.mark.parametrize("mode", [CLIENT, INDIVIDUAL], ids=str)
-@pytest.mark.parametrize("losses", [1, 2, 3])
-@pytest.mark.parametrize("seen", [False, True], ids=["once", "each time"])
-def test_what_is_acknowledged_behind_lost_links_has_not_failed(
-    dialect: Dialect, mode: AcknowledgeMode, losses: int, *, seen: bool
-) -> None:
-    """However many links are lost while the application is at it, and whether it gets the message each time."""
-    talk = Talk(mode, dialect=dialect)
-    talk.subscribe(policy=at_most(2))
-    talk.comes("a")
-    for _ in range(4):
-        held = [talk.held()]
-        assert held[0].failures == 0
-        for _ in range(losses):
-            talk.lose()
-            talk.comes("a", redelivered="true")
-            if seen:
-                held.append(talk.held())
-        talk.lose()
-        for delivery in held:
-            talk.core.acknowledge(delivery, talk.now)
-        talk.comes("a", redelivered="true")
-    assert talk.held().failures == 0
-    assert dead_letters(talk) == []
-
-
-@pytest.mark.parametrize("dialect", [CLASSIC, ARTEMIS], ids=["classic", "artemis"])
-def test_acknowledge_covers_what_was_handed_out_on_a_lost_link(dialect: Dialect) -> None:
-    """On the present link, too: the application is done with all that its session has handed out."""
-    talk = Talk(CLIENT, dialect=dialect)
-    talk.subscribe(policy=at_most(1))
-    talk.comes("a", "b")
-    assert [talk.held().message_id, talk.held().message_id] == ["a", "b"]
-    talk.lose()
-    talk.comes("a", "b", redelivered="true")
-    talk.core.acknowledge(talk.held(), talk.now)
-    assert talk.held().failures == 0
-
-
-def test_recover_lets_what_was_lost_count() -> None:
-    """The application is not done with it."""
-    talk = Talk(CLIENT)
-    talk.subscribe(policy=at_most(5))
-    talk.comes("a", "b")
-    assert [talk.held().message_id, talk.held().message_id] == ["a", "b"]
-    talk.lose()
-    talk.core.recover(talk.now)
-    talk.comes("a", "b", redelivered="true")
-    talk.core.acknowledge(talk.held(), talk.now)
-    assert talk.held().failures == 1
-
-
-def test_what_nobody_says_of_lost_links_is_bounded() -> None:
-    """An application that acknowledges nothing on links that are lost must not fill the memory."""
-    talk = Talk(INDIVIDUAL)
-    talk.subscribe(policy=AT_ONCE, prefetch=ENDLESS)
-    names = [f"m{n}" for n in range(LOST_AND_OPEN)]
-    for _ in range(4):
-        talk.comes(*names)
-        for _ in names:
-            talk.held()
-        talk.lose()
-    (consumer,) = talk.core._consumers
-    assert len(consumer.held_on_lost_links()) == 2 * LOST_AND_OPEN
-
-
-def test_what_is_forgotten_of_lost_links_has_failed() -> None:
-    """Nobody can say any more that it has not, and else it would come for ever."""
-    memory = ProcessMemory()
-    one, two = (Talk(INDIVIDUAL, memory=memory) for _ in range(2))
-    for talk in (one, two):
-        talk.subscribe(policy=AT_ONCE, prefetch=ENDLESS)
-    for number in range(3):
-        names = [f"{number}-{n}" for n in range(LOST_AND_OPEN)]
-        one.comes(*names)
-        for _ in names:
-            one.held()
-        one.lose()
-    two.comes("0-0", "2-0", redelivered="true")
-    assert [two.held().failures, two.held().failures] == [1, 0]
 
 
 def test_memory_is_bounded() -> None:
