@@ -191,9 +191,10 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
     def _await_connected(self, client_id: str | None) -> Frame:
         limit = self._options.connect_timeout
         if not self._answered.wait(limit):
+            other = "" if self.address.tls else ", or one of TLS, which is written stomp+ssl://"
             raise BrokerTimeoutError(
                 f"{self.address} accepted the connection but did not answer CONNECT"
-                f" in {limit:g} s; is it a STOMP port?"
+                f" in {limit:g} s; is it a STOMP port{other}?"
             )
         if self._connected is None:
             raise self._refused(client_id)

@@ -68,7 +68,7 @@ def says(greeting: bytes = b"", *, hang_up: bool = False) -> Callable[[Client], 
 @pytest.mark.parametrize(
     ("greeting", "hang_up", "error", "words"),
     [
-        pytest.param(b"", False, BrokerTimeoutError, "is it a STOMP port", id="silence"),
+        pytest.param(b"", False, BrokerTimeoutError, "written stomp+ssl://", id="silence"),
         pytest.param(
             b"\0\0\0\n\r\n", False, ConnectionFailedError, "does not speak STOMP", id="nuls"
         ),
