@@ -1,9 +1,9 @@
 """
 Handlers and listeners whose body would not run when they are called.
 
-Calling a coroutine function or a generator function makes an object and runs nothing. To take that for a handler that
-has returned would acknowledge a message that nobody has looked at. So what can be seen is refused when the handler is
-given, and what is returned is looked at after each call.
+Calling a coroutine function or a generator function makes an object and runs nothing, and a function with a cache runs
+once for several messages. To take that for a handler that has returned would acknowledge a message that nobody has
+looked at. So what can be seen is refused when the handler is given, and what is returned is looked at after each call.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator
+import typing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Future
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +21,7 @@ from jmsx.errors import ConfigurationError
 from jmsx.jms.outcomes import Reject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 #: What to do about it.
 _REMEDY: Final = (
@@ -30,6 +31,12 @@ _REMEDY: Final = (
 
 #: More wrappers than this are a wrapper of itself.
 _DEEPEST: Final = 100
+
+#: What `functools.cache` and `lru_cache` make of a function.
+_CACHED: Final = type(functools.cache(len))
+
+#: What is done by whoever awaits or iterates it.
+_LATER: Final = (Awaitable, Generator, AsyncGenerator)
 
 #: Collections inside one another that are looked into; what lies deeper is data.
 _NESTED: Final = 8
@@ -72,6 +79,17 @@ def check_runs(handler: Callable[..., Any], *, awaited: bool = False) -> None:
             )
 
 
+def check_result(handler: Callable[..., Any], annotation: Any) -> None:
+    """Raise ConfigurationError if `handler` says that it returns what `check_ran` would refuse: `annotation`."""
+    kind = typing.get_origin(annotation) or annotation
+    later = isinstance(kind, type) and issubclass(kind, _LATER)
+    if later or kind is Callable:
+        raise ConfigurationError(
+            f"{name_of(handler)} says that it returns a {kind.__name__}, so its body has not run to its end then;"
+            f" {_REMEDY}"
+        )
+
+
 def check_takes_message(listener: Callable[..., Any]) -> None:
     """Raise ConfigurationError if `listener(message)` cannot be called."""
     try:
@@ -92,12 +110,16 @@ def check_ran(handler: Callable[..., Any], result: object) -> None:
 
     So it is with a function or a `functools.partial` that is returned and not called (in a collection, such are data),
     with a Future of a pool that is not done, and with `map()` and its like. Files, cursors and other iterators are
-    results. Coroutines and generators are closed. No repetition can cure that.
+    results. Coroutines and generators are closed. No repetition can cure that. Of a Future that is done this raises
+    what its work raised.
     """
     if result is None:
         return
     waiting = [result] if _uncalled(result) else [one for one in _parts(result) if _waits(one)]
     if not waiting:
+        for one in _parts(result):
+            if isinstance(one, Future):
+                one.result()
         return
     for one in waiting:
         if isinstance(one, Coroutine | Generator) and not _begun(one):
@@ -128,7 +150,7 @@ def _parts(result: object) -> Iterator[object]:
 
 def _waits(result: object) -> bool:
     """Whether it has yet to be awaited or iterated."""
-    return issubclass(type(result), Awaitable | Generator | AsyncGenerator) or _lazy(result)
+    return issubclass(type(result), _LATER) or _lazy(result)
 
 
 def _uncalled(result: object) -> bool:
@@ -170,6 +192,8 @@ def _kind(layer: Any) -> str:
         return "an async function"
     if inspect.isasyncgenfunction(layer) or inspect.isgeneratorfunction(layer):
         return "a generator function"
+    if isinstance(layer, _CACHED):
+        return "a function that remembers what it returned"
     return ""
 
 

@@ -8,7 +8,7 @@ import functools
 import inspect
 import itertools
 import sqlite3
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -251,6 +251,20 @@ def test_a_decorator_without_its_parentheses() -> None:
     check_runs(handler)
     with pytest.raises(Reject, match="returned a function, so its body has not run"):
         check_ran(handler, handler("a message"))
+
+
+@pytest.mark.parametrize("made", [lambda one: one, lambda one: [one, 1]])
+def test_a_future_whose_work_has_failed(made: Callable[[Any], Any]) -> None:
+    """The pool was fast, and its error is the handler's."""
+    failed, cancelled, done = Future[str](), Future[str](), Future[str]()
+    failed.set_exception(KeyError("order"))
+    cancelled.cancel()
+    done.set_result("x")
+    with pytest.raises(KeyError):
+        check_ran(plain, made(failed))
+    with pytest.raises(CancelledError):
+        check_ran(plain, made(cancelled))
+    check_ran(plain, made(done))
 
 
 def test_functions_among_data_are_data() -> None:
