@@ -28,6 +28,7 @@ from jmsx.core.policy import Policy, PolicyByError, RedeliveryPolicy, check_poli
 from jmsx.core.values import DeadLetterStrategy, DestinationKind
 from jmsx.errors import ConfigurationError, InDoubtError, JmsxError, LinkError, StoreError
 from jmsx.jms.destination import Destination
+from jmsx.jms.handlers import check_runs, check_takes_message
 from jmsx.jms.message import Message, PropertyValue
 from jmsx.jms.outcomes import Again, Reject, Steering
 from jmsx.jms.subscribing import stated
@@ -233,9 +234,15 @@ class Consumer:
         """
         What the idempotency store knows `message` by; None: nothing names it.
 
-        Each subscriber of a topic does it once; `client_id`: the connection's, to which durable ones belong.
+        Each subscriber of a topic does it once; `client_id`: the connection's, to which durable ones belong. Raises
+        ConfigurationError if `dedupe_by` gives neither a text nor a number.
         """
-        key = message.identity if self.dedupe_by is None else self.dedupe_by(message)
+        key: object = message.identity if self.dedupe_by is None else self.dedupe_by(message)
+        if not isinstance(key, str | int | float | None):
+            raise ConfigurationError(
+                f"dedupe_by= of consumer {self.name} gave {kind_of(key)}, whose words may be another message's, too:"
+                " return a text or a number"
+            )
         source = self.destination
         if is_pattern(source.uri):
             source = message.destination or source
@@ -253,6 +260,9 @@ class Consumer:
             )
         if self.dedupe_by is not None and not callable(self.dedupe_by):
             raise wrong_type("dedupe_by", "a function of the message", self.dedupe_by)
+        if self.dedupe_by is not None:
+            check_runs(self.dedupe_by)
+            check_takes_message(self.dedupe_by)
         wanted = self.parameters.database
         if wanted is not None and (store is None or not store.connects):
             raise ConfigurationError(

@@ -187,10 +187,10 @@ CASES = {
         handled=(),
         said=("handler failed", "ValueError: refused"),
     ),
-    "dedupe_by has no words": Case(
+    "dedupe_by gives no key": Case(
         consumer=lambda: {"dedupe": MemoryStore(), "dedupe_by": lambda _: Unprintable()},
         handled=(),
-        said=("handler failed", "no words"),
+        said=("handler failed", "return a text or a number"),
     ),
     "store raises": Case(
         consumer=lambda: {"dedupe": RaisingStore("once")},

@@ -9,7 +9,7 @@ import threading
 import time
 from contextlib import closing
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -294,6 +294,24 @@ def test_dedupe_store(kind: str) -> None:
         mq.send("queue://q", "y")
         assert texts(mq.handler(handle).messages) == ["x", "y"]
         assert mq.messages("queue://q") == []
+
+
+@pytest.mark.parametrize("named", [object(), ["x"], b"x"])
+def test_what_names_no_message(kind: str, named: Any) -> None:
+    """Two messages are not taken for one because an object was where another had been."""
+    app = App()
+
+    @app.consumer("queue://q", dedupe=MemoryStore(), dedupe_by=lambda _message: named)
+    def handle(message: Message) -> None:
+        pass
+
+    with harness(app, kind) as mq:
+        mq.send("queue://q", "x")
+        mq.send("queue://q", "y")
+        mq.advance("1min")
+        dead = mq.dead_letters()
+        assert sorted(one.message.text for one in dead if one.message) == ["x", "y"]
+        assert "return a text or a number" in (dead[0].error_message or "")
 
 
 def test_a_store_in_a_file(kind: str, tmp_path: Path) -> None:
