@@ -246,8 +246,8 @@ class App:
     ) -> BatchConnectionDecorator: ...
     def consumer(
         self,
-        source: Destination | str,
-        *,
+        source: Destination | str = "",
+        *more: object,
         mode: AcknowledgeMode | str = AcknowledgeMode.AUTO_ACKNOWLEDGE,
         redelivery: Policy | None = None,
         name: str | None = None,
@@ -272,6 +272,7 @@ class App:
         """
         return self._registry.decorator(
             source,
+            *more,
             mode=mode,
             redelivery=redelivery,
             name=name,

@@ -28,7 +28,7 @@ from jmsx.jms.outcomes import Reject
 from jmsx.log import shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
 #: What a reader makes of a message; it raises Reject for one that does not fit.
 Read = typing.Callable[[Message], Any]
@@ -48,6 +48,25 @@ _FLOAT: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|[+-]?I
 
 #: Characters of one place in a body.
 _PLACE: Final = 60
+
+#: Kinds of pydantic's schemas that no body is: JSON has no words for them, or (the last) they are read bit by bit, when
+#: the handler runs already.
+_NO_BODY: Final = frozenset({"none", "callable", "is-subclass", "is-instance", "generator"})
+
+#: Those that no property is.
+_NO_PROPERTY: Final = frozenset(
+    {
+        *_NO_BODY,
+        *("dict", "typed-dict", "model", "dataclass", "named-tuple"),
+        *("list", "tuple", "set", "frozenset"),
+    }
+)
+
+#: What a property is.
+_PROPERTY: Final = (
+    "a property, which is a text, number or flag; for JSON in a text write Annotated[pydantic.Json[...],"
+    " Property()]"
+)
 
 #: What pydantic's words may quote: it comes from the type, or is a number of characters or items.
 _OF_THE_TYPE: Final = frozenset(
@@ -105,7 +124,8 @@ def body_reader(annotation: Any) -> Read:
     plain, optional = without_none(annotation)
     read = _plain_reader(plain)
     if read is None:
-        read = _validated(plain, raw=_raw_reader(plain))
+        adapter = _adapter(plain, _NO_BODY, "a body")
+        read = _validated(plain, adapter, raw=_raw_reader(plain))
     return _optional(read) if optional else read
 
 
@@ -124,6 +144,9 @@ def _raw_reader(annotation: Any) -> Read | None:
         return _raw_reader(typing.get_args(annotation)[0])
     if isinstance(annotation, typing.NewType):
         return _raw_reader(annotation.__supertype__)
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        either = all(_raw_reader(one) for one in typing.get_args(annotation))
+        return _text_or_bytes if either else None
     kind = annotation
     if typing.get_origin(annotation) is typing.Literal:
         kind = str if all(isinstance(one, str) for one in typing.get_args(annotation)) else None
@@ -145,7 +168,7 @@ def value_reader(annotation: Any) -> Callable[[Any], Any]:
 
 
 def _value_validated(annotation: Any) -> Callable[[Any], Any]:
-    adapter = _adapter(annotation)
+    adapter = _adapter(annotation, _NO_PROPERTY, _PROPERTY)
 
     def read(value: Any) -> Any:
         try:
@@ -211,6 +234,10 @@ def _text(message: Message) -> str:
         raise Reject from error
 
 
+def _text_or_bytes(message: Message) -> str | bytes:
+    return _bytes(message) if isinstance(_body(message), bytes) else _text(message)
+
+
 def _bytes(message: Message) -> bytes:
     body = _body(message)
     if isinstance(body, Mapping):
@@ -253,9 +280,9 @@ def _optional(read: Read) -> Read:
     return lambda message: None if _body(message) is None else read(message)
 
 
-def _validated(annotation: Any, raw: Read | None) -> Read:
+def _validated(annotation: Any, adapter: _Validator, raw: Read | None) -> Read:
     """Read by pydantic; `raw`: what reads a body that is not meant as JSON."""
-    adapter, wanted = _adapter(annotation), f"the body is no {shown(annotation)}"
+    wanted = f"the body is no {shown(annotation)}"
 
     def read(message: Message) -> Any:
         body = _body(message)
@@ -271,7 +298,8 @@ def _validated(annotation: Any, raw: Read | None) -> Read:
     return read
 
 
-def _adapter(annotation: Any) -> _Validator:
+def _adapter(annotation: Any, never: Collection[str], what: str) -> _Validator:
+    """What reads `annotation`; raises ConfigurationError for what is none, or `never` is `what` is to be read."""
     try:
         from pydantic import PydanticUserError, TypeAdapter  # noqa: PLC0415 - 0.2 s, and it may not be there
     except ModuleNotFoundError as error:
@@ -280,11 +308,28 @@ def _adapter(annotation: Any) -> _Validator:
             " 'jmsx[pydantic]'. Without it there are str, bytes, dict and list"
         ) from error
     try:
-        return TypeAdapter(annotation)
-    except PydanticUserError as error:
+        adapter: _Validator = TypeAdapter(annotation)
+        fits = not _is_never(adapter.core_schema, never)
+    except (PydanticUserError, NameError) as error:  # NameError: of names within it
+        words = str(error).splitlines()[0].partition(". ")[0]
         raise ConfigurationError(
-            f"{shown(annotation)} is no type of data to pydantic ({str(error).splitlines()[0]})"
+            f"{shown(annotation)} is no type of data to pydantic ({words})"
         ) from error
+    if not fits:
+        raise ConfigurationError(f"{shown(annotation)} is never {what}")
+    return adapter
+
+
+def _is_never(schema: Any, never: Collection[str]) -> bool:
+    """Whether by pydantic's `schema` a value can be of those kinds only."""
+    kind, inner = schema["type"], schema.get("schema")
+    if kind == "union":
+        choices = [one[0] if isinstance(one, tuple) else one for one in schema["choices"]]
+        return all(_is_never(one, never) for one in choices)
+    if kind in ("custom-error", "default", "definitions", "nullable"):
+        return _is_never(inner, never)
+    own = kind in ("dataclass", "model") and inner["type"].startswith("function-")
+    return kind in never and not own  # a validator of its own may take anything
 
 
 def _refusals() -> type[ValueError]:

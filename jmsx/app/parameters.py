@@ -9,7 +9,8 @@ What a handler takes: worked out of its parameters and their annotations once, w
     def handle(orders: list[Order], messages: list[Message]): ...  # with batch=
     def handle(order: Order, *, db: sqlite3.Connection): ...       # with dedupe=DatabaseStore(...)
 
-A parameter with a default keeps that, save the first one and those that name a property or a header.
+A parameter with a default keeps that, save the first one, the Session, the Message, and those that name a property or a
+header.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.app.bodies import Read, body_reader, not_readable, shown, value_reader, without_none
-from jmsx.core.option_checks import unknown
+from jmsx.core.option_checks import check_text, nearest
 from jmsx.errors import ConfigurationError
 from jmsx.jms.destination import Destination
-from jmsx.jms.handlers import check_runs, name_of
+from jmsx.jms.handlers import check_result, check_runs, name_of
 from jmsx.jms.message import Message
 from jmsx.jms.outcomes import Reject
 from jmsx.jms.session import Session
@@ -56,6 +57,9 @@ class Property:
 
     name: str = ""
 
+    def __post_init__(self) -> None:
+        check_text("the name of a Property", self.name)
+
 
 @dataclass(frozen=True, slots=True)
 class Header:
@@ -67,6 +71,9 @@ class Header:
     """
 
     name: str = ""
+
+    def __post_init__(self) -> None:
+        check_text("the name of a Header", self.name)
 
 
 class Of(Enum):
@@ -172,9 +179,11 @@ def parameters_of(handler: Callable[..., Any], *, batch: bool = False) -> Parame
     Raises ConfigurationError for a signature that makes no sense, and for a function whose body a call does not run.
     """
     check_runs(handler, awaited=True)
-    given = _parameters(handler)
+    signature = _signature(handler)
+    given = list(signature.parameters.values())
     _check_first(handler, given, batch=batch)
     reading = _Reading(handler, batch=batch)
+    check_result(handler, reading.result(signature.return_annotation))
     skipped = False
     for index, parameter in enumerate(given):
         keyword = parameter.kind is parameter.KEYWORD_ONLY
@@ -186,9 +195,9 @@ def parameters_of(handler: Callable[..., Any], *, batch: bool = False) -> Parame
     return Parameters(tuple(sorted(reading.found, key=lambda one: one.by_name)), batch)
 
 
-def _parameters(handler: Callable[..., Any]) -> list[inspect.Parameter]:
+def _signature(handler: Callable[..., Any]) -> inspect.Signature:
     try:
-        return list(inspect.signature(handler).parameters.values())
+        return inspect.signature(handler)
     except (TypeError, ValueError, NameError) as error:
         raise ConfigurationError(
             f"nobody can tell what {name_of(handler)} takes ({error}); give a function of (message)"
@@ -226,13 +235,21 @@ class _Reading:
         self._batch = batch
         self._names = _names_of(handler)
 
+    def result(self, annotation: Any) -> Any:
+        """What it says that it returns; None where only a type checker knows what that is."""
+        try:
+            return self._type("return", annotation)
+        except Exception:  # noqa: BLE001 - whatever the annotation raises that is written there
+            return None
+
     def take(self, parameter: inspect.Parameter, *, first: bool, by_name: bool) -> bool:
         """Note what a parameter gets; False if it keeps its default."""
         annotation = self._resolved(parameter)
+        self._check_strange(parameter, annotation)
         marker, plain = _marked(annotation)
         self._check_marker(parameter, plain)
-        defaults = parameter.default is not _EMPTY
-        if defaults and marker is None and not first:
+        ours = parameter.default is None and _is_ours(annotation)  # functools.partial may give one
+        if parameter.default is not _EMPTY and marker is None and not first and not ours:
             return False
         if marker is not None:
             read = self._read_marked(parameter, marker, plain)
@@ -258,17 +275,32 @@ class _Reading:
                     f"{self._name} wants {of.value} twice, as {' and as '.join(names)}; {_WHAT}"
                 )
 
+    def _check_strange(self, parameter: inspect.Parameter, annotation: Any) -> None:
+        """Raise ConfigurationError for what only another framework could fill in, and for two marks of ours."""
+        extras = typing.get_args(annotation)[1:] if _is_annotated(annotation) else ()
+        for one in (parameter.default, *extras):
+            root = type(one).__module__.partition(".")[0]
+            if root in _FRAMEWORKS:
+                raise ConfigurationError(
+                    f"{self._name} has a {type(one).__name__} of {root} at {parameter.name}, which jmsx does not fill"
+                    " in; it gives Annotated[str, Property()] and Annotated[str, Header()], and what else a handler"
+                    f" needs is bound before: functools.partial({self._name}, {parameter.name}=...)"
+                )
+        if len(marks := [one for one in map(_made, extras) if one is not None]) > 1:
+            raise ConfigurationError(
+                f"{self._name} takes {parameter.name} from {' and '.join(map(repr, marks))}, and it gets one: keep one"
+            )
+
     def _check_marker(self, parameter: inspect.Parameter, annotation: Any) -> None:
         """Raise ConfigurationError for a Property or Header in another place than an Annotated's second."""
         plain = typing.get_args(annotation)[0] if _is_annotated(annotation) else annotation
         for one in (parameter.default, plain):
             marker = _made(one)
             if marker is not None:
-                named = f"{marker.name!r}" if marker.name else ""
                 kind = "str" if one is plain or plain is _EMPTY else shown(plain)
                 raise ConfigurationError(
                     f"{self._name} has {type(marker).__name__} as the {'type' if one is plain else 'default'} of"
-                    f" {parameter.name}; write {parameter.name}: Annotated[{kind}, {type(marker).__name__}({named})]"
+                    f" {parameter.name}; write {parameter.name}: {_spelt(kind, marker)}"
                 )
 
     def _by_type(
@@ -310,30 +342,28 @@ class _Reading:
             f" it by annotations: {_WHAT}"
         )
 
-    def _of_list(self, parameter: inspect.Parameter, annotation: Any) -> Any:
+    def _of_list(
+        self,
+        parameter: inspect.Parameter,
+        annotation: Any,
+        marker: Property | Header | None = None,
+    ) -> Any:
         """What is in the list that a handler of batches takes."""
         origin = typing.get_origin(annotation) or annotation
-        if (
-            isinstance(origin, type)
-            and issubclass(origin, collections.abc.Sequence)
-            and issubclass(list, origin)
-        ):
-            return (typing.get_args(annotation) or (Any,))[0]
+        inner = (typing.get_args(annotation) or (Any,))[0]
+        listed = isinstance(origin, type) and issubclass(origin, collections.abc.Iterable)
+        if listed and issubclass(list, origin) and not _of_messages(inner):
+            return inner
+        one = "Message" if _of_messages(annotation) or _is(annotation, Message) else None
+        kind = _spelt(f"list[{one or shown(annotation)}]", marker)
         raise ConfigurationError(
             f"{self._name} says that {parameter.name} is a {_written(parameter)}, and with batch= it gets a"
-            f" list[{'Message' if _is(annotation, Message) else '...'}]; write ({parameter.name}:"
-            f" list[{_written(parameter)}])"
+            f" list[{one or '...'}]; write ({parameter.name}: {kind})"
         )
 
     def _check_one(self, parameter: inspect.Parameter, annotation: Any) -> None:
         """Raise ConfigurationError for a list of messages where they come one by one."""
-        arguments = typing.get_args(annotation)
-        if (
-            not self._batch
-            and arguments
-            and _is(arguments[0], Message)
-            and not _is(annotation, Message)
-        ):
+        if not self._batch and _of_messages(annotation) and not _is(annotation, Message):
             raise ConfigurationError(
                 f"{self._name} says that {parameter.name} is a {_written(parameter)}, and it gets a Message;"
                 " for several at once say @app.consumer(..., batch=500)"
@@ -344,7 +374,7 @@ class _Reading:
     ) -> Read:
         """What reads a property or header."""
         if self._batch:
-            annotation = self._of_list(parameter, annotation)
+            annotation = self._of_list(parameter, annotation, marker)
         where = f"{self._name} takes {parameter.name}: {_written(parameter)}, but "
         name, optional = marker.name or parameter.name, without_none(annotation)[1]
         try:
@@ -377,11 +407,10 @@ class _Reading:
     def _resolved(self, parameter: inspect.Parameter) -> Any:
         """Its annotation, also where that is written as text."""
         annotation = parameter.annotation
-        if annotation is _EMPTY:
-            return annotation
-        holder = types.SimpleNamespace(__annotations__={parameter.name: annotation})
         try:
-            return typing.get_type_hints(holder, *self._names, include_extras=True)[parameter.name]
+            return self._type(parameter.name, annotation)
+        except ConfigurationError:
+            raise
         except Exception as error:
             last = str(annotation).strip("'\"").rpartition(".")[2]
             ours = next((one for one in (Message, Session) if one.__name__ == last), None)
@@ -392,8 +421,18 @@ class _Reading:
                 f" runs ({error}): import it where the program does, and not under TYPE_CHECKING"
             ) from error
 
+    def _type(self, name: str, annotation: Any) -> Any:
+        """What an annotation stands for; raises what looking for it raises."""
+        if annotation is _EMPTY:
+            return annotation
+        holder = types.SimpleNamespace(__annotations__={name: annotation})
+        return typing.get_type_hints(holder, *self._names, include_extras=True)[name]
+
 
 def _property_of(name: str) -> Callable[[Message], Any]:
+    """What reads the property called `name`; raises ConfigurationError for a header of JMS, which is none."""
+    if name in _JMS_NAMES and not name.startswith("JMSX"):
+        raise ConfigurationError(f"{name} is no property: write Header({_JMS_NAMES[name]!r})")
     return lambda message: message.properties.get(name)
 
 
@@ -401,7 +440,13 @@ def _header_of(name: str, annotation: Any) -> Callable[[Message], Any]:
     """What reads the header called `name`; raises ConfigurationError if there is none, or it is of another type."""
     attribute = _JMS_NAMES.get(name, name)
     if attribute not in HEADERS:
-        raise unknown("header", name, list(HEADERS))
+        near = nearest(name, list(HEADERS))
+        raise ConfigurationError(
+            f"unknown header {name!r}; did you mean {near!r}?"
+            if near
+            else f"there is no header {name!r} but {', '.join(sorted(HEADERS))}; what a sender set himself is"
+            f" Property({name!r})"
+        )
     kind = HEADERS[attribute]
     plain, _ = without_none(annotation)
     if not _says_nothing(plain) and not (isinstance(plain, type) and issubclass(kind, plain)):
@@ -422,6 +467,13 @@ def _marked(annotation: Any) -> tuple[Property | Header | None, Any]:
     marker = next((one for one in markers if one is not None), None)
     others = tuple(one for one, made in zip(extras, markers, strict=True) if made is None)
     return marker, typing.Annotated[(plain, *others)] if others else plain
+
+
+def _spelt(kind: str, marker: Property | Header | None) -> str:
+    """How a parameter of that kind is written."""
+    if marker is None:
+        return kind
+    return f"Annotated[{kind}, {type(marker).__name__}({repr(marker.name) if marker.name else ''})]"
 
 
 def _is_annotated(annotation: Any) -> bool:
@@ -452,6 +504,11 @@ def _is(annotation: Any, given: type) -> bool:
     if typing.get_origin(plain) in (typing.Union, types.UnionType):
         return any(_is(one, given) for one in typing.get_args(plain))
     return isinstance(plain, type) and typing.get_origin(plain) is None and issubclass(plain, given)
+
+
+def _of_messages(annotation: Any) -> bool:
+    """Whether it is something that has messages in it."""
+    return any(_is(one, Message) or _of_messages(one) for one in typing.get_args(annotation))
 
 
 def _says_nothing(annotation: Any) -> bool:
@@ -494,6 +551,11 @@ _KNOWN: Final = {
     },
     **{one.__name__: one for one in (Message, Session, Destination, Property, Header)},
 }
+
+#: Frameworks that fill in parameters by marks of their own.
+_FRAMEWORKS: Final = frozenset(
+    {"dishka", "fast_depends", "fastapi", "faststream", "litestar", "taskiq_dependencies"}
+)
 
 #: Fields of a Message that are headers, and what they are.
 HEADERS: Final[Mapping[str, type]] = {

@@ -135,7 +135,7 @@ class Registry:
     def decorator(
         self,
         source: Destination | str,
-        *,
+        *more: object,
         mode: AcknowledgeMode | str,
         redelivery: Policy | None,
         name: str | None,
@@ -143,12 +143,17 @@ class Registry:
         batch: int | None,
         settings: ConsumerKeywords,
     ) -> Callable[[H], H]:
-        """What makes a function the handler of `source`; raises ConfigurationError for settings that make no sense."""
+        """
+        What makes a function the handler of `source`.
+
+        Raises ConfigurationError for `more` by position, which nothing is, and for settings that make no sense.
+        """
         if callable(source):
             raise ConfigurationError(
                 f"@app.consumer needs a destination: write @app.consumer('queue://NAME') above {name_of(source)}"
             )
         target = destination(source)
+        _check_alone(target, more)
         _check_settings(settings)
 
         def register(handler: H) -> H:
@@ -200,6 +205,22 @@ class Registry:
                     " app already, and a durable subscription has one reader; give it a name of its own"
                 )
         self._consumers[consumer.name] = consumer
+
+
+def _check_alone(source: Destination, more: Sequence[object]) -> None:
+    """Raise ConfigurationError for what was given beside the destination."""
+    if not more:
+        return
+    given = more[0]
+    if callable(given):
+        raise ConfigurationError(
+            f"the handler comes behind the settings: write app.consumer({source.uri!r})({name_of(given)}), or"
+            f" @app.consumer({source.uri!r}) above {name_of(given)}"
+        )
+    raise ConfigurationError(
+        f"@app.consumer takes one destination, and settings by name, such as mode='transacted', not {given!r}; several"
+        " destinations have a consumer each"
+    )
 
 
 def _check_settings(settings: ConsumerKeywords) -> None:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import json
 import sqlite3
 import subprocess
@@ -36,7 +38,7 @@ from jmsx import (
 from jmsx.testing import harness
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Iterable
     from decimal import Decimal
     from pathlib import Path
 
@@ -116,6 +118,7 @@ def of_id(name: ItemId) -> None: ...
 def of_choice(choice: Literal["a", "b"]) -> None: ...
 def of_rank(rank: Rank) -> None: ...
 def of_word(word: Word) -> None: ...
+def of_text_or_bytes(body: str | bytes) -> None: ...
 def of_named(name: Annotated[str, Field(max_length=3)]) -> None: ...
 
 
@@ -145,6 +148,8 @@ def of_named(name: Annotated[str, Field(max_length=3)]) -> None: ...
         (of_choice, "b", "b"),
         (of_rank, '"low"', Rank.LOW),
         (of_word, "yes", Word.YES),
+        (of_text_or_bytes, "no JSON", "no JSON"),
+        (of_text_or_bytes, b"\0\xff", b"\0\xff"),
     ],
 )
 def test_bodies(handler: Callable[..., Any], body: Any, wanted: Any) -> None:
@@ -400,6 +405,20 @@ def test_async_handlers() -> None:
         assert len(mq.dead_letters()) == 1
 
 
+def test_a_session_that_may_be_left_out() -> None:
+    """Is given, for who calls the function himself may do without; what a partial has bound stays."""
+
+    def handle(
+        order: Order, session: Session | None = None, message: Message | None = None, more: int = 3
+    ) -> None: ...
+
+    _, session, message = given(handle, '{"id": 1}')
+    assert isinstance(session, Session)
+    assert isinstance(message, Message)
+    mine = Message("mine")
+    assert len(given(partial(handle, message=mine), '{"id": 1}')) == 2
+
+
 def test_the_connection_of_a_store(tmp_path: Path) -> None:
     """By keyword, beside a body."""
     app = App()
@@ -481,6 +500,47 @@ def marker_as_default(text: str, region: str = Property()) -> None: ...  # type:
 def marker_as_type(text: str, region: Property) -> None: ...
 def marker_first(text: str, kind: Annotated[Header("type"), str]) -> None: ...  # type: ignore[valid-type]  # turned round
 def nothing_known(body: None) -> None: ...
+def a_class(order: type[Order]) -> None: ...
+def a_function(order: Callable[..., int]) -> None: ...
+def read_bit_by_bit(orders: Iterable[int]) -> None: ...
+def dict_in_a_property(text: str, where: Annotated[dict[str, str], Property()]) -> None: ...
+def list_in_a_property(text: str, tags: Annotated[list[str] | None, Property()]) -> None: ...
+def model_in_a_property(text: str, item: Annotated[Item, Property()]) -> None: ...
+def header_as_property(text: str, c: Annotated[str, Property("JMSCorrelationID")]) -> None: ...
+def property_as_header(text: str, region: Annotated[str, Header("region")]) -> None: ...
+def two_marks(text: str, c: Annotated[str, Property("c"), Header("type")]) -> None: ...
+def misnamed(text: str, c: Annotated[str, Property(5)]) -> None: ...
+def sets_in_a_batch(messages: set[Message]) -> None: ...
+def lists_in_a_batch(messages: list[list[Message]]) -> None: ...
+def awaited_by_nobody(message: Message) -> Awaitable[None]:
+    return asyncio.sleep(0)
+
+
+def called_by_nobody(message: Message) -> Callable[[], object]:
+    return message.acknowledge
+
+
+class Depends:
+    """As another framework has it."""
+
+    __module__ = "fast_depends.dependencies"
+
+
+def marked_by_others(message: Message, user: Annotated[str, Depends()]) -> None: ...
+def default_of_others(message: Message, user: str = Depends()) -> None: ...  # type: ignore[assignment]  # as it is used
+
+
+@functools.cache
+def remembering(order: str) -> None: ...
+
+
+class Elsewhere(BaseModel):
+    """Part of it is known to nobody."""
+
+    what: Nowhere  # type: ignore[name-defined]  # noqa: F821 - that is the point
+
+
+def unknown_within(order: Elsewhere) -> None: ...
 
 
 @pytest.mark.parametrize(
@@ -512,7 +572,41 @@ def nothing_known(body: None) -> None: ...
         (marker_first, {}, "write kind: Annotated[str, Header('type')]"),
         (several, {}, "for several at once say @app.consumer(..., batch=500)"),
         (in_a_batch, {"batch": 10}, "it gets a list[...]; write (order: list[Order])"),
-        (property_in_a_batch, {"batch": 10}, "with batch= it gets a list[...]"),
+        (
+            property_in_a_batch,
+            {"batch": 10},
+            "with batch= it gets a list[...]; write (region: Annotated[list[str], Property()])",
+        ),
+        (sets_in_a_batch, {"batch": 10}, "gets a list[Message]; write (messages: list[Message])"),
+        (lists_in_a_batch, {"batch": 10}, "gets a list[Message]; write (messages: list[Message])"),
+        (nothing_known, {}, "NoneType is never a body. A parameter is a Message, its body (str, "),
+        (a_class, {}, "type[Order] is never a body. A parameter is"),
+        (a_function, {}, "Callable[..., int] is never a body"),
+        (read_bit_by_bit, {}, "Iterable[int] is never a body"),
+        (dict_in_a_property, {}, "dict[str, str] is never a property, which is a text, number"),
+        (list_in_a_property, {}, "list[str] is never a property"),
+        (
+            model_in_a_property,
+            {},
+            "for JSON in a text write Annotated[pydantic.Json[...], Property()]",
+        ),
+        (header_as_property, {}, "no property: write Header('correlation_id')"),
+        (property_as_header, {}, "what a sender set himself is Property('region')"),
+        (two_marks, {}, "from Property(name='c') and Header(name='type'), and it gets one: keep"),
+        (
+            marked_by_others,
+            {},
+            "a Depends of fast_depends at user, which jmsx does not fill in; it",
+        ),
+        (default_of_others, {}, "bound before: functools.partial(default_of_others, user=...)"),
+        (remembering, {}, "a function that remembers what it returned, so its body would not run"),
+        (awaited_by_nobody, {}, "says that it returns a Awaitable, so its body has not run to its"),
+        (
+            called_by_nobody,
+            {},
+            "says that it returns a Callable, so its body has not run to its end",
+        ),
+        (unknown_within, {}, "is no type of data to pydantic"),
     ],
 )
 def test_wrong_handlers(handler: Any, settings: dict[str, Any], right: str) -> None:
@@ -521,6 +615,14 @@ def test_wrong_handlers(handler: Any, settings: dict[str, Any], right: str) -> N
         App().consumer("queue://a", **settings)(handler)
     assert right in str(caught.value)
     assert handler.__name__ in str(caught.value)
+
+
+def test_a_mark_with_another_name() -> None:
+    """It is said at import, also where the annotation is only read then."""
+    with pytest.raises(
+        ConfigurationError, match="the name of a Property must be a str, not an int"
+    ):
+        App().consumer("queue://a")(misnamed)
 
 
 WITHOUT = """

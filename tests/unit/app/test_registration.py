@@ -67,6 +67,11 @@ def plain(message: Message) -> None:
     """A handler."""
 
 
+async def awaited(message: Message) -> str:
+    """No key, but what becomes one when it is awaited."""
+    return message.text
+
+
 def made(query: str = "", *, options: dict[str, Any], **settings: Any) -> ConsumerSettings:
     """What a consumer with `settings` comes to in an app with `options` and the `query` of its URL."""
     with FakeBrokerServer() as broker:
@@ -387,6 +392,8 @@ def test_an_app_that_makes_no_sense(options: dict[str, Any], complaint: str) -> 
         ({"dedupe": "done.db"}, "such as jmsx.stores.SqliteStore('done.db'), not a str"),
         ({"dedupe": MemoryStore}, "dedupe must be a store, such as"),
         ({"dedupe": MemoryStore(), "dedupe_by": "order"}, "dedupe_by must be a function"),
+        ({"dedupe": MemoryStore(), "dedupe_by": awaited}, "awaited is an async function, so its"),
+        ({"dedupe": MemoryStore(), "dedupe_by": lambda: 1}, "must take (message)"),
         ({"optimize_acknowledge": 1}, "optimize_acknowledge must be True or False"),
         ({"name": 3}, "must be a text, not 3"),
     ],
@@ -420,6 +427,27 @@ def test_a_decorator_without_parentheses() -> None:
         ConfigurationError, match=r"write @app.consumer\('queue://NAME'\) above plain"
     ):
         App(URL).consumer(plain)  # type: ignore[call-overload]  # what is refused
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ((plain,), "write app.consumer('queue://a')(plain), or @app.consumer('queue://a') above"),
+        (("transacted",), "settings by name, such as mode='transacted', not 'transacted'"),
+        (("queue://b",), "several destinations have a consumer each"),
+    ],
+)
+def test_more_than_a_destination_by_position(given: tuple[Any, ...], complaint: str) -> None:
+    """It says how it is written."""
+    with pytest.raises(ConfigurationError) as caught:
+        App(URL).consumer("queue://a", *given)
+    assert complaint in str(caught.value)
+
+
+def test_no_destination() -> None:
+    """The parentheses are there, and nothing is in them."""
+    with pytest.raises(InvalidDestinationError, match="is not a destination"):
+        App(URL).consumer()  # type: ignore[call-overload]  # what is refused
 
 
 def test_unfit_sources() -> None:

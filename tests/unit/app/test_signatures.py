@@ -13,7 +13,7 @@ from jmsx.errors import ConfigurationError
 from jmsx.stores import MemoryStore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 URL: Final = "stomp://localhost"
 
@@ -129,7 +129,11 @@ def bare_list(messages: list) -> None:  # type: ignore[type-arg]  # as a program
     """Of whatever."""
 
 
-@pytest.mark.parametrize("handler", [batch_of, bare_list, bare, vague])
+def any_iterable(messages: Iterable[Message]) -> None:
+    """A list is one."""
+
+
+@pytest.mark.parametrize("handler", [batch_of, bare_list, bare, vague, any_iterable])
 def test_a_handler_of_batches(handler: Any) -> None:
     """Is taken if it may get a list."""
     app = App(URL)
