@@ -11,6 +11,7 @@ from typing import Final
 
 from jmsx.core.death_headers import DEATH_HEADERS, MESSAGE_LIMIT, DeathRecord, Room, cut, fitting
 from jmsx.core.delivery import Delivery
+from jmsx.core.destination_names import destination_uri
 from jmsx.core.dialect import Copying, Reading, Writing
 from jmsx.core.frames import Frame
 from jmsx.core.headers import (
@@ -24,7 +25,6 @@ from jmsx.core.headers import (
     whole,
 )
 from jmsx.core.values import ConsumerSettings, DestinationKind
-from jmsx_classic.destinations import destination_uri
 
 #: The shared dead letter queue (`SharedDeadLetterStrategy.java:36`) and the beginning of every individual one.
 DEAD_LETTER_QUEUE: Final = "ActiveMQ.DLQ"

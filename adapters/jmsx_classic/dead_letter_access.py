@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from jmsx import Session, Topic
 from jmsx.core.delivery import Delivery
-from jmsx.core.destination_names import is_pattern
+from jmsx.core.destination_names import destination_uri, is_pattern
 from jmsx.core.frames import UNDECODABLE_HEADER, Frame, MessageFrame
 from jmsx.core.headers import INT, UNREADABLE_HEADER, whole
 from jmsx.core.identity import stamp_again
@@ -38,7 +38,6 @@ from jmsx.errors import (
 )
 from jmsx.jms.session import link_of
 from jmsx_classic.copies import replayed_headers
-from jmsx_classic.destinations import destination_uri
 from jmsx_classic.dialect import DIALECT
 from jmsx_classic.statistics import Statistics
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.delivery import Delivery
+from jmsx.core.destination_names import destination_uri
 from jmsx.core.dialect import DOUBTFUL, UNREADABLE, Addresses, Body, Reading, Sender
 from jmsx.core.frames import Frame
 from jmsx.core.headers import KEY_HEADER, UNREADABLE_HEADER
@@ -29,7 +30,6 @@ from jmsx.errors import (
     SecurityError,
 )
 from jmsx_classic.bodies import A_MAP, NO_TEXT, TEXT_HEADER, TRANSLATION_HEADER, looks_like_map
-from jmsx_classic.destinations import destination_uri
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,13 +75,18 @@ _OF_ONE: Final = (ResourceAllocationError, InvalidDestinationError)
 
 
 class ClassicReading(Reading):
-    """Understands Classic's frames."""
+    """
+    Understands Classic's frames.
+
+    Its message id is stable, over redelivery, restart, dead letter queue and retry, and no other broker gives it to a
+    message: host, port and start of the producer or the broker are in it.
+    """
 
     def addresses(self, headers: Mapping[str, str]) -> Addresses:
-        """The three headers that tell them; a copy that jmsx made tells in one of its own where it was before."""
-        names = ("destination", "original-destination", "reply-to")
-        told, original, reply_to = (destination_uri(headers.get(name)) for name in names)
-        return Addresses(told, original or headers.get("jmsx_original_destination"), reply_to)
+        """What the broker moved to a dead letter queue tells in a header of the broker's where it was before."""
+        told = super().addresses(headers)
+        moved_from = destination_uri(headers.get("original-destination"))
+        return told if moved_from is None else told._replace(original=moved_from)
 
     def decode_body(self, headers: Mapping[str, str], body: bytes) -> Body:
         """
@@ -143,14 +148,6 @@ class ClassicReading(Reading):
         """
         message_id = delivery.headers.get("message-id", "")
         return _OF_STOMP.search(message_id) is not None and identify(delivery, self).vouched
-
-    def message_id(self, headers: Mapping[str, str]) -> str:
-        """Classic's message id is stable: over redelivery, restart, dead letter queue and retry."""
-        return headers.get("message-id", "")
-
-    def message_key(self, headers: Mapping[str, str]) -> str:
-        """Its message id: host, port and start of the producer or the broker are in it."""
-        return self.message_id(headers)
 
     def sent_id(self, session: str, number: int) -> str | None:
         """

@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.destination_names import is_composite, is_pattern, parts
+from jmsx.core.destination_names import is_composite, is_pattern, parts, wire_destination
 from jmsx.core.dialect import Body, Writing
 from jmsx.core.map_body import TRANSFORMATION, encode_map
 from jmsx.core.selectors import check_arithmetic, check_functions, spelled_out
 from jmsx.core.values import StompAck
 from jmsx.errors import MessageFormatError, UnsupportedError
 from jmsx_classic.bodies import A_MAP, NO_TEXT, TEXT_HEADER, TRANSLATION_HEADER, looks_like_map
-from jmsx_classic.destinations import bare, wire_destination
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,10 +31,6 @@ _CRON: Final = re.compile(r"[0-9*/,-]+( [0-9*/,-]+){4}")
 class ClassicWriting(Writing):
     """Writes frames for Classic."""
 
-    def send_headers(self, destination: str) -> dict[str, str]:
-        """Return the `destination` header of a SEND."""
-        return {"destination": wire_destination(destination)}
-
     def check_properties(self, properties: Mapping[str, str]) -> None:
         """Refuse properties that only Artemis obeys, such as a point in time for delivery."""
         if "AMQ_SCHEDULED_TIME" in properties:
@@ -47,10 +42,6 @@ class ClassicWriting(Writing):
             raise MessageFormatError(
                 f"AMQ_SCHEDULED_CRON needs five fields, such as '0 * * * *', not {cron!r}"
             )
-
-    def reply_to(self, destination: str) -> str:
-        """Return the `reply-to` header, which is written as the destination of a SEND."""
-        return wire_destination(destination)
 
     def subscribe_headers(
         self,
@@ -69,7 +60,8 @@ class ClassicWriting(Writing):
         unread; else it closes the connection at one whose class it does not trust.
         Source: `JmsFrameTranslator.convertMessage`; measured on 6.1.8.
         """
-        if is_composite(destination) and len({kind for kind, _ in parts(bare(destination))}) > 1:
+        named = destination.partition("?")[0]
+        if is_composite(named) and len({kind for kind, _ in parts(named)}) > 1:
             raise UnsupportedError(
                 f"{destination}: ActiveMQ Classic gives a consumer of queues and topics those of the first kind only;"
                 " make a consumer for each kind"

@@ -103,6 +103,31 @@ def split_name(text: str, default_kind: str = "queue") -> tuple[str, str]:
     )
 
 
+def wire_destination(uri: str) -> str:
+    """
+    `queue://orders` as `/queue/orders`, each of several, as STOMP's specification names destinations in its examples.
+
+    Options after `?` are for the client and stay here. Raises InvalidDestinationError for what is no URI.
+    """
+    whole = uri.partition("?")[0]
+    kind, separator, name = whole.partition("://")
+    if not separator or kind not in KINDS or not name:
+        raise InvalidDestinationError(
+            f"{uri!r} is not a destination; write queue://NAME or topic://NAME"
+        )
+    if not is_composite(whole):
+        return f"/{kind}/{name}"
+    return ",".join(f"/{kind}/{name}" for kind, name in parts(whole))
+
+
+def destination_uri(wire: str | None) -> str | None:
+    """`/queue/orders` as `queue://orders`; an unknown form stays as it is."""
+    if not wire:
+        return None
+    kind, separator, name = wire.removeprefix("/").partition("/")
+    return f"{kind}://{name}" if separator and wire[0] == "/" and kind in KINDS else wire
+
+
 def is_wildcard(destination: str) -> bool:
     """
     Whether a name or URI stands for all that fits it, in the manner of some broker.

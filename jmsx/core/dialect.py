@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from jmsx.core.death_headers import DeathRecord
 from jmsx.core.delivery import Delivery
+from jmsx.core.destination_names import destination_uri, wire_destination
 from jmsx.core.frames import Frame
 from jmsx.core.headers import KEY_HEADER
 from jmsx.core.management import Management
@@ -63,15 +64,18 @@ class Writing(Protocol):
 
     def send_headers(self, destination: str) -> dict[str, str]:
         """Return the headers of a SEND that say where it goes, for a URI such as `queue://orders`."""
+        return {"destination": wire_destination(destination)}
 
     def check_properties(self, properties: Mapping[str, str]) -> None:
         """
         Raise UnsupportedError for a property that this broker would ignore although another one obeys it, and
         MessageFormatError for a value that it could not read.
         """
+        return
 
     def reply_to(self, destination: str) -> str:
         """Return the `reply-to` header for a URI."""
+        return self.send_headers(destination)["destination"]
 
     def subscribe_headers(
         self,
@@ -88,6 +92,11 @@ class Writing(Protocol):
 
         Raises UnsupportedError for an option that the broker does not have.
         """
+        if selector or durable_name or no_local or options:
+            raise UnsupportedError(
+                f"{destination}: this broker has no selectors, durable subscriptions, no_local or consumer.* options"
+            )
+        return {**self.send_headers(destination), "ack": ack.value}
 
     def trial(self, destination: str, headers: Mapping[str, str]) -> Mapping[str, str] | None:
         """
@@ -140,7 +149,11 @@ class Reading(Protocol):
     """What the frames of this broker mean. Implementations are pure and stateless."""
 
     def addresses(self, headers: Mapping[str, str]) -> Addresses:
-        """Return the destinations that a MESSAGE names."""
+        """Return the destinations that a MESSAGE names; a copy that jmsx made tells in a header where it was before."""
+        told, reply_to = (
+            destination_uri(headers.get(name)) for name in ("destination", "reply-to")
+        )
+        return Addresses(told, headers.get("jmsx_original_destination"), reply_to)
 
     def decode_body(self, headers: Mapping[str, str], body: bytes) -> Body:
         """
@@ -220,6 +233,7 @@ class Copying(Protocol):
         self, delivery: Delivery, settings: ConsumerSettings, key: str, delay: float
     ) -> Frame:
         """Return the SEND frame (without receipt) that has the broker deliver a message again in `delay` seconds."""
+        raise UnsupportedError(f"{settings.destination}: this broker delivers nothing later")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,7 @@ from jmsx.core.events import (
     TransactionEnded,
 )
 from jmsx.core.frames import Frame, MessageFrame
+from jmsx.core.headers import COUNT_HEADER, KEY_HEADER
 from jmsx.core.identity import stamp
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.policy import RedeliveryPolicy, no_jitter
@@ -41,7 +42,7 @@ from jmsx_classic import dialect as classic
 from jmsx_classic.copies import ClassicCopying
 from jmsx_classic.reading import ClassicReading
 from tests.unit.core import plain
-from tests.unit.core.plain import PlainCopying, PlainReading
+from tests.unit.core.plain import PlainBroker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,7 +84,7 @@ def at_most(redeliveries: int, **fields: Any) -> RedeliveryPolicy:
     return RedeliveryPolicy(maximum_redeliveries=redeliveries, **given)
 
 
-class OfJmsx(PlainReading):
+class OfJmsx(PlainBroker):
     """All messages come from jmsx, whatever they are called; those called `java` do not."""
 
     def genuine(self, delivery: Delivery) -> bool:
@@ -91,8 +92,8 @@ class OfJmsx(PlainReading):
         return not delivery.headers.get("message-id", "").startswith("java")
 
 
-class ByNack(PlainCopying):
-    """NACK makes a dead letter of a persistent message, and deletes others."""
+class ByNack(PlainBroker):
+    """NACK makes a dead letter of a persistent message, and deletes others; copies may be for later."""
 
     def dead_lettered_by_broker(self, delivery: Delivery, kind: DestinationKind) -> bool:
         """As on Classic; not where its headers may be its sender's."""
@@ -101,13 +102,22 @@ class ByNack(PlainCopying):
             DIALECT.reading.genuine(delivery) and persistent and kind is not DestinationKind.TOPIC
         )
 
+    def scheduled_copy(
+        self, delivery: Delivery, settings: ConsumerSettings, key: str, delay: float
+    ) -> Frame:
+        """As RabbitMQ's delayed exchange has it."""
+        told = {KEY_HEADER: key, COUNT_HEADER: str(delivery.failures)}
+        told["x-delay"] = f"{delay * 1000:.0f}"
+        return self.copy(delivery, settings.destination, **told)
 
-#: A plain broker that flags what comes again, has dead letters of its own, and goes on after an ERROR.
+
+#: A plain broker that flags what comes again, has dead letters of its own, can delay, and goes on after an ERROR.
 DIALECT = replace(
     plain.DIALECT,
     dead_letter_queue="queue://ActiveMQ.DLQ",
     reading=OfJmsx(),
     copying=ByNack(),
+    delay_header="x-delay",
     nack_dead_letters=True,
     flags_redelivery=True,
     errors_close=False,

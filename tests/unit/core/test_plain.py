@@ -87,3 +87,22 @@ def test_what_stomp_has_not_is_refused() -> None:
             no_local=False,
             options={},
         )
+
+
+def test_nothing_is_delivered_later() -> None:
+    """STOMP has no delays, so no copy may go back for one."""
+    talk = Talk(AUTO, dialect=DIALECT)
+    talk.subscribe()
+    talk.comes("a")
+    settings = talk.settings(destination="queue://q")
+    with pytest.raises(UnsupportedError, match="delivers nothing later"):
+        DIALECT.copying.scheduled_copy(talk.held(), settings, "k", 1.0)
+
+
+def test_a_destination_is_named_as_in_stomps_examples() -> None:
+    """Where it goes, and where an answer goes."""
+    writing = DIALECT.writing
+    assert writing.send_headers("topic://a.b?consumer.priority=1") == {"destination": "/topic/a.b"}
+    assert writing.reply_to("temp-queue://x") == "/temp-queue/x"
+    came = {"destination": "/queue/a", "reply-to": "/temp-queue/x"}
+    assert DIALECT.reading.addresses(came) == ("queue://a", None, "temp-queue://x")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jmsx.core.delivery import Delivery
+from jmsx.core.destination_names import destination_uri, wire_destination
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.identity import stamp
 from jmsx.core.requests import unanswered
@@ -19,7 +20,6 @@ from jmsx.errors import (
     SecurityError,
 )
 from jmsx_classic import DIALECT
-from jmsx_classic.destinations import destination_uri, wire_destination
 
 QUEUE, TOPIC, DURABLE = DestinationKind.QUEUE, DestinationKind.TOPIC, DestinationKind.DURABLE
 
