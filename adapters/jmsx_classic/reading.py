@@ -73,6 +73,9 @@ _WORDS: Final[tuple[tuple[str, re.Pattern[str], type[JmsxError]], ...]] = (
 #: Refusals by one destination; rights are asked for before the first of several gets the message.
 _OF_ONE: Final = (ResourceAllocationError, InvalidDestinationError)
 
+#: A destination that such a refusal names.
+_NAMED: Final = re.compile(r"(?:temp-)?(?:queue|topic)://\S+")
+
 
 class ClassicReading(Reading):
     """
@@ -174,7 +177,7 @@ class ClassicReading(Reading):
         """
         The typed error for an ERROR, by the exception's own name at the beginning of its stack trace.
 
-        What one queue of a list refuses, those before it may have taken (BROKER.md C74).
+        What one queue of a list or of a virtual topic refuses, those before it may have taken (BROKER.md C74).
         """
         told = frame.headers.get("message") or ""
         trace = frame.body.decode("utf-8", "replace").strip() or told
@@ -183,12 +186,20 @@ class ClassicReading(Reading):
         # In a plugin's words, perhaps; a COMMIT may be answered so for other causes.
         if kind is None and _is_bare(trace, told) and frame.body and command != "COMMIT":
             kind = SecurityError
-        in_part = command == "SEND" and "," in subject and kind in _OF_ONE
+        in_part = command == "SEND" and kind in _OF_ONE and not _is_whole(subject, first)
         if kind is None or in_part:
             kind = BrokerFaultError if command in DOUBTFUL else BrokerError
         if kind is BrokerFaultError:
             return kind(f"{broker} failed at {command} {subject}: {first}")
         return kind(f"{broker} refused {command} {subject}: {told or first}")
+
+
+def _is_whole(subject: str, words: str) -> bool:
+    """Whether what was sent to `subject` was for one destination, and no other one is named in a refusal's words."""
+    own = subject.removeprefix("remote-")
+    return "," not in subject and all(
+        named.rstrip(".,;)") == own for named in _NAMED.findall(words)
+    )
 
 
 def _is_bare(trace: str, told: str) -> bool:

@@ -51,11 +51,15 @@ BIG = "x" * 1_000_000
 PATIENCE = 1.0
 
 
-MEMORY_POLICY = """
-    <destinationPolicy><policyMap><policyEntries>
-      <policyEntry queue="memory.>" producerFlowControl="true" memoryLimit="6mb">
+LIMITED = """
+      <policyEntry queue="{}" producerFlowControl="true" memoryLimit="6mb">
         <pendingQueuePolicy><vmQueueCursor/></pendingQueuePolicy>
       </policyEntry>
+    """
+
+MEMORY_POLICY = f"""
+    <destinationPolicy><policyMap><policyEntries>
+      {LIMITED.format("memory.>")}{LIMITED.format("Consumer.memory.>")}
     </policyEntries></policyMap></destinationPolicy>
     """
 
@@ -240,6 +244,24 @@ def test_one_of_two_queues_is_full(refusing: Broker) -> None:
                 ):
                     session.create_producer(both).send(Message("x"))
     make_room(refusing, full)  # before what may fail, for others share this broker
+    assert "x" in [body for other in others for body in bodies(refusing, other)]
+
+
+def test_one_of_the_queues_of_a_virtual_topic_is_full(refusing: Broker) -> None:
+    """It is the same: who sends to a topic may have several queues behind it, and knows none of them."""
+    topic = f"VirtualTopic.{fresh_queue().name}"
+    full, others = (
+        Queue(f"Consumer.memory.{topic}"),
+        [Queue(f"Consumer.{n}.{topic}") for n in "abcdef"],
+    )
+    with Connection(refusing.url) as connection:
+        session = connection.create_session()
+        for other in others:
+            session.create_producer(other).send(Message("first"))
+        fill(session, full, persistent=True)
+        with pytest.raises(SendUnconfirmedError, match=r"Memory Limit reached.*may be there twice"):
+            session.create_producer(f"topic://{topic}").send(Message("x"))
+    make_room(refusing, full)
     assert "x" in [body for other in others for body in bodies(refusing, other)]
 
 

@@ -335,3 +335,18 @@ def test_what_one_of_several_queues_does_not_take_others_may_have(
     error = DIALECT.reading.error("SEND", "queue://a,b", frame, "h:61613")
     assert unanswered(error) != certain
     assert not unanswered(DIALECT.reading.error("COMMIT", "a,b", frame, "h:61613"))
+
+
+@pytest.mark.parametrize(
+    ("subject", "certain"),
+    [("topic://VirtualTopic.a", False), ("queue://Consumer.b.VirtualTopic.a", True)],
+)
+def test_what_a_queue_behind_a_virtual_topic_does_not_take(
+    subject: str,
+    certain: bool,  # noqa: FBT001 - a table
+) -> None:
+    """Others behind it may have; the broker's words name the queue (BROKER.md C74)."""
+    told = "Usage Manager Memory Limit reached on queue://Consumer.b.VirtualTopic.a. See http://activemq.apache.org/x.html"
+    trace = f"jakarta.jms.ResourceAllocationException: {told}\n\tat x"
+    frame = Frame("ERROR", {"message": told}, trace.encode())
+    assert unanswered(DIALECT.reading.error("SEND", subject, frame, "h:61613")) != certain
