@@ -80,6 +80,8 @@ def _death(dead_letter: str, dialect: Dialect) -> str:
 
 def _caveats(worker: Worker) -> Iterator[str]:
     does = worker.consumer.mode.does
+    if worker.consumer.destination.is_topic and worker.consumer.durable is None:
+        yield "not promised: what is sent while it is away; and each process that runs it gets every message"
     if does.batches_topics:
         yield f"not promised: {_BATCHED}"
     if does.transacted and not worker.dialect.transactional_ack:

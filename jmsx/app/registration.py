@@ -143,6 +143,11 @@ class Consumer:
             _check_elsewhere(self.destination.uri, own.dead_letter)
         self._check_batch()
         stated(self.selector)
+        self._check_topic()
+        self._check_dedupe()
+
+    def _check_topic(self) -> None:
+        """Raise ConfigurationError for a durable subscription of no topic, and for several readers of a topic."""
         if self.durable is not None:
             check_name("durable", self.durable)
         if self.durable is not None and not self.destination.is_topic:
@@ -153,7 +158,12 @@ class Consumer:
             raise ConfigurationError(
                 f"a durable subscription has one reader, not {self.concurrency}"
             )
-        self._check_dedupe()
+        if self.destination.is_topic and self.concurrency > 1:
+            raise ConfigurationError(
+                f"each session of {self.destination} gets every message, so with concurrency={self.concurrency} each"
+                " would be handled so often; sessions share a queue that the broker fills from it: a virtual topic on"
+                " Classic, a divert on Artemis"
+            )
 
     def _check_policies(self) -> None:
         if not isinstance(self.redelivery_for, Mapping):

@@ -216,6 +216,15 @@ def test_a_durable_subscription_has_one_reader() -> None:
     assert [one.durable for one in app.consumers] == ["d", "e"]
 
 
+def test_sessions_do_not_share_a_topic() -> None:
+    """Each would get every message, and handle it."""
+    with pytest.raises(
+        ConfigurationError, match=r"with concurrency=3 each would be handled so often; s"
+    ):
+        App(URL).consumer("topic://a", concurrency=3)(plain)
+    App(URL).consumer("topic://a")(plain)
+
+
 def test_a_client_id_that_the_app_itself_has() -> None:
     """On Classic, which lets it have one connection; the error names who has it. Artemis does not mind."""
     for kind in ("classic", "artemis"):

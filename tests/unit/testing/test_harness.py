@@ -30,6 +30,7 @@ from jmsx import (
     SqliteStore,
     UnansweredError,
 )
+from jmsx.app.overview import overview
 from jmsx.testing import BlockedError, harness
 
 if TYPE_CHECKING:
@@ -364,6 +365,8 @@ def test_topics(kind: str) -> None:
     with harness(app, kind) as mq:
         mq.send("topic://t", "x")
         assert texts(mq.handler("one").messages) == texts(mq.handler(two).messages) == ["x"]
+        told = [line for line in overview(app._workers) if line.startswith(("one", "two"))]
+        assert [("each process that runs it gets every" in line) for line in told] == [True, True]
 
 
 def test_expiry_follows_virtual_time(kind: str) -> None:
