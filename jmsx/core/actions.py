@@ -84,6 +84,10 @@ class Outbox:
         """Have the ledger note that hand-outs, as far as it has `entries` of them, have failed."""
         self._record(entries, HandOutEnd.FAILED)
 
+    def unseen(self, entries: Iterable[Entry | None]) -> None:
+        """Have the ledger note that the application did not get hand-outs, as far as it has `entries` of them."""
+        self._record(entries, HandOutEnd.UNSEEN)
+
     def _record(self, entries: Iterable[Entry | None], end: HandOutEnd) -> None:
         known = tuple(entry for entry in entries if entry is not None)
         if known:

@@ -251,7 +251,7 @@ class ConsumerCore:
         if handed_out:
             del self.delivered[delivery]
             if not delivery.is_acknowledged:
-                self._outbox.finish([delivery.entry])
+                self._outbox.unseen([delivery.entry])
         self.batch.withdraw(delivery)
         delivery.step(DeliveryInput.TAKE_BACK)
         return delivery.state is not DeliveryState.ACKING
@@ -617,16 +617,28 @@ class ConsumerCore:
         return True
 
     def release(self, batch: Sequence[Delivery]) -> None:
-        """
-        Put `given_back` in front of what waits, as if it had never been handed out,
-        because nobody could handle it.
-        """
+        """Put `batch` in front of what waits, as if it had never been handed out, because nobody could handle it."""
+        self._outbox.unseen(one.entry for one in self._released(batch))
+
+    def undo(self, batch: Sequence[Delivery]) -> None:
+        """Put `batch` in front of what waits: what was done with it is undone, and it has not failed."""
+        undone = self._released(batch)
+        for delivery in undone:
+            delivery.history = delivery.history.undone()
+        self._outbox.finish(one.entry for one in undone)
+
+    def _released(self, batch: Sequence[Delivery]) -> list[Delivery]:
+        """Put back and return what of `batch` was handed out."""
         self._changes(self)
         wanted = set(batch)
         given_back = [one for one in self.delivered if one in wanted]
         self.delivered = {one: None for one in self.delivered if one not in wanted}
-        self._outbox.finish(one.entry for one in given_back)
         self.take_back(given_back)
+        return given_back
+
+    def not_seen(self, delivery: Delivery) -> None:
+        """Have the ledger note that the application did not get the message after all."""
+        self._outbox.unseen([delivery.entry])
 
     def take_back(self, batch: list[Delivery]) -> None:
         """Put `batch` in front of what waits: it could not be sent back to the broker."""

@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 _FORGET: Final = {Disposition.DISCARD: Outcome.DISCARDED, Disposition.DUPLICATE: Outcome.DUPLICATE}
 
 
-#: Dispositions that do not count as a failed delivery.
-_NOT_FAILED: Final = frozenset({Disposition.RELEASE, Disposition.UNDO})
-
-
 class FailedDeliveries:
     """Does with the failed messages of one session what their failure's disposition or the policy says."""
 
@@ -72,11 +68,11 @@ class FailedDeliveries:
     ) -> None:
         """Do with deliveries (oldest first, all handed out) as each one's own failure says, by its own count."""
         for batch, failure in reversed(_runs(failed)):  # each is put in front of those before it
-            if failure.disposition in _NOT_FAILED:
-                if failure.disposition is Disposition.UNDO:
-                    for delivery in batch:
-                        delivery.history = delivery.history.undone()
+            if failure.disposition is Disposition.RELEASE:
                 consumer.release(batch)
+                continue
+            if failure.disposition is Disposition.UNDO:
+                consumer.undo(batch)
                 continue
             for delivery in batch:
                 consumer.take_delivered(delivery)
@@ -131,6 +127,7 @@ class FailedDeliveries:
     ) -> None:
         """Make `delivery`, which was handed out and cannot be decoded, a dead letter."""
         delivery.mark_undecodable(error)
+        consumer.not_seen(delivery)
         consumer.flush(AckTrigger.EACH, now)
         if delivery in consumer.delivered:
             consumer.take_delivered(delivery)

@@ -105,12 +105,15 @@ class HandingOut:
         if delivery.is_acknowledged and delivery.dead_letter_cause is None:
             return True
         try:
-            return self._admit(consumer, delivery, now, entry)
+            admitted = self._admit(consumer, delivery, now, entry)
         except Exception as error:
             if not self._is_odd(consumer, delivery):
                 raise
             self._failed_deliveries.dead_letter_undecodable(consumer, delivery, error, now)
             return False
+        if not admitted:
+            consumer.not_seen(delivery)
+        return admitted
 
     def unclear(self, delivery: Delivery) -> bool:
         """

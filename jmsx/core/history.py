@@ -118,11 +118,13 @@ def merge(
         if remembered.deliveries >= certain:
             deliveries, failures = remembered.deliveries, remembered.failures
             certain = deliveries
-    if entry is not None and sent_back + entry.number > certain:
-        deliveries = sent_back + entry.number - 1
+    if entry is not None and sent_back + entry.deliveries >= certain:
+        deliveries = sent_back + entry.deliveries
         failures = sent_back + entry.failures
-        if entry.in_doubt and lost is not None and lost.deliveries == deliveries:
-            failures = lost.failures  # nobody else had it since, and this session knows
+        if (
+            entry.in_doubt and lost is not None
+        ):  # they may be this session's own, which counts them as failed
+            failures = max(failures, lost.failures)
     return History(
         deliveries,
         failures,

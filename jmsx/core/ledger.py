@@ -26,23 +26,30 @@ class Entry(NamedTuple):
 
     identity: StoreKey
     number: int  #: which hand-out of the message this is, from 1
-    #: How many of those before it did not fail, although the broker never heard of it.
+    #: How many of those before it did not fail, although the broker never heard of it
     finished: int = 0
-    #: The last one before it neither: its process lives, and has not said yet how that went.
-    in_doubt: bool = False
+    #: How many of them nobody has said the end of yet, although the process that has each lives
+    in_doubt: int = 0
+    unseen: int = 0  #: how many of them the application has not seen: they were given back
+
+    @property
+    def deliveries(self) -> int:
+        """How many hand-outs before this one reached the application."""
+        return self.number - 1 - self.unseen
 
     @property
     def failures(self) -> int:
-        """How many hand-outs before this one failed: by an error, or with their process."""
-        return self.number - 1 - self.finished - self.in_doubt
+        """How many of those failed: by an error, or with their process."""
+        return max(self.deliveries - self.finished - self.in_doubt, 0)
 
 
 class HandOutEnd(Enum):
-    """What a ledger is told of hand-outs."""
+    """What a ledger is told of hand-outs; of each by itself, for a message may be with several consumers at once."""
 
     #: The application has done them without failing; they are not acknowledged yet
     FINISHED = auto()
     FAILED = auto()  #: the application has failed at them, or will not say any more how they went
+    UNSEEN = auto()  #: the application has not got them after all
     SETTLED = auto()  #: the broker has them no more
 
 
@@ -78,10 +85,14 @@ class Ledger(Protocol):
 @runtime_checkable
 class DoubtingLedger(Ledger, Protocol):
     """
-    A ledger that knows which process has a message, and whether that lives.
+    A ledger that knows which process has each hand-out, and whether that lives.
 
-    To others a hand-out has failed as soon as somebody else is handed the message, until `finish` is told.
+    To others a hand-out has failed as soon as somebody else is handed the message, until `finish` is told; and they are
+    told to `finish` what nobody has seen.
     """
 
     def fail(self, entries: Iterable[Entry]) -> None:
         """Record that these have failed: nobody need ask whether their process lives."""
+
+    def give_back(self, entries: Iterable[Entry]) -> None:
+        """Record that the application has not seen these: they are no deliveries."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from jmsx.core.actions import Record
 from jmsx.core.delivery import Delivery, Held
 from jmsx.core.frames import MessageFrame
-from jmsx.core.ledger import DoubtingLedger, HandOutEnd, Ledger
+from jmsx.core.ledger import DoubtingLedger, HandOutEnd
 from jmsx.core.session import SessionCore
 from jmsx.errors import JmsxError, StoreError
 from jmsx.log import logger
@@ -42,7 +42,7 @@ _log = logger("jmsx.session")
 class Counting:
     """Hands out one session's messages, counted by a ledger if there is one."""
 
-    def __init__(self, ledger: Ledger | None) -> None:
+    def __init__(self, ledger: DoubtingLedger | None) -> None:
         self._ledger = ledger
         #: Looks for the body of a message that came without; raises JmsxError if the broker cannot be asked.
         self.look: Callable[[Delivery], MessageFrame | None] = lambda _delivery: None
@@ -137,7 +137,9 @@ class Counting:
             ledger.settle(told.entries)
         elif told.end is HandOutEnd.FINISHED:
             ledger.finish(told.entries)
-        elif isinstance(ledger, DoubtingLedger):
+        elif told.end is HandOutEnd.UNSEEN:
+            ledger.give_back(told.entries)
+        else:
             ledger.fail(told.entries)
 
     def _ask(self, question: Callable[[], T], now: float) -> T | None:

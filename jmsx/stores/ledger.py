@@ -6,9 +6,9 @@ process of this host it comes next. What is done is written along with the next 
 message, and none for those that are merely prefetched. WAL with `synchronous=NORMAL` survives the death of a process
 without a sync to disk; after a power cut the last counts may be missing, never the messages.
 
-A hand-out that nobody has said the end of failed with its process, if that is dead. If it lives, the hand-out is in
-doubt: its link may be lost, so that the message comes to another one before the first has noticed. It counts as failed
-when its process says so, or as soon as the message was handed out once more.
+Each hand-out has its own end. One that nobody has said the end of failed with its process, if that is dead. If it
+lives, the hand-out is in doubt: its link may be lost, so that the message comes to another one before the first has
+noticed, and on to a third. It counts as failed when its process says so, or has died.
 
 While it cannot be written, nothing that it counts is handed out: an uncounted hand-out could be the one that kills its
 process. What is done meanwhile is kept in memory and written afterwards. A file that somebody removes is noticed at the
@@ -21,11 +21,13 @@ import contextlib
 import os
 import threading
 from collections import OrderedDict
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from jmsx.clock import Clock, SystemClock
 from jmsx.core.durations import Duration, bounded
+from jmsx.core.headers import whole
 from jmsx.core.ledger import DoubtingLedger, Entry, HandOutEnd, Ledger, StoreKey
 from jmsx.core.option_checks import kind_of
 from jmsx.drivers import living
@@ -37,7 +39,7 @@ from jmsx.stores.sqlite_file import OPENING, OwnFile
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
 
 T = TypeVar("T")
@@ -54,8 +56,10 @@ CREATE TABLE IF NOT EXISTS jmsx_deliveries (
     message_key TEXT NOT NULL,   -- what the broker knows it by, and a digest of its body
     deliveries INTEGER NOT NULL, -- how often it was handed out
     finished INTEGER NOT NULL,   -- how many of those did not fail, although they are not acknowledged
-    last_ms INTEGER NOT NULL,    -- the last hand-out, epoch milliseconds
+    last_ms INTEGER NOT NULL,    -- when this was written, epoch milliseconds
     holder TEXT,                 -- the process that has the last hand-out, and has not said how that went
+    unseen INTEGER NOT NULL DEFAULT 0, -- how many hand-outs did not reach the application
+    earlier TEXT,                -- of hand-outs before the last the same: lines of a number and a process
     PRIMARY KEY (place, message_key)
 ) WITHOUT ROWID
 """
@@ -63,38 +67,104 @@ CREATE TABLE IF NOT EXISTS jmsx_deliveries (
 #: Are the columns ours?
 _OURS: Final = "SELECT deliveries, finished, last_ms FROM jmsx_deliveries LIMIT 0"
 
-#: For files of versions that did not know who has a message.
-_ADD_HOLDER: Final = "ALTER TABLE jmsx_deliveries ADD COLUMN holder TEXT"
+#: What files of earlier versions lack; those versions can go on with a file that has it.
+_LATER_COLUMNS: Final = {
+    "holder": "ALTER TABLE jmsx_deliveries ADD COLUMN holder TEXT",
+    "unseen": "ALTER TABLE jmsx_deliveries ADD COLUMN unseen INTEGER NOT NULL DEFAULT 0",
+    "earlier": "ALTER TABLE jmsx_deliveries ADD COLUMN earlier TEXT",
+}
 
 _FIRST: Final = (
     "INSERT INTO jmsx_deliveries (place, message_key, deliveries, finished, last_ms, holder)"
     " VALUES (?, ?, 1, 0, ?, ?) ON CONFLICT DO NOTHING"
 )
-_AGAIN: Final = (
-    "UPDATE jmsx_deliveries SET deliveries = deliveries + 1, last_ms = ?, holder = ?"
+_READ: Final = (
+    "SELECT deliveries, finished, unseen, holder, earlier FROM jmsx_deliveries"
     " WHERE place = ? AND message_key = ?"
 )
-_KEEP: Final = (
-    "INSERT INTO jmsx_deliveries (place, message_key, deliveries, finished, last_ms)"
-    " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
-    " deliveries = max(deliveries, excluded.deliveries), finished = max(finished, excluded.finished)"
-)
-_KNOWN: Final = (
-    "SELECT deliveries, finished, holder FROM jmsx_deliveries WHERE place = ? AND message_key = ?"
-)
-_END: Final = (
-    "UPDATE jmsx_deliveries SET holder = NULL"
-    " WHERE place = ? AND message_key = ? AND deliveries = ?"
-)
-_FINISH: Final = (
-    "UPDATE jmsx_deliveries SET finished = finished + 1"
-    " WHERE place = ? AND message_key = ? AND deliveries >= ?"
+_WRITE: Final = (
+    "INSERT INTO jmsx_deliveries"
+    " (place, message_key, last_ms, deliveries, finished, unseen, holder, earlier)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET last_ms = excluded.last_ms,"
+    " deliveries = excluded.deliveries, finished = excluded.finished,"
+    " unseen = excluded.unseen, holder = excluded.holder, earlier = excluded.earlier"
 )
 _SETTLE: Final = (
     "DELETE FROM jmsx_deliveries WHERE place = ? AND message_key = ? AND deliveries = ?"
 )
 
 _log = logger("jmsx.stores.ledger")
+
+
+@dataclass(slots=True)
+class _Row:
+    """What is known of the hand-outs of one message."""
+
+    deliveries: int  #: hand-outs in all
+    finished: int = 0
+    unseen: int = 0
+    #: Those of which nobody has said how they went, by their numbers, and the process that has each
+    held: dict[int, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, connection: sqlite3.Connection, identity: StoreKey) -> _Row | None:
+        """What the file knows of the message, or None."""
+        found = connection.execute(_READ, identity).fetchone()
+        if found is None:
+            return None
+        deliveries, finished, unseen, holder, earlier = found
+        row = cls(deliveries, finished, unseen)
+        for line in (earlier or "").splitlines():
+            told, _, process = line.partition(" ")
+            number = whole(told)
+            if number is not None:
+                row.held[number] = process
+        if holder is not None:
+            row.held[deliveries] = holder
+        return row
+
+    def write(self, connection: sqlite3.Connection, identity: StoreKey, now_ms: int) -> None:
+        """Write it into the file."""
+        holder = self.held.get(self.deliveries)
+        earlier = [
+            f"{number} {one}" for number, one in self.held.items() if number != self.deliveries
+        ]
+        connection.execute(
+            _WRITE,
+            (
+                *identity,
+                now_ms,
+                self.deliveries,
+                self.finished,
+                self.unseen,
+                holder,
+                "\n".join(earlier) or None,
+            ),
+        )
+
+    def hand_out(self, identity: StoreKey, process: str | None) -> Entry:
+        """Count one more hand-out; what processes had that are dead by now has failed."""
+        self.held = {number: one for number, one in self.held.items() if living.lives(one)}
+        self.deliveries += 1
+        entry = Entry(identity, self.deliveries, self.finished, len(self.held), self.unseen)
+        if process is not None:
+            self.held[self.deliveries] = process
+        return entry
+
+    def end(self, number: int, ends: Collection[HandOutEnd]) -> None:
+        """Note how a hand-out went."""
+        self.held.pop(number, None)
+        if HandOutEnd.FINISHED in ends:
+            self.finished += 1
+        elif HandOutEnd.UNSEEN in ends:
+            self.unseen += 1
+
+    def add(self, kept: _Row) -> None:
+        """Add what another process knows of the same message."""
+        self.deliveries = max(self.deliveries, kept.deliveries)
+        self.finished = max(self.finished, kept.finished)
+        self.unseen = max(self.unseen, kept.unseen)
+        self.held |= kept.held
 
 
 class DeliveryLedger:
@@ -122,7 +192,8 @@ class DeliveryLedger:
         self._file = OwnFile(self.path, _TABLE, self._prepare, self._begin_anew)
         #: What was told of its end, by message and the number of its hand-out
         self._done: OrderedDict[tuple[StoreKey, int], set[HandOutEnd]] = OrderedDict()
-        self._open_entries: OrderedDict[StoreKey, Entry] = OrderedDict()  #: handed out, not settled
+        #: Handed out by this process and not settled; of others it has only their counts
+        self._open_rows: OrderedDict[StoreKey, _Row] = OrderedDict()
         self._anew = False  #: the file does not know of those
         self._begun = 0
         self._closed = False
@@ -139,7 +210,7 @@ class DeliveryLedger:
         self._away, self._pauses = None, pauses()
         self._me = living.name()
         self._done.clear()
-        self._open_entries.clear()
+        self._open_rows.clear()
 
     def begin(self, identity: StoreKey) -> Entry | None:
         """Write down one more hand-out, and what `finish` and `settle` told; raises StoreError if that cannot be."""
@@ -157,6 +228,10 @@ class DeliveryLedger:
     def fail(self, entries: Iterable[Entry]) -> None:
         """Note that these have failed, as their process says: nobody need ask whether it lives."""
         self._note(entries, HandOutEnd.FAILED)
+
+    def give_back(self, entries: Iterable[Entry]) -> None:
+        """Note that the application has not got these after all: they are no deliveries."""
+        self._note(entries, HandOutEnd.UNSEEN)
 
     def settle(self, entries: Iterable[Entry]) -> None:
         """Forget these, which are settled, unless somebody else was handed them since."""
@@ -223,46 +298,57 @@ class DeliveryLedger:
         """What is done, and the hand-out of `identity`, in one transaction."""
 
         def work(connection: sqlite3.Connection) -> Entry | None:
+            now_ms = self._now_ms()
             for (message, number), ends in self._done.items():
-                row = (*message, number)
-                if HandOutEnd.SETTLED in ends and connection.execute(_SETTLE, row).rowcount:
-                    continue
-                connection.execute(_END, row)
-                if HandOutEnd.FINISHED in ends:
-                    connection.execute(_FINISH, row)
+                if HandOutEnd.SETTLED in ends:
+                    settled = connection.execute(_SETTLE, (*message, number)).rowcount
+                    if settled:
+                        continue
+                row = _Row.read(connection, message)
+                if row is not None and row.deliveries >= number:
+                    row.end(number, ends)
+                    row.write(connection, message, now_ms)
             if self._anew:  # after the above, which these know of
-                for kept in self._open_entries.values():
-                    known = (*kept.identity, kept.number, kept.finished, self._now_ms())
-                    connection.execute(_KEEP, known)
+                for message, kept in self._open_rows.items():
+                    row = _Row.read(connection, message) or _Row(0)
+                    row.add(kept)
+                    row.write(connection, message, now_ms)
             return None if identity is None else self._count(connection, identity)
 
         entry = self._file.write(work)
         self._done.clear()
         self._anew = False
         if entry is not None:
-            self._open_entries[entry.identity] = entry
-            if len(self._open_entries) > BACKLOG:
-                self._open_entries.popitem(last=False)
+            self._keep(entry)
         return entry
+
+    def _keep(self, entry: Entry) -> None:
+        """Keep what was handed out, in case somebody removes the file."""
+        row = self._open_rows.setdefault(entry.identity, _Row(entry.number))
+        row.deliveries, row.finished, row.unseen = entry.number, entry.finished, entry.unseen
+        if self._me is not None:
+            row.held[entry.number] = self._me
+        if len(self._open_rows) > BACKLOG:
+            self._open_rows.popitem(last=False)
 
     def _count(self, connection: sqlite3.Connection, identity: StoreKey) -> Entry:
         self._begun += 1
         if self._begun % PRUNE_EVERY == 0:
             self._prune(connection)
-        execute, now_ms = connection.execute, self._now_ms()
-        if execute(_FIRST, (*identity, now_ms, self._me)).rowcount:
+        now_ms = self._now_ms()
+        if connection.execute(_FIRST, (*identity, now_ms, self._me)).rowcount:
             return Entry(identity, 1)
-        before, finished, holder = execute(_KNOWN, identity).fetchone()
-        execute(_AGAIN, (now_ms, self._me, *identity))
-        in_doubt = holder is not None and living.lives(holder)
-        return Entry(identity, before + 1, finished, in_doubt)
+        row = _Row.read(connection, identity) or _Row(0)
+        entry = row.hand_out(identity, self._me)
+        row.write(connection, identity, now_ms)
+        return entry
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.execute(_OURS)
-        if not _tells_holder(connection):
+        if _lacking(connection):
             connection.execute("BEGIN IMMEDIATE")
-            if not _tells_holder(connection):  # else another process has just done it
-                connection.execute(_ADD_HOLDER)
+            for addition in _lacking(connection):  # unless another process has just done it
+                connection.execute(addition)
             connection.execute("COMMIT")
         self._prune(connection)
 
@@ -283,13 +369,13 @@ class DeliveryLedger:
 
     def _note_one(self, entry: Entry, end: HandOutEnd) -> None:
         self._done.setdefault((entry.identity, entry.number), set()).add(end)
-        known = self._open_entries.get(entry.identity)
-        if known is None or known.number < entry.number:
+        known = self._open_rows.get(entry.identity)
+        if known is None or known.deliveries < entry.number:
             return
-        if end is HandOutEnd.FINISHED:
-            self._open_entries[entry.identity] = known._replace(finished=known.finished + 1)
-        elif end is HandOutEnd.SETTLED and known.number == entry.number:  # by nobody since
-            del self._open_entries[entry.identity]
+        if end is HandOutEnd.SETTLED and known.deliveries == entry.number:  # by nobody since
+            del self._open_rows[entry.identity]
+        else:
+            known.end(entry.number, [end])
 
     def _trim(self) -> None:
         while len(self._done) > BACKLOG:
@@ -299,10 +385,10 @@ class DeliveryLedger:
         return round(self._clock.wall() * 1000)
 
 
-def _tells_holder(connection: sqlite3.Connection) -> bool:
-    """Whether the table has that column."""
-    columns = connection.execute("PRAGMA table_info(jmsx_deliveries)")
-    return any(column == "holder" for _, column, *_ in columns)
+def _lacking(connection: sqlite3.Connection) -> list[str]:
+    """The statements that add the columns which the table lacks."""
+    there = {name for _, name, *_ in connection.execute("PRAGMA table_info(jmsx_deliveries)")}
+    return [add for name, add in _LATER_COLUMNS.items() if name not in there]
 
 
 class _Shared:
@@ -355,6 +441,14 @@ class CustomLedger:
         if isinstance(ledger, DoubtingLedger):
             self._tell("fail()", lambda: ledger.fail(entries))
 
+    def give_back(self, entries: Iterable[Entry]) -> None:
+        """As `DoubtingLedger.give_back`; others are told that these are finished."""
+        ledger = self._ledger
+        if isinstance(ledger, DoubtingLedger):
+            self._tell("give_back()", lambda: ledger.give_back(entries))
+        else:
+            self.finish(entries)
+
     def settle(self, entries: Iterable[Entry]) -> None:
         """As `Ledger.settle`; what cannot be told is in the log, and stays in the ledger."""
         self._tell("settle()", lambda: self._ledger.settle(entries))
@@ -388,7 +482,7 @@ class CustomLedger:
                 _log.error("delivery ledger failed", error=str(error), exc_info=error)
 
 
-def share(given: Ledger | str | os.PathLike[str]) -> Ledger:
+def share(given: Ledger | str | os.PathLike[str]) -> DoubtingLedger:
     """
     The ledger of a file, the same for all connections of this process; give it back with `release`.
 

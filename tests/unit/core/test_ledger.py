@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jmsx.core.delivery import Delivery
+from jmsx.core.delivery import Delivery, Held
 from jmsx.core.events import MessageDeadLettered
 from jmsx.core.headers import COUNT_HEADER
 from jmsx.core.identity import identify, stamp
@@ -60,7 +61,9 @@ class Book:
         self.rows = {
             StoreKey("queue://q", known_as(key)): (number, 0) for key, number in deliveries.items()
         }
-        self.held: set[Entry] = set()  #: by processes that live, and have not said how that went
+        self.unseen: Counter[StoreKey] = Counter()
+        #: Hand-outs of processes that live, and have not said how that went
+        self.held: set[tuple[StoreKey, int]] = set()
         self.broken = False
         self.away = False
         self.flushed = 0
@@ -72,10 +75,9 @@ class Book:
             return None
         deliveries, finished = self.rows.get(identity, (0, 0))
         self.rows[identity] = (deliveries + 1, finished)
-        in_doubt = (identity, deliveries) in {(one.identity, one.number) for one in self.held}
-        entry = Entry(identity, deliveries + 1, finished, in_doubt)
-        self.held.add(entry)
-        return entry
+        in_doubt = sum(one == identity for one, _ in self.held)
+        self.held.add((identity, deliveries + 1))
+        return Entry(identity, deliveries + 1, finished, in_doubt, self.unseen[identity])
 
     def die(self) -> None:
         """All processes that have messages are dead."""
@@ -83,20 +85,27 @@ class Book:
 
     def fail(self, entries: Iterable[Entry]) -> None:
         """Doubt no more."""
-        self.held.difference_update(entries)
+        self.held.difference_update((one.identity, one.number) for one in entries)
 
     def finish(self, entries: Iterable[Entry]) -> None:
         """Count as done."""
-        self.held.difference_update(entries)
+        self.fail(entries)
         for entry in entries:
-            if self.rows.get(entry.identity, (0, 0))[0] == entry.number:
-                self.rows[entry.identity] = (entry.number, entry.finished + 1)
+            number, finished = self.rows.get(entry.identity, (0, 0))
+            if number >= entry.number:
+                self.rows[entry.identity] = (number, finished + 1)
+
+    def give_back(self, entries: Iterable[Entry]) -> None:
+        """Do not count any more."""
+        self.fail(entries)
+        self.unseen.update(one.identity for one in entries if one.identity in self.rows)
 
     def settle(self, entries: Iterable[Entry]) -> None:
         """Forget, unless it was counted again since."""
         for entry in entries:
             if self.rows.get(entry.identity, (0, 0))[0] == entry.number:
                 del self.rows[entry.identity]
+                del self.unseen[entry.identity]
 
     def flush(self) -> None:
         """Count."""
@@ -108,8 +117,11 @@ class Book:
             raise StoreError("disk is full")
 
     def told(self) -> dict[str, tuple[int, int]]:
-        """Message id -> hand-outs, and how many of them did not fail."""
-        return {identity.key.partition("@")[0]: row for identity, row in self.rows.items()}
+        """Message id -> hand-outs that were seen, and how many of them did not fail."""
+        return {
+            identity.key.partition("@")[0]: (number - self.unseen[identity], finished)
+            for identity, (number, finished) in self.rows.items()
+        }
 
 
 class Counted(Talk):
@@ -176,12 +188,32 @@ def test_dead_lettered_unseen_by_copy() -> None:
     talk.comes("a", persistent="false")
     assert talk.take() is None
     assert talk.wrote() == copies("a")
-    assert book.told() == {"a": (4, 0)}
+    assert book.told() == {"a": (3, 0)}
     talk.answer()
     assert talk.wrote() == settled("a")
     talk.answer()
     talk.wrote()
     assert book.told() == {}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_is_given_back_unseen_is_no_delivery(mode: AcknowledgeMode) -> None:
+    """A `receive()` was interrupted at the hand-out; to another process it is new."""
+    book = Book()
+    talk = start(mode, book)
+    talk.comes("a")
+    held = Held()
+    counting = Counting(book)
+    for _ in range(3):
+        assert counting.deliver(talk.core, ["1"], talk.now, held) is not None
+        assert talk.core.take_back(held)
+        talk.wrote()
+    assert book.told() == {"a": (0, 0)}
+    talk.cut()
+    talk.wrote()
+    other = start(mode, book, policy=at_most(0))
+    other.comes("a", redelivered="true")
+    assert called(other.held()) == "a#1"
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -460,6 +492,26 @@ def test_what_a_living_process_has_is_in_doubt(mode: AcknowledgeMode, dialect: D
         first.commit()
     other.comes("a", redelivered="true")
     assert called(other.held()) == "a#2"
+
+
+@pytest.mark.parametrize("dialect", [DIALECT, ARTEMIS], ids=["classic", "artemis"])
+@pytest.mark.parametrize("mode", MODES)
+def test_what_several_living_ones_had_is_in_doubt(mode: AcknowledgeMode, dialect: Dialect) -> None:
+    """One after the other, each on a link that was lost; whoever says that it has failed counts, whenever that is."""
+    book = Book()
+    talks = [Counted(mode, book, dialect=dialect) for _ in range(5)]
+    for number, talk in enumerate(talks[:4], 1):
+        talk.subscribe(policy=at_most(0))
+        talk.comes("a", redelivered="true")
+        assert called(talk.held()) == f"a#{number}"
+        talk.cut()
+        talk.wrote()
+    first, last = talks[0], talks[4]
+    (first.core.rollback if mode is TRANSACTED else first.core.recover)(first.now)
+    first.wrote()
+    last.subscribe(policy=at_most(0))
+    last.comes("a", redelivered="true")
+    assert last.take() is None
 
 
 @pytest.mark.parametrize("dialect", [DIALECT, ARTEMIS], ids=["classic", "artemis"])

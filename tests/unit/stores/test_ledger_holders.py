@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx.core.ledger import Entry
+from jmsx.core.ledger import Entry, StoreKey
 from jmsx.drivers import living
 from jmsx.stores.ledger import CustomLedger, DeliveryLedger
 from tests.unit.stores.parts import A, B
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 #: Is handed the message A, and then waits to be killed.
@@ -67,7 +67,7 @@ def test_a_living_process_is_no_death(
     """Its link may be lost, and it may not have noticed."""
     assert holder.poll() is None
     entry = ledger.begin(A)
-    assert entry == Entry(A, 2, in_doubt=True)
+    assert entry == Entry(A, 2, in_doubt=1)
     assert entry.failures == 0
 
 
@@ -91,16 +91,55 @@ def test_a_process_that_is_stopped_lives(
 ) -> None:
     """It may go on, and be done with the message."""
     holder.send_signal(signal.SIGSTOP)
-    assert ledger.begin(A) == Entry(A, 2, in_doubt=True)
+    assert ledger.begin(A) == Entry(A, 2, in_doubt=1)
 
 
-def test_only_the_last_hand_out_is_in_doubt(
+def test_each_hand_out_is_in_doubt_by_itself(
     holder: subprocess.Popen[str], ledger: DeliveryLedger
 ) -> None:
-    """Else a message that takes every link along would be delivered for ever."""
+    """A message may go from one lost link to the next; only what has failed, or died, counts."""
+    assert [ledger.begin(A) for _ in range(3)] == [Entry(A, n, in_doubt=n - 1) for n in (2, 3, 4)]
+    ledger.fail([Entry(A, 3)])
+    assert ledger.begin(A) == Entry(A, 5, in_doubt=3)
+    ledger.finish([Entry(A, 2)])
+    assert ledger.begin(A) == Entry(A, 6, finished=1, in_doubt=3)
+    holder.kill()
+    holder.wait()
+    last = ledger.begin(A)
+    assert last == Entry(A, 7, finished=1, in_doubt=3)
+    assert last.failures == 2
+
+
+def test_what_is_given_back_is_no_delivery(path: Path, ledger: DeliveryLedger) -> None:
+    """Nobody has seen it; who was handed it before or after that has."""
+    entries = [ledger.begin(A) for _ in range(3)]
+    assert entries[1] is not None
+    ledger.give_back([entries[1]])
+    ledger.flush()
+    other = DeliveryLedger(path)
+    again = other.begin(A)
+    assert again == Entry(A, 4, in_doubt=2, unseen=1)
+    assert (again.deliveries, again.failures) == (2, 0)
+    other.close()
+
+
+def test_who_has_what_stands_in_a_file_that_is_made_anew(
+    holder: subprocess.Popen[str], path: Path, ledger: DeliveryLedger
+) -> None:
+    """Else what is in the hands of living processes would count as failed."""
     assert holder.poll() is None
-    told = [ledger.begin(A) for _ in range(4)]
-    assert [one.failures for one in told if one is not None] == [0, 1, 2, 3]
+    entries = [ledger.begin(A), ledger.begin(A), ledger.begin(B)]
+    assert entries[0] is not None
+    ledger.fail([entries[0]])
+    path.unlink()
+    other = DeliveryLedger(path)
+    ledger.flush()
+    assert ledger.begin(StoreKey("queue://q", "c")) is not None
+    again = other.begin(A)
+    assert again == Entry(A, 4, in_doubt=1)
+    assert again.failures == 2  # of the process that has not noticed yet, too
+    assert other.begin(B) == Entry(B, 2, in_doubt=1)
+    other.close()
 
 
 def test_what_its_process_says(path: Path, ledger: DeliveryLedger) -> None:
@@ -136,29 +175,91 @@ def test_failed_and_then_done_after_all(path: Path, ledger: DeliveryLedger) -> N
 
 
 def test_a_ledger_of_the_applications_may_know_it_too(ledger: DeliveryLedger) -> None:
-    """It is told of failures if it asks for that."""
+    """It is told of failures, and of what nobody has seen, if it asks for that."""
     custom = CustomLedger(ledger)
     first = custom.begin(A)
     assert first is not None
     custom.fail([first])
-    assert custom.begin(A) == Entry(A, 2)
+    second = custom.begin(A)
+    assert second == Entry(A, 2)
+    custom.give_back([second])
+    assert custom.begin(A) == Entry(A, 3, unseen=1)
+
+
+def test_a_ledger_of_the_applications_that_knows_ends_only() -> None:
+    """What nobody has seen has not failed, and it knows no other word for that."""
+
+    class Plain:
+        def __init__(self) -> None:
+            self.finished: list[Entry] = []
+
+        def begin(self, identity: StoreKey) -> Entry | None:
+            return Entry(identity, 1)
+
+        def finish(self, entries: Iterable[Entry]) -> None:
+            self.finished += entries
+
+        def settle(self, entries: Iterable[Entry]) -> None: ...
+        def flush(self) -> None: ...
+
+    plain = Plain()
+    CustomLedger(plain).give_back([Entry(A, 1)])
+    assert plain.finished == [Entry(A, 1)]
+
+
+def earlier_file(path: Path, *, holder: bool) -> sqlite3.Connection:
+    """A ledger of an earlier version, which knew at most who has the last hand-out."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute(
+        "CREATE TABLE jmsx_deliveries (place TEXT NOT NULL, message_key TEXT NOT NULL,"
+        " deliveries INTEGER NOT NULL, finished INTEGER NOT NULL, last_ms INTEGER NOT NULL,"
+        f"{' holder TEXT,' if holder else ''} PRIMARY KEY (place, message_key)) WITHOUT ROWID"
+    )
+    return connection
 
 
 def test_a_file_of_a_version_that_knew_no_holders(path: Path) -> None:
     """It is used on, and counts; what was handed out before it was known to whom failed with its process."""
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute(
-            "CREATE TABLE jmsx_deliveries (place TEXT NOT NULL, message_key TEXT NOT NULL,"
-            " deliveries INTEGER NOT NULL, finished INTEGER NOT NULL, last_ms INTEGER NOT NULL,"
-            " PRIMARY KEY (place, message_key)) WITHOUT ROWID"
-        )
-        now_ms = 2**42
-        connection.execute("INSERT INTO jmsx_deliveries VALUES (?, ?, 1, 0, ?)", (*A, now_ms))
-        connection.commit()
+    with contextlib.closing(earlier_file(path, holder=False)) as connection:
+        connection.execute("INSERT INTO jmsx_deliveries VALUES (?, ?, 1, 0, ?)", (*A, 2**42))
     for number in (2, 3):
         ledger = DeliveryLedger(path)
-        assert ledger.begin(A) == Entry(A, number, in_doubt=number > 2)
+        assert ledger.begin(A) == Entry(A, number, in_doubt=number - 2)
         ledger.close()
+
+
+def test_a_file_of_a_version_that_knew_one_holder(path: Path) -> None:
+    """It is made like new ones where it lies, and a process of that version that still has it open goes on."""
+    insert = (
+        "INSERT INTO jmsx_deliveries (place, message_key, deliveries, finished, last_ms, holder)"
+        " VALUES (?, ?, 1, 0, ?, ?) ON CONFLICT DO NOTHING"
+    )
+    with contextlib.closing(earlier_file(path, holder=True)) as old:
+        old.execute(insert, (*A, 2**42, living.name()))
+        with contextlib.closing(DeliveryLedger(path)) as ledger:
+            assert [ledger.begin(A), ledger.begin(A)] == [
+                Entry(A, 2, in_doubt=1),
+                Entry(A, 3, in_doubt=2),
+            ]
+            assert old.execute(insert, (*B, 2**42, living.name())).rowcount == 1
+            assert ledger.begin(B) == Entry(B, 2, in_doubt=1)
+            old.execute(
+                "UPDATE jmsx_deliveries SET deliveries = deliveries + 1, holder = ?"
+                " WHERE place = ? AND message_key = ?",
+                (living.name(), *B),
+            )
+            again = ledger.begin(B)
+            assert again == Entry(B, 4, in_doubt=2)  # the earlier version has forgotten one
+
+
+def test_lines_that_are_none(path: Path, ledger: DeliveryLedger) -> None:
+    """Whatever stands in the file, the message is handed out."""
+    ledger.begin(A)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE jmsx_deliveries SET earlier = ?", ("x\n\n1\n-2 y\n9" * 3,))
+        connection.commit()
+    assert ledger.begin(A) == Entry(A, 2, in_doubt=1)
 
 
 @pytest.mark.parametrize("name", ["", "nonsense", "-1 2 3", "1 2", "99999999999 1 here"], ids=repr)
