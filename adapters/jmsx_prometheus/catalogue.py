@@ -101,14 +101,14 @@ def _gauge(name: str, labels: tuple[str, ...], about: str, *fed_by: str) -> Metr
 
 
 def _histogram(
-    name: str, buckets: tuple[float, ...], labels: tuple[str, ...], about: str, fed_by: str
+    name: str, buckets: tuple[float, ...], labels: tuple[str, ...], about: str, *fed_by: str
 ) -> Metric:
     return Metric(
         name=name,
         kind=Kind.HISTOGRAM,
         labels=labels,
         help=about,
-        fed_by=(fed_by,),
+        fed_by=fed_by,
         buckets=buckets,
     )
 
@@ -277,6 +277,7 @@ _FAILURE: Final = (
         (*_CONSUMER, "outcome"),
         "Deliveries that a message took until it was acknowledged, committed or dead-lettered.",
         "DeliveryEnded",
+        "MessageDeadLettered",
     ),
     _counter(
         "jmsx_dead_lettered_messages_total",

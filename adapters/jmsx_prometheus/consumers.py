@@ -37,7 +37,6 @@ _HANDLED: Final = frozenset(
     }
 )
 _DONE: Final = frozenset({Outcome.ACKNOWLEDGED, Outcome.COMMITTED})
-_DEAD: Final = frozenset({Outcome.DEAD_LETTERED})
 #: What `MessageDeadLettered` says today.
 DEAD_LETTER_REASONS: Final = ("max_redeliveries", "rejected", "expired", "undecodable")
 
@@ -173,8 +172,6 @@ class ConsumerSeries:
         self._note_handled(_those(events, outcomes, _HANDLED), offset)
         self._note_settled(_those(events, outcomes, SETTLED), offset)
         self._note_done(_those(events, outcomes, _DONE), offset)
-        dead = _those(events, outcomes, _DEAD)
-        self._attempts_dead.observe_all([event.attempt for event in dead])
         self._note_duplicates(events, outcomes)
         for event in [one for one in events if one.error_type is not None]:
             error_type = self._open.error_type.admit(event.error_type or "")
@@ -250,6 +247,7 @@ class ConsumerSeries:
         """Count one dead letter; `offset` as for `note_ended`."""
         reason = self._open.reason.admit(event.reason)
         self._tally("jmsx_dead_lettered_messages_total", reason=reason).value += 1
+        self._attempts_dead.observe(event.attempts)
         raised = event.error_type
         error_type = "" if raised is None else self._open.error_type.admit(raised)
         self._note_failure(reason, error_type, event.at + offset)

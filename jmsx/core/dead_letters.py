@@ -259,6 +259,7 @@ class DeadLetters:
         is copied, too: the broker may know of no expiry and would delete it. Source:
         `ActiveMQMessageConsumer.java:976-984`; STOMP's nearest to an EXPIRED ack is NACK (BROKER.md C59).
         """
+        delivery.unseen = True
         genuine = self._dialect.reading.genuine(delivery)
         by_broker = consumer.settings.dead_letter == DeadLetterStrategy.BROKER
         if self._dialect.nack_dead_letters and (genuine or by_broker):
@@ -319,6 +320,8 @@ class DeadLetters:
                 move.reason, move.failure, sure=not move.in_doubt, refused=refused
             )
             move.consumer.end([move.delivery], Outcome.ABANDONED, now)
+            if not move.delivery.unseen:
+                move.delivery.history = move.delivery.history.failed()
             if move.destination:
                 move.consumer.memory.dying(move.delivery)
             elif move.in_doubt:

@@ -69,6 +69,7 @@ class Delivery:
         "state",
         "subscribed",
         "subscription_id",
+        "unseen",
         "was_handed_out",
         "wire_subscription",
     )
@@ -116,6 +117,7 @@ class Delivery:
         self.owed_end: Outcome | None = None
         #: Why it becomes a dead letter as soon as it is handed out; None: it does not
         self.dead_letter_cause: DeadLetterCause | None = None
+        self.unseen = False  #: it becomes a dead letter before the application gets it
         self.looked_at = False  #: what came without a body was looked for elsewhere
         self.was_handed_out = False  #: the application has got it at least once
         self.first_failed_at: float | None = None
@@ -240,8 +242,13 @@ class Delivery:
 
     @property
     def attempts(self) -> int:
-        """How many deliveries are known; the application is told of fewer where another session repeated some."""
-        return max(self.history.deliveries, self.history.failures) + 1
+        """
+        How many deliveries the application has seen, as far as is known; 1 also where it has seen none.
+
+        It is told of fewer where another session repeated some.
+        """
+        before = max(self.history.deliveries, self.history.failures)
+        return max(before + (not self.unseen), 1)
 
     def __repr__(self) -> str:
         return f"<Delivery {self.message_id} #{self.delivery_count} epoch {self.epoch}>"

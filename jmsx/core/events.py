@@ -205,7 +205,7 @@ class MessageDeadLettered:
         destination: the destination as subscribed, such as `queue://orders`.
         message_id: the broker's.
         message_key: the message's identity: the sender's `jmsx_key`, else the broker's stable id.
-        attempts: deliveries that it had.
+        attempts: deliveries that the application has seen; 1 also where it has seen none.
         reason: `max_redeliveries`, `rejected`, `expired`, `undecodable`.
         error_type: class name of what the handler raised last; None: nothing.
         error_message: what that said.

@@ -114,8 +114,8 @@ class FailedDeliveries:
         if cause is None:
             cause = DeadLetterCause("max_redeliveries", NO_FAILURE, sure=True)
             if delivery.entry is not None:
-                delivery.history = delivery.history.unseen()
-                cause = cause._replace(failure=_consumer_died(delivery.delivery_count))
+                cause = cause._replace(failure=_consumer_died(delivery.redelivery_count))
+        delivery.unseen = True
         consumer.flush(AckTrigger.EACH, now)
         consumer.take_delivered(delivery)
         # what comes next may kill the process, too, and then there would be another copy
@@ -127,6 +127,7 @@ class FailedDeliveries:
     ) -> None:
         """Make `delivery`, which was handed out and cannot be decoded, a dead letter."""
         delivery.mark_undecodable(error)
+        delivery.unseen = True
         consumer.not_seen(delivery)
         consumer.flush(AckTrigger.EACH, now)
         if delivery in consumer.delivered:

@@ -77,10 +77,6 @@ class History(NamedTuple):
         """Return the history in which one delivery has not failed that else would count as a failure."""
         return self._replace(failures=self.failures - 1)
 
-    def unseen(self) -> History:
-        """Return the history of a delivery that the application does not see: the one before it was the last."""
-        return self._replace(deliveries=self.deliveries - 1, failures=self.failures - 1)
-
 
 #: Nobody knows of any.
 NEW: Final = History(0, 0, 0)

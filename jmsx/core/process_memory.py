@@ -178,7 +178,11 @@ class ConsumerMemory:
 
     def lost(self, batch: Iterable[Delivery]) -> None:
         """Remember messages that were handed out, which the broker now delivers again, to any consumer."""
-        self._note((one, Remembered(one.history.on_arrival + 1, one.failures + 1)) for one in batch)
+        self._note(
+            (one, Remembered(one.history.on_arrival + 1, one.failures + 1))
+            for one in batch
+            if not one.unseen
+        )
 
     def given_back(self, batch: Iterable[Delivery]) -> None:
         """
@@ -205,7 +209,7 @@ class ConsumerMemory:
 
     def dying(self, delivery: Delivery) -> None:
         """Remember a message whose copy was on its way to a dead letter queue when the link was lost, and why."""
-        past = Remembered(delivery.delivery_count, delivery.failures + 1)
+        past = Remembered(delivery.redelivery_count, delivery.failures)
         self._note([(delivery, past._replace(dead_letter_cause=delivery.dead_letter_cause))])
 
     def sent_back(self, batch: Iterable[Delivery]) -> None:
@@ -223,7 +227,7 @@ class ConsumerMemory:
 
     def perhaps_dead_lettered(self, batch: Iterable[Delivery]) -> None:
         """Remember messages that may be dead letters: if somebody moves one back, it is tried as often as a new one."""
-        self._note((one, Remembered(one.delivery_count, 0)) for one in batch)
+        self._note((one, Remembered(one.redelivery_count, 0)) for one in batch)
 
     def forget(self, batch: Iterable[Delivery]) -> None:
         """Forget messages that will not come again."""

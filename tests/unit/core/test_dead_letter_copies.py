@@ -287,7 +287,7 @@ def test_lost_link_begins_the_burial_anew() -> None:
     talk.answer()
     assert talk.wrote() == settled("a", number=2)
     talk.answer()
-    assert talk.ended()[1:] == ["a#1 dead_lettered"]
+    assert talk.ended()[1:] == ["a#2 dead_lettered"]
     (dead,) = talk.reported(MessageDeadLettered)
     assert (dead.attempts, dead.error_type) == (1, BROKEN.error_type)
 

@@ -205,7 +205,7 @@ def test_over_the_limit_on_arrival_is_dead_lettered_unseen() -> None:
     talk.comes("b")
     assert talk.receive() == "b#1"
     assert talk.wrote() == ["NACK a"]
-    assert dead_letters(talk) == [("a", 2, "max_redeliveries", None, False)]
+    assert dead_letters(talk) == [("a", 1, "max_redeliveries", None, False)]
 
 
 @pytest.mark.parametrize("mode", [AUTO, CLIENT, INDIVIDUAL])

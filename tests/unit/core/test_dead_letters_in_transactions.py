@@ -40,7 +40,7 @@ def test_dead_lettered_message_waits_for_the_older_ones() -> None:
     """Its ACK would settle them, although nobody has committed them."""
     talk = with_a_dead_letter_behind_an_open_one()
     assert talk.wrote() == []
-    assert dead_letters(talk) == [("poison", 2, "max_redeliveries", "queue://dead", True)]
+    assert dead_letters(talk) == [("poison", 1, "max_redeliveries", "queue://dead", True)]
     assert talk.ended() == ["poison#2 dead_lettered"]
 
 

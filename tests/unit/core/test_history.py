@@ -113,12 +113,11 @@ def test_what_is_certain_is_never_taken_back() -> None:
 
 
 def test_deliveries_that_follow() -> None:
-    """One that failed counts towards the limit, and so does none that was undone or not seen."""
+    """One that failed counts towards the limit, and so does none that was undone."""
     history = History(2, 1, on_arrival=2)
     assert history.failed()[:3] == (3, 2, 2)
     assert history.undone()[:3] == (3, 1, 2)
     assert history.spared()[:3] == (2, 0, 2)
-    assert history.unseen()[:3] == (1, 0, 2)
 
 
 def test_everybody_is_asked_once() -> None:

@@ -133,10 +133,9 @@ def test_delivery_counts_by_fate(outcome: Outcome) -> None:
 
 
 def test_attempts_are_kept_apart_by_their_end() -> None:
-    """Seven attempts that end in the dead letter queue are no success after seven."""
-    observer = _told(
-        replace(ENDED, attempt=3), replace(ENDED, attempt=7, outcome=Outcome.DEAD_LETTERED)
-    )
+    """Seven attempts that end in the dead letter queue, before an eighth is seen, are no success after seven."""
+    dead = replace(ENDED, attempt=8, outcome=Outcome.DEAD_LETTERED)
+    observer = _told(replace(ENDED, attempt=3), dead, replace(DEAD_LETTERED, attempts=7))
     assert observer.totals("jmsx_delivery_attempts_sum", "outcome") == {
         ("settled",): 3,
         ("dead_lettered",): 7,
