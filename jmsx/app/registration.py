@@ -71,7 +71,7 @@ class Consumer:
         rate_limit: of calls, such as `100/s`; None: there is none.
         breaker: pauses it after failures in a row; None: nothing does.
         dead_letter: a strategy, or a destination for copies; None: the app's.
-        concurrency: sessions, each with a thread and a socket of its own; 1.
+        concurrency: sessions, each with a thread and a socket of its own; 1, and of a topic no more.
         prefetch: messages that the broker sends ahead; None: the app's.
         batch: messages in one call of the handler, at the most; None: it takes one.
         batch_timeout: after its first message, in which a batch is filled; 1 s.
@@ -80,7 +80,8 @@ class Consumer:
         non_blocking_redelivery: whether later messages go on while a failed one waits; None: the app's.
         optimize_acknowledge: whether acknowledgements go out in batches; None: the app's.
         dedupe: a store that knows what was done, so that it is not done again; None: there is none.
-        dedupe_by: a function of the message, whose results are equal for messages that are; None: their key.
+        dedupe_by: a function of the message, whose results, texts or numbers, are equal for messages that are; None:
+            their key.
 
     """
 
