@@ -212,7 +212,9 @@ def _check_first(
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     if not given or given[0].kind not in positional:
         taken = "messages" if batch else "message"
-        raise ConfigurationError(f"{name} must take ({taken}) or ({taken}, session)")
+        hidden = given and given[0].kind is inspect.Parameter.VAR_POSITIONAL
+        hint = "; if a decorator has made it, have that use functools.wraps" if hidden else ""
+        raise ConfigurationError(f"{name} must take ({taken}) or ({taken}, session){hint}")
     first = given[0]
     if first.name in ("self", "cls"):
         raise ConfigurationError(

@@ -86,6 +86,15 @@ def of_a_session(session: Message) -> None:
     """Its messages tell of sessions."""
 
 
+def hidden_by_a_decorator(function: Any) -> Any:
+    """It does not say what it wraps."""
+
+    def inner(*given: Any) -> Any:
+        return function(*given)
+
+    return inner
+
+
 class Shop:
     """A class with a handler in it."""
 
@@ -103,6 +112,7 @@ class Shop:
         (lambda session, message: None, "the message comes first, then the session"),  # noqa: ARG005 - never called
         (lambda _session: None, "the message comes first, then the session"),
         (nothing, "must take"),
+        (hidden_by_a_decorator(plain), "if a decorator has made it, have that use functools.wraps"),
         (three, "must take"),
         (Shop.handle, "is a method of no object yet"),
     ],
