@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from jmsx.app.registration import Consumer
 from jmsx.app.worker import Worker
 from jmsx.core.dialect import Dialect
 from jmsx.core.policy import Policy, RedeliveryMode
@@ -35,6 +36,18 @@ def overview(workers: Iterable[Worker]) -> Iterator[str]:
         yield f"broker {address}: {server or dialect} ({dialect})"
     for name, worker in by_name.items():
         yield f"{name}: {_told(worker)}"
+    yield from _shared([worker.consumer for worker in by_name.values()])
+
+
+def _shared(consumers: Iterable[Consumer]) -> Iterator[str]:
+    """Which handlers part the messages of a queue between them; who has a selector may mean others."""
+    readers: dict[str, list[str]] = {}
+    for one in consumers:
+        if not one.destination.is_topic and one.selector is None:
+            readers.setdefault(one.destination.uri, []).append(one.name)
+    for uri, names in readers.items():
+        if len(names) > 1:
+            yield f"{uri}: each message goes to one of {', '.join(names)}, not to each of them"
 
 
 def _told(worker: Worker) -> str:

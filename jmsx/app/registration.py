@@ -249,9 +249,9 @@ class Consumer:
         ConfigurationError if `dedupe_by` gives neither a text nor a number.
         """
         key: object = message.identity if self.dedupe_by is None else self.dedupe_by(message)
-        if not isinstance(key, str | int | float | None):
+        if isinstance(key, bool) or not isinstance(key, str | int | float | None):
             raise ConfigurationError(
-                f"dedupe_by= of consumer {self.name} gave {kind_of(key)}, whose words may be another message's, too:"
+                f"dedupe_by= of consumer {self.name} gave {kind_of(key)}, which may be the same for another message:"
                 " return a text or a number"
             )
         source = self.destination

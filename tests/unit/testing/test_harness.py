@@ -297,7 +297,7 @@ def test_dedupe_store(kind: str) -> None:
         assert mq.messages("queue://q") == []
 
 
-@pytest.mark.parametrize("named", [object(), ["x"], b"x"])
+@pytest.mark.parametrize("named", [object(), ["x"], b"x", True])
 def test_what_names_no_message(kind: str, named: Any) -> None:
     """Two messages are not taken for one because an object was where another had been."""
     app = App()
@@ -367,6 +367,19 @@ def test_topics(kind: str) -> None:
         assert texts(mq.handler("one").messages) == texts(mq.handler(two).messages) == ["x"]
         told = [line for line in overview(app._workers) if line.startswith(("one", "two"))]
         assert [("each process that runs it gets every" in line) for line in told] == [True, True]
+
+
+def test_handlers_that_share_a_queue(kind: str) -> None:
+    """Each message goes to one of them, which is told, unless selectors part them."""
+    app = App()
+    for name, selector in (("ship", None), ("bill", None), ("eu", "region = 'EU'")):
+        app.consumer("queue://q", name=name, selector=selector)(lambda _message: None)
+    app.consumer("queue://other", name="other")(lambda _message: None)
+    with harness(app, kind) as mq:
+        mq.send("queue://q", "x")
+        assert sum(len(mq.handler(name).calls) for name in ("ship", "bill")) == 1
+        told = [line for line in overview(app._workers) if "one of" in line]
+    assert told == ["queue://q: each message goes to one of ship, bill, not to each of them"]
 
 
 def test_expiry_follows_virtual_time(kind: str) -> None:
