@@ -225,6 +225,14 @@ def cause_of(error: BaseException) -> BaseException | None:
     return cause if isinstance(cause, BaseException) else None
 
 
+def context_of(error: BaseException) -> BaseException | None:
+    """What was being handled when it was raised, and Python tells with it; None: nothing, or it is not to be told."""
+    if BaseException.__dict__["__suppress_context__"].__get__(error):
+        return None
+    context: BaseException | None = BaseException.__dict__["__context__"].__get__(error)
+    return context
+
+
 def text_of(error: BaseException) -> str:
     """The words of `error`; its class, where it cannot be printed."""
     try:

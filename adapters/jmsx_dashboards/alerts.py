@@ -551,6 +551,25 @@ _WATCH: Final = (
         steps=("Compare the clocks of {instance}, the broker and the senders.",),
     ),
     Alert(
+        name="JmsxBrokerClockSkew",
+        # The clocks are compared over a way of two seconds at the most, so what is above one is no delay.
+        expr="abs(max without (worker) (jmsx_broker_clock_ahead_seconds)) > 1",
+        wait="15m",
+        severity=Severity.INFO,
+        labels=("job", "instance", "broker"),
+        summary="the clocks of {instance} and {broker} differ by over a second",
+        description=(
+            "{broker} stamped a message of {instance} of {job} with a time that is over a second off that"
+            " of {instance}'s own clock."
+        ),
+        panel="The broker's clock",
+        impact="Latencies are shown too large or too small by that; times to live end early or late.",
+        causes=("a host without time synchronisation",),
+        steps=(
+            "Compare both hosts with a third clock: the one that is off needs its synchronisation.",
+        ),
+    ),
+    Alert(
         name="JmsxLabelOverflow",
         expr="sum without (worker) (increase(jmsx_label_overflow_total[1h])) > 0",
         severity=Severity.INFO,

@@ -563,14 +563,17 @@ _QUEUES: Final = Row(
         ),
         Panel(
             title="Backlog: at the broker, or held here?",
-            description="All that wait at the broker beside what our processes hold of it. Held here and not settled:"
-            " the handlers are slow. At the broker alone: more consumers, or a larger prefetch.",
+            description="All that wait at the broker beside what our processes hold of it, and how much of that waits"
+            " or is in work. Waiting here: the handlers are slow, or the prefetch is too large. At the broker alone:"
+            " more consumers, or a larger prefetch.",
             unit="short",
             queries=(
                 Query(f"sum({_DEPTH})", "at the broker"),
                 Query(f"sum(jmsx_unsettled_messages{{{D}}})", "held here"),
+                Query(f"sum(jmsx_buffered_messages{{{D}}})", "waiting here"),
+                Query(f"sum(jmsx_in_process_messages{{{D}}})", "in work"),
             ),
-            unbounded="two numbers to compare",
+            unbounded="numbers to compare",
             width=12,
         ),
     ),
@@ -636,6 +639,23 @@ _CONNECTIONS: Final = Row(
             "s",
             f"min by (instance, broker) (jmsx_silence_limit_seconds{{{B}}})",
             "{{instance}} {{broker}}",
+        ),
+        gauge(
+            "Frames not answered yet",
+            "Frames that the broker has yet to answer, when last counted. Good is few, now and then. Steady and above"
+            " 0: its store is slow or full, or it is stopped.",
+            "short",
+            f"sum by (instance, broker) (jmsx_unanswered_frames{{{B}}})",
+            "{{instance}} {{broker}}",
+        ),
+        gauge(
+            "The broker's clock",
+            "What the broker's clock is ahead of a host's, where an app keeps an event log; it is asked each minute."
+            " Good is within a few milliseconds. Else latencies are off by that much.",
+            "s",
+            f"max by (instance, broker) (jmsx_broker_clock_ahead_seconds{{{B}}})",
+            "{{instance}} {{broker}}",
+            thresholds=((1, "yellow"),),
         ),
         rates(
             "ERROR frames",

@@ -37,10 +37,12 @@ _KINDS_OF_CLASS: Final[Mapping[type, tuple[str, ...]]] = {
     core.LinkRestored: ("conn.restored",),
     core.ConnectFailed: ("conn.failed",),
     core.LinkMeasured: ("conn.stats",),
+    core.ConsumerMeasured: ("sub.stats",),
     core.ReceiptMissed: ("receipt.missed",),
     core.ErrorReceived: ("broker.error",),
     core.AckDropped: ("ack.dropped",),
     core.QueueCounted: ("broker.stats",),
+    core.ClockCompared: ("broker.clock",),
 }
 _MICROSECONDS: Final = 1e6  # as a float: so its product with seconds costs a third
 

@@ -124,12 +124,22 @@ KINDS: Final = (
         "what has gone over a socket since it was opened; the last one at its end",
         ("frames_in", "frames_out", "bytes_in", "bytes_out"),
     ),
+    Kind(
+        "sub.stats",
+        "how many messages of a consumer are here, told now and then",
+        (*_WHERE, "buffered", "in_process"),
+    ),
     Kind("receipt.missed", "the broker did not answer a frame in time", ("command",)),
     Kind("broker.error", "the broker sent ERROR", ()),
     Kind(
         "broker.stats",
         "what the broker itself counts of one queue",
         ("dest", "enqueued", "dequeued", "size"),
+    ),
+    Kind(
+        "broker.clock",
+        "the broker's clock beside this host's",
+        ("broker", "ahead_us", "within_us"),
     ),
     Kind("log.open", "the first line of a writer; holds what is constant for the process", ()),
     Kind("log.close", "the last line of a writer that ended in order", ("dropped",)),
@@ -145,6 +155,7 @@ KINDS: Final = (
 AUDITED: Final = frozenset({"delivery", "send"})
 
 _CONSUMED: Final = ("delivery", "dlq", "dlq.failed", "redelivery.scheduled", "sub.open")
+_OF_A_SUBSCRIPTION: Final = ("sub.stats", "sub.close")
 _BATCHES: Final = ("recv.batch", "ack.batch", "ack.dropped")
 _TRANSACTIONS: Final = ("tx.commit", "tx.rollback", "tx.in_doubt")
 
@@ -194,14 +205,14 @@ FIELDS: Final = (
         _STRING,
         "",
         "destination, such as queue://orders",
-        _from("destination", *_CONSUMED, *_BATCHES, "sub.close", "send", "broker.stats"),
+        _from("destination", *_CONSUMED, *_BATCHES, *_OF_A_SUBSCRIPTION, "send", "broker.stats"),
     ),
     Field(
         "consumer",
         _STRING,
         "",
         "the listener's name",
-        _from("consumer", *_CONSUMED, *_BATCHES, "sub.close"),
+        _from("consumer", *_CONSUMED, *_BATCHES, *_OF_A_SUBSCRIPTION),
     ),
     Field(
         "subscription",
@@ -300,6 +311,14 @@ FIELDS: Final = (
         "",
         "file and line of that, the innermost of the application's code",
         _from("error_place", "delivery", "dlq"),
+    ),
+    Field(
+        "error_stack",
+        _STRING,
+        "",
+        "the way there, and that of its causes, without what they say: `a.py:3 call > b.py:9 find: KeyError | a.py:5"
+        " call: ValueError`; of the first failure of a message, and of its death; 8 KiB at most, the end of it",
+        _from("error_stack", "delivery", "dlq"),
     ),
     Field(
         "tx_id",
@@ -464,7 +483,7 @@ FIELDS: Final = (
         _STRING,
         "",
         "the broker's address",
-        _from("", "conn.up", "conn.failed"),
+        _from("", "conn.up", "conn.failed", "broker.clock"),
         Origin.BY_WRITER,
     ),
     Field("broker_kind", _STRING, "", "the dialect", _from("", "conn.up"), Origin.BY_WRITER),
@@ -523,6 +542,47 @@ FIELDS: Final = (
         Field(f"{what}_{way}", _LONG, what, about, _from(f"{what}_{way}", "conn.stats"), least=0)
         for what in ("frames", "bytes")
         for way, about in (("in", "from the broker"), ("out", "to the broker"))
+    ),
+    Field(
+        "unanswered",
+        _INT,
+        "frames",
+        "that the broker has yet to answer; absent in lines of older releases",
+        _from("unanswered", "conn.stats"),
+        least=0,
+    ),
+    Field(
+        "buffered",
+        _INT,
+        _MESSAGES,
+        "they wait here to be handed out, some for the end of a back-off",
+        _from("buffered", "sub.stats"),
+        least=0,
+    ),
+    Field(
+        "in_process",
+        _INT,
+        _MESSAGES,
+        "the application has them: their handlers run, or they are not acknowledged or committed",
+        _from("in_process", "sub.stats"),
+        least=0,
+    ),
+    Field(
+        "ahead_us",
+        _LONG,
+        "us",
+        "what the broker's clock is ahead of this host's; negative: behind",
+        _from("ahead", "broker.clock"),
+        Origin.FROM_SECONDS,
+    ),
+    Field(
+        "within_us",
+        _LONG,
+        "us",
+        "how far that may be off: half of the way there and back",
+        _from("within", "broker.clock"),
+        Origin.FROM_SECONDS,
+        least=0,
     ),
     Field(
         "service", _STRING, "", "the application's name", _from("", "log.open"), Origin.BY_WRITER

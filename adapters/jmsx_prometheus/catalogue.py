@@ -189,6 +189,22 @@ _CONSUMPTION: Final = (
         "SubscriptionClosed",
     ),
     _gauge(
+        "jmsx_buffered_messages",
+        _CONSUMER,
+        "Messages that wait here to be handed out, back-offs too; they are counted every 15 s.",
+        "ConsumerMeasured",
+        "LinkClosed",
+        "SubscriptionClosed",
+    ),
+    _gauge(
+        "jmsx_in_process_messages",
+        _CONSUMER,
+        "Messages that the application has and has not finished; they are counted every 15 s.",
+        "ConsumerMeasured",
+        "LinkClosed",
+        "SubscriptionClosed",
+    ),
+    _gauge(
         "jmsx_oldest_unsettled_seconds",
         _CONSUMER,
         "How long ago the oldest of the unsettled messages was received; 0 where there are none.",
@@ -422,6 +438,19 @@ _LINK: Final = (
         ("broker", "command"),
         "Frames that the broker has not answered in the time that it had.",
         "ReceiptMissed",
+    ),
+    _gauge(
+        "jmsx_unanswered_frames",
+        ("broker",),
+        "Frames that the broker has yet to answer; they are counted every 15 s.",
+        "LinkMeasured",
+        "LinkClosed",
+    ),
+    _gauge(
+        "jmsx_broker_clock_ahead_seconds",
+        ("broker",),
+        "What the broker's clock was ahead of this host's when it was last asked; negative: behind.",
+        "ClockCompared",
     ),
     _histogram(
         "jmsx_connect_duration_seconds",

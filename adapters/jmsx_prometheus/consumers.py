@@ -83,6 +83,8 @@ class ConsumerSeries:
         "_suppressed",
         "_table",
         "_who",
+        "buffered",
+        "in_process",
         "oldest",
         "pending",
         "pending_blocking",
@@ -99,6 +101,8 @@ class ConsumerSeries:
         self._open = open_values
         self._settled: dict[str, dict[Outcome, Tally]] = {}  # by acknowledge mode
         self.unsettled = self._tally("jmsx_unsettled_messages")
+        self.buffered = self._tally("jmsx_buffered_messages")
+        self.in_process = self._tally("jmsx_in_process_messages")
         self.oldest = self._tally("jmsx_oldest_unsettled_seconds")
         self.pending = self._tally("jmsx_redelivery_pending_messages", blocking="false")
         self.pending_blocking = self._tally("jmsx_redelivery_pending_messages", blocking="true")

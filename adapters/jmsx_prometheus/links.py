@@ -6,7 +6,9 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.events import (
+    ClockCompared,
     ConnectFailed,
+    ConsumerMeasured,
     DeliveryEnded,
     LinkClosed,
     LinkMeasured,
@@ -40,7 +42,18 @@ _DIRECTIONS: Final = ("in", "out")
 class _Link:
     """One socket of one session."""
 
-    __slots__ = ("broker", "due", "epoch", "heard", "held", "is_up", "measured", "subscriptions")
+    __slots__ = (
+        "broker",
+        "due",
+        "epoch",
+        "heard",
+        "held",
+        "here",
+        "is_up",
+        "measured",
+        "subscriptions",
+        "unanswered",
+    )
 
     def __init__(self, broker: str, epoch: int, heard: float) -> None:
         self.broker = broker
@@ -49,6 +62,9 @@ class _Link:
         self.heard = heard  #: when the broker last was, seconds since the epoch
         #: Frames in and out, bytes in and out, that are counted already.
         self.measured = (0, 0, 0, 0)
+        self.unanswered = 0  #: frames, when it was last measured
+        #: Messages that waited and that the application had, when it was last measured
+        self.here: dict[ConsumerSeries, tuple[int, int]] = {}
         #: Messages received and not ended: how many came at which time, seconds, monotonic.
         self.held: dict[ConsumerSeries, dict[float, int]] = {}
         #: When their back-offs end, seconds, monotonic; heaps, by consumer and whether others wait behind.
@@ -63,11 +79,14 @@ class _Link:
             self.release(consumer)
         for consumer, _ in list(self.subscriptions):
             self.unsubscribe(consumer)
+        self.here.clear()
         self.is_up = False
+        self.unanswered = 0
 
     def release(self, consumer: ConsumerSeries) -> None:
         """Note that all messages of `consumer` went back to the broker."""
         consumer.unsettled.value -= sum(self.held.pop(consumer, {}).values())
+        self.here.pop(consumer, None)
         self.due.pop((consumer, False), None)
         self.due.pop((consumer, True), None)
 
@@ -149,10 +168,24 @@ class Links:
         for (name, direction), more in zip(series, grown, strict=True):
             self._table.tally(name, broker=link.broker, direction=direction).value += max(more, 0)
         link.measured = measured
+        link.unanswered = event.unanswered
         link.heard = max(link.heard, event.heard_at + offset)
         limit = self._table.tally("jmsx_silence_limit_seconds", broker=link.broker)
         limit.value = event.silence_limit
         self._show_up(link.broker)
+
+    def note_consumer(
+        self, source: Source, consumer: ConsumerSeries, event: ConsumerMeasured
+    ) -> None:
+        """Note how many messages of a consumer are here."""
+        link = self._current(source)
+        if link is not None:
+            link.here[consumer] = event.buffered, event.in_process
+
+    def note_clock(self, source: Source, event: ClockCompared) -> None:
+        """Note what the broker's clock shows."""
+        broker = self._brokers.admit(source.broker)
+        self._table.tally("jmsx_broker_clock_ahead_seconds", broker=broker).value = event.ahead
 
     def note_missed(self, source: Source, event: ReceiptMissed) -> None:
         """Note that the broker did not answer."""
@@ -226,6 +259,7 @@ class Links:
         """Let `consumers` show how long messages wait and how many are in back-off; `now` in seconds, monotonic."""
         for consumer in consumers:
             consumer.oldest.value = consumer.pending.value = consumer.pending_blocking.value = 0
+            consumer.buffered.value = consumer.in_process.value = 0
         for link in self._links.values():
             for consumer, held in link.held.items():
                 since = min(held, default=now)
@@ -234,6 +268,9 @@ class Links:
                 while due and due[0] <= now:
                     heappop(due)
                 (consumer.pending_blocking if blocking else consumer.pending).value += len(due)
+            for consumer, (buffered, in_process) in link.here.items():
+                consumer.buffered.value += buffered
+                consumer.in_process.value += in_process
 
     def _latest(self, source: Source) -> _Link | None:
         """The link of an event, if its session has none of a later epoch."""
@@ -277,6 +314,8 @@ class Links:
             up.value = int(all(link.is_up for link in links))
         else:
             self._table.forget("jmsx_connection_up", broker=broker)
+        owed = self._table.tally("jmsx_unanswered_frames", broker=broker)
+        owed.value = sum(link.unanswered for link in links)
         heard = "jmsx_last_frame_received_timestamp_seconds"
         listening = [link.heard for link in links if link.is_up]  # the others are down, not silent
         if listening:

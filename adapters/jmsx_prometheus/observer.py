@@ -13,7 +13,9 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from jmsx.core.events import (
     AckDropped,
+    ClockCompared,
     ConnectFailed,
+    ConsumerMeasured,
     DeadLetterFailed,
     DeliveryEnded,
     ErrorReceived,
@@ -298,6 +300,10 @@ class PrometheusObserver:
             RedeliveryScheduled: self._note_redelivery,
             ConnectFailed: lambda event, source: links.note_failed(source, event),
             LinkMeasured: lambda event, source: links.note_measured(source, event, self._offset),
+            ConsumerMeasured: lambda event, source: links.note_consumer(
+                source, self._of(event), event
+            ),
+            ClockCompared: lambda event, source: links.note_clock(source, event),
             ReceiptMissed: lambda event, source: links.note_missed(source, event),
             MessageDeadLettered: lambda event, _: self._of(event).note_dead_lettered(
                 event, self._offset

@@ -62,6 +62,8 @@ _TRANSACTION: Final = {
 _NEXT_BUT_ONE: Final = 2
 #: Deliveries, the latest, of which is told what was sent meanwhile: the log is searched once more for each.
 _LOOKED_AT: Final = 2
+#: Characters of a text that are told at most.
+LONG: Final = 4000
 #: Places in one list.
 _MOST: Final = 20
 #: Fields that name a message.
@@ -79,6 +81,11 @@ class Happening:
     service: str  #: "" where the log has no first line of the writer
     text: str
     line: Line
+
+    @property
+    def way(self) -> str:
+        """By which calls its error came, in one line; "" where the line does not tell."""
+        return str(self.line.get("error_stack", ""))
 
 
 @dataclass(slots=True)
@@ -156,7 +163,10 @@ def explain(events: Path, wanted: str) -> Story:
 
 def deaths(events: Path) -> Iterator[Line]:
     """
-    Each dead letter that the log in `events` tells of, and what expired: as its line, with `reason`; the latest last.
+    Each dead letter that the log in `events` tells of, and what expired: as its line, with `reason`.
+
+    Segment by segment, so that none but what the caller keeps is held: in no order of time, and a line that the log has
+    twice comes twice.
 
     Raises:
         ConfigurationError: there is no log.
@@ -169,7 +179,7 @@ def deaths(events: Path) -> Iterator[Line]:
         )
 
     needles = [b'"kind":"dlq"', b'"outcome":"expired"']
-    for line in _Log(events).find_bytes(needles, died):
+    for line in _Log(events).each(needles, died):
         yield {"reason": "expired", **line}
 
 
@@ -218,16 +228,20 @@ class _Log:
     def find_bytes(self, needles: Sequence[bytes], fits: Callable[[Line], bool]) -> list[Line]:
         """The lines that have one of `needles` and fit, ordered by time."""
         found: dict[tuple[str, int], Line] = {}
+        for line in self.each(needles, fits):
+            place = line["writer"], line["seq"]
+            if found.setdefault(place, line) != line:
+                self.contradictions.add(place)
+        return sorted(found.values(), key=_in_time)
+
+    def each(self, needles: Sequence[bytes], fits: Callable[[Line], bool]) -> Iterator[Line]:
+        """The lines that have one of `needles` and fit, as they lie there; perhaps several times."""
         for segment in self._segments:
             data = content(self._events, segment).data
             if not self._noted:
                 self._note(data)
-            for line in filter(fits, _lines(data, needles)):
-                place = line["writer"], line["seq"]
-                if found.setdefault(place, line) != line:
-                    self.contradictions.add(place)
+            yield from filter(fits, _lines(data, needles))
         self._noted = True
-        return sorted(found.values(), key=_in_time)
 
     def _note(self, data: bytes) -> None:
         """Keep what is told of the writers themselves."""
@@ -447,6 +461,8 @@ def worded(story: Story) -> Iterator[str]:
         us = one.at_us % 1_000_000
         who = f"{name(one.service)} {name(one.writer)}".strip()
         yield f"{moment(one.at_us)}.{us:06}  {who}  {one.text}"
+        if one.way:
+            yield f"    by way of {name(one.way, LONG)}"
     for title, rows in (
         ("sent because of it", story.outputs),
         ("sent while its handler ran", story.meanwhile),

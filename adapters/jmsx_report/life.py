@@ -6,7 +6,7 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from jmsx_report.explanation import Story
+from jmsx_report.explanation import LONG, Story
 from jmsx_report.wording import moment, name
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def page(story: Story, places: Sequence[str] | None = None) -> str:
                     f"{moment(one.at_us)}.{one.at_us % 1_000_000:06}",
                     one.service,
                     one.writer,
-                    one.text,
+                    f"{one.text}, by way of {one.way}" if one.way else one.text,
                 )
                 for one in story.happenings
             ],
@@ -71,4 +71,4 @@ def _list(heading: str, texts: Sequence[str]) -> str:
 
 
 def _text(text: str) -> str:
-    return escape(name(text, 400))
+    return escape(name(text, LONG))

@@ -17,12 +17,13 @@ from jmsx import plugins
 from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress, BrokerUri
 from jmsx.core.destination_names import is_pattern
-from jmsx.core.events import QueueCounted, Source
+from jmsx.core.events import ClockCompared, QueueCounted, Source
 from jmsx.drivers.changed import Event
 from jmsx.errors import BrokerTimeoutError, JmsxError, LinkError
 from jmsx.jms.connection import Connection
+from jmsx.jms.message import Message
 from jmsx.jms.one_broker import connect_to
-from jmsx.jms.session import link_of
+from jmsx.jms.session import Session, link_of
 from jmsx.log import logger
 from jmsx.observe import Observer
 
@@ -142,12 +143,31 @@ class Counting:
                     return False
                 count: Any = plugins.load(_GROUP, dialect)
                 found = count(session, list(places))
+                if found is not None and not self._closing.is_set():
+                    self._compare_clocks(session, next(iter(places.values())))
             finally:
                 self._asking = None
         for destination, counts in (found or {}).items():
             event = QueueCounted(at=time.monotonic(), destination=destination, **counts._asdict())
             self._observer.observe(event, places[destination])
         return found is not None
+
+    def _compare_clocks(self, session: Session, source: Source) -> None:
+        """Tell the observer the broker's clock, as a message to ourselves shows it; if it shows none, nothing."""
+        try:
+            queue = session.create_temporary_queue()
+            answers, producer = session.create_consumer(queue), session.create_producer(queue)
+            began, wall = time.monotonic(), time.time()
+            producer.send(Message(None), persistent=False, time_to_live=LAST)
+            answer = answers.receive(LAST)
+        except JmsxError as error:  # such as that this user may have no such queue
+            _log.debug("broker does not show its clock", broker=source.broker, why=str(error))
+            return
+        if answer is not None and answer.timestamp is not None:
+            now = time.monotonic()
+            half = (now - began) / 2
+            ahead = answer.timestamp - (wall + half)
+            self._observer.observe(ClockCompared(at=now, ahead=ahead, within=half), source)
 
 
 class Places(dict[str, "Source"]):

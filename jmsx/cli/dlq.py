@@ -449,9 +449,8 @@ def _print_whole(letter: DeadLetter) -> None:
     for name, value in told.items():
         if value not in (None, "", NOTHING):
             _out.print(f"{name:14} {visible(str(value), keep='')}")
-    stack = letter.headers.get("jmsx_stack")
-    if stack:
-        _out.print(f"\n{stack}")
+    if letter.stack:
+        _out.print(f"\n{letter.stack}")
     _out.print("\nheaders")
     for name, text in letter.headers.items():
         if not name.startswith("jmsx_") and name not in _UNTOLD:

@@ -107,6 +107,11 @@ class ConsumerCore:
         """How many messages are here: they wait, or the application has them, or the broker has yet to be told."""
         return len(self.waiting) + self.unsettled_count + len(self.batch) + len(self.copies)
 
+    def measure(self, now: float) -> None:
+        """Report how many messages wait here, and how many the application has."""
+        buffered = len(self.waiting) + len(self.schedule)
+        self.reports.measured(buffered, len(self.delivered), now)
+
     @property
     def resting(self) -> bool:
         """Whether nothing that was handed out is, or may be, unsettled."""

@@ -14,7 +14,7 @@ from jmsx.core.delivery_state import (
 )
 from jmsx.core.events import Outcome
 from jmsx.core.frames import MessageFrame
-from jmsx.core.headers import SUBSCRIPTION_SEPARATOR, time_ms
+from jmsx.core.headers import COUNT_HEADER, SUBSCRIPTION_SEPARATOR, time_ms
 from jmsx.core.history import FLAGGED, NEW, DeadLetterCause, Lost, Remembered, merge
 from jmsx.core.ledger import Entry
 from jmsx.core.values import Failure
@@ -49,6 +49,7 @@ class Delivery:
         "entry",
         "epoch",
         "expires_at",
+        "failed_first",
         "failure",
         "first_failed_at",
         "flagged",
@@ -123,6 +124,7 @@ class Delivery:
         self.first_failed_at: float | None = None
         self.last_failed_at: float | None = None
         self.failure: Failure | None = None  #: if it failed
+        self.failed_first = False  #: that is the first failure of the message, as far as is known
         #: After a failure: seconds until it is delivered again, or DEAD_LETTER
         self.next_delivery: float | str | None = None
 
@@ -210,9 +212,16 @@ class Delivery:
 
     def note_failure(self, failure: Failure, now: float) -> None:
         """Note that this delivery failed."""
+        if failure is not self.failure:  # which is noted twice where a listener raised
+            self.failed_first = not self.failed_before
         self.failure = failure
         self.first_failed_at = now if self.first_failed_at is None else self.first_failed_at
         self.last_failed_at = now
+
+    @property
+    def failed_before(self) -> bool:
+        """Whether the message has failed here, or was sent back to the broker for that."""
+        return self.first_failed_at is not None or COUNT_HEADER in self.headers
 
     @property
     def headers(self) -> dict[str, str]:

@@ -120,6 +120,8 @@ class DeliveryEnded:
         outcome: how it ended.
         error_type: class name of what the handler raised; None: nothing.
         error_place: file and line, the innermost of the application's code.
+        error_stack: the way there, and that of its causes, in one line and without what they say; None: it is not the
+            first failure of the message, or the event of its dead letter tells it.
         transaction_id: the transaction that it was part of; None: none.
         size: bytes of the body.
         subscription: whose copy of a topic's messages it is; None: of a queue.
@@ -143,6 +145,7 @@ class DeliveryEnded:
     outcome: Outcome
     error_type: str | None = None
     error_place: str | None = None
+    error_stack: str | None = None
     transaction_id: str | None = None
     size: int = 0
     subscription: str | None = None
@@ -212,6 +215,7 @@ class MessageDeadLettered:
         dead_letter_destination: where it is; None where the broker's own strategy decides.
         by_copy: whether it is our copy that is there; if not, the broker moved the message.
         error_place: file and line, the innermost of the application's code.
+        error_stack: the way there, and that of its causes, in one line and without what they say.
 
     """
 
@@ -227,6 +231,7 @@ class MessageDeadLettered:
     dead_letter_destination: str | None
     by_copy: bool
     error_place: str | None = None
+    error_stack: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -435,6 +440,7 @@ class LinkMeasured:
         frames_out: written.
         bytes_in: read.
         bytes_out: written.
+        unanswered: frames of the session that the broker has yet to answer; 0 at the socket's end.
 
     """
 
@@ -446,6 +452,28 @@ class LinkMeasured:
     frames_out: int
     bytes_in: int
     bytes_out: int
+    unanswered: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class ConsumerMeasured:
+    """
+    How many messages of a consumer are here; told now and then, with `LinkMeasured`.
+
+    Args:
+        at: when; seconds, monotonic.
+        consumer: the consumer's name.
+        destination: the destination as subscribed, such as `queue://orders`.
+        buffered: they wait to be handed out, some for the end of a back-off.
+        in_process: the application has them: their handlers run, or they are not acknowledged or committed.
+
+    """
+
+    at: float
+    consumer: str
+    destination: str
+    buffered: int
+    in_process: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -526,6 +554,23 @@ class QueueCounted:
     size: int
 
 
+@dataclass(slots=True, kw_only=True)
+class ClockCompared:
+    """
+    The broker stamped a message of ours, which shows its clock.
+
+    Args:
+        at: when; seconds, monotonic.
+        ahead: seconds that its clock is ahead of this host's; negative: behind.
+        within: how far that may be off, seconds: half of the way there and back.
+
+    """
+
+    at: float
+    ahead: float
+    within: float
+
+
 Event = (
     MessagesReceived
     | DeliveryEnded
@@ -542,8 +587,10 @@ Event = (
     | LinkRestored
     | ConnectFailed
     | LinkMeasured
+    | ConsumerMeasured
     | ReceiptMissed
     | ErrorReceived
     | AckDropped
     | QueueCounted
+    | ClockCompared
 )

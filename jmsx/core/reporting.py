@@ -94,6 +94,18 @@ class ConsumerReports:
             events.AckDropped(at=now, consumer=name, destination=destination, messages=messages)
         )
 
+    def measured(self, buffered: int, in_process: int, now: float) -> None:
+        """Report how many messages wait here, and how many the application has."""
+        self._outbox.report(
+            events.ConsumerMeasured(
+                at=now,
+                consumer=self._settings.name,
+                destination=self._settings.destination,
+                buffered=buffered,
+                in_process=in_process,
+            )
+        )
+
     def redelivery(self, delivery: Delivery, delay: float, now: float, *, blocking: bool) -> None:
         """Report that the next delivery of a message is due in `delay` seconds."""
         delivery.next_delivery = delay
@@ -116,30 +128,32 @@ class ConsumerReports:
         if not self._outbox.detailed:
             return
         settings, headers = self._settings, delivery.headers
-        self._outbox.report(
-            events.DeliveryEnded(
-                at=now,
-                consumer=settings.name,
-                destination=settings.destination,
-                message_id=delivery.message_id,
-                message_key=self.key(delivery),
-                correlation_id=headers.get("correlation-id"),
-                ack_mode=self._mode,
-                prefetch=settings.prefetch,
-                attempt=delivery.delivery_count,
-                redelivered=delivery.redelivered,
-                sent_ms=time_ms(headers.get("timestamp")),
-                received_at=delivery.received_at,
-                started_at=delivery.started_at,
-                ended_at=delivery.ended_at,
-                outcome=outcome,
-                error_type=delivery.failure.error_type if delivery.failure else None,
-                error_place=delivery.failure.place if delivery.failure else None,
-                transaction_id=transaction_id,
-                size=len(delivery.frame.body),
-                subscription=settings.subscription,
-            )
+        ended = events.DeliveryEnded(
+            at=now,
+            consumer=settings.name,
+            destination=settings.destination,
+            message_id=delivery.message_id,
+            message_key=self.key(delivery),
+            correlation_id=headers.get("correlation-id"),
+            ack_mode=self._mode,
+            prefetch=settings.prefetch,
+            attempt=delivery.delivery_count,
+            redelivered=delivery.redelivered,
+            sent_ms=time_ms(headers.get("timestamp")),
+            received_at=delivery.received_at,
+            started_at=delivery.started_at,
+            ended_at=delivery.ended_at,
+            outcome=outcome,
+            transaction_id=transaction_id,
+            size=len(delivery.frame.body),
+            subscription=settings.subscription,
         )
+        if (failure := delivery.failure) is not None:
+            ended.error_type, ended.error_place = failure.error_type, failure.place
+            # of a dead letter its own event tells it
+            if delivery.failed_first and outcome is not Outcome.DEAD_LETTERED:
+                ended.error_stack = failure.trace
+        self._outbox.report(ended)
 
     # Dead letters ----------------------------------------------------------------------------------------------------
 
@@ -162,6 +176,7 @@ class ConsumerReports:
                 error_type=failure.error_type,
                 error_message=failure.error_message,
                 error_place=failure.place,
+                error_stack=failure.trace,
                 dead_letter_destination=copied_to or None,
                 by_copy=bool(copied_to),
             )

@@ -155,6 +155,12 @@ class SessionCore:
         """The receipts that the broker has yet to write."""
         return set(self._requests)
 
+    def measure(self, now: float) -> None:
+        """Report how many messages are here, of each consumer."""
+        if self._outbox.detailed:
+            for consumer in self._consumers:
+                consumer.measure(now)
+
     # The link --------------------------------------------------------------------------------------------------------
 
     @property

@@ -130,11 +130,12 @@ class Failure:
 
     error_type: str | None = None
     error_message: str | None = None
-    stack: str | None = None
+    stack: str | None = None  #: its traceback, with what the exceptions say
     disposition: Disposition = Disposition.REDELIVER
     delay: float | None = None  #: seconds; overrides the policy's
     place: str | None = None  #: file and line, where the application's code failed
     policy: Policy | None = None  #: for this kind of failure; None: the consumer's
+    trace: str | None = None  #: the way there in one line, without what the exceptions say
 
 
 #: A rollback or recover() of the application's own: nothing was raised.

@@ -7,9 +7,10 @@ an operator means. Where one goes back to is shown to him before it goes.
 
 from __future__ import annotations
 
+import operator
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from jmsx.core.destination_names import one_of
 from jmsx.core.headers import INT, KEY_HEADER, time_ms, whole
@@ -59,6 +60,8 @@ class DeadLetter:
     stuck: str  #: why it cannot be sent anywhere, a clause; empty: it can
     astray: str  #: why it cannot go back to where it came from; empty: it can
     headers: Mapping[str, str] = field(compare=False)
+    #: A traceback, or what a log has of it: the way to the error in one line.
+    stack: str = field(default="", compare=False)
     body: bytes | None = field(default=None, compare=False)  #: None: it was not asked for
 
     @property
@@ -124,18 +127,56 @@ def read(
         stuck=stuck,
         astray=astray,
         headers=headers,
+        stack=told("jmsx_stack", ""),
         body=body,
     )
+
+
+class _Death(NamedTuple):
+    """What of a line of the log is kept: there may be millions. A text that the line has not is empty."""
+
+    destination: str  #: as it was subscribed
+    consumer: str
+    message_id: str
+    reason: str
+    error: str
+    error_message: str
+    stack: str
+    attempts: int | None
+    at_us: int  #: since the epoch
 
 
 class Deaths:
     """What event logs tell of dead letters whose own headers tell no cause, as the broker itself has moved them."""
 
     def __init__(self, lines: Iterable[Mapping[str, Any]]) -> None:
-        """Take lines of the kind `dlq`, and others with a `reason`; the latest last."""
-        self._by_key: dict[str, list[Mapping[str, Any]]] = {}
+        """Take lines of the kind `dlq`, and others with a `reason`, in any order; one may come several times."""
+        self._by_key: dict[str, tuple[_Death, ...]] = {}
+        #: Of most texts there are few
+        self._texts: dict[str, str] = {}
         for line in lines:
-            self._by_key.setdefault(line["msg_key"], []).append(line)
+            death, key = self._death(line), line["msg_key"]
+            others = [one for one in self._by_key.get(key, ()) if one[:3] != death[:3]]
+            same = [one for one in self._by_key.get(key, ()) if one[:3] == death[:3]]
+            latest = max([*same, death], key=_at)
+            self._by_key[key] = (*others, latest)
+
+    def _death(self, line: Mapping[str, Any]) -> _Death:
+        def text(name: str) -> str:
+            told = str(line.get(name, ""))
+            return self._texts.setdefault(told, told)
+
+        return _Death(
+            text("dest"),
+            text("consumer"),
+            str(line.get("msg_id", "")),
+            text("reason"),
+            text("error_type"),
+            text("error_message"),
+            text("error_stack"),
+            line.get("attempts"),
+            line["ts_us"],
+        )
 
     def told(self, letter: DeadLetter) -> DeadLetter:
         """
@@ -149,30 +190,36 @@ class Deaths:
         if letter.reason != UNTOLD or not letter.origin:
             return letter
         known = [
-            line
+            death
             for key in dict.fromkeys((letter.broker_key, letter.key))
-            for line in self._by_key.get(key, ())
-            if one_of(line["dest"], letter.origin) == letter.origin
+            for death in self._by_key.get(key, ())
+            if one_of(death.destination, letter.origin) == letter.origin
         ]
-        lines = [line for line in known if line.get("msg_id") == letter.message_id] or known
-        if not lines:
+        same = [death for death in known if death.message_id == letter.message_id]
+        deaths = sorted(same or known, key=_at)
+        if not deaths:
             return letter
-        by_consumer = {line.get("consumer"): line for line in lines}
-        last = [*by_consumer.values()] if letter.origin.startswith("topic://") else lines[-1:]
+        by_consumer = {death.consumer: death for death in deaths}
+        last = [*by_consumer.values()] if letter.origin.startswith("topic://") else deaths[-1:]
+        attempts = {death.attempts for death in last}
         return replace(
             letter,
-            reason=_either(last, "reason"),
-            error=_either(last, "error_type"),
-            error_message=_either(last, "error_message"),
-            consumer=_either(last, "consumer"),
-            deliveries=whole(_either(last, "attempts"), most=INT),
-            last_failure=lines[-1]["ts_us"] / 1_000_000,
+            reason=_either(death.reason for death in last),
+            error=_either(death.error for death in last),
+            error_message=_either(death.error_message for death in last),
+            consumer=_either(death.consumer for death in last),
+            deliveries=attempts.pop() if len(attempts) == 1 else None,
+            last_failure=deaths[-1].at_us / 1_000_000,
+            stack=_either(death.stack for death in last),
         )
 
 
-def _either(lines: Iterable[Mapping[str, Any]], name: str) -> str:
-    """What all of `lines` tell, or each of what they tell."""
-    return " or ".join(sorted({str(line[name]) for line in lines if name in line}))
+_at = operator.attrgetter("at_us")
+
+
+def _either(texts: Iterable[str]) -> str:
+    """What all that tell it tell, or each of what they tell."""
+    return " or ".join(sorted({text for text in texts if text}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

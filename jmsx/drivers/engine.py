@@ -369,7 +369,9 @@ class Engine:
         if self._up and (dead := self._epoch.beat(now)) is not None:
             self._lose(*dead)
         elif self._up and (measured := self._epoch.measured(now)) is not None:
+            measured.unanswered = len(self.core.owed)
             self._report(measured)
+            self.core.measure(now)
         self._perform(now)
         self._arm()
         if unread and self._armed is not None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Final
 
 from jmsx.core.delivery import DEAD_LETTER, Delivery
-from jmsx.core.headers import COUNT_HEADER
 from jmsx.core.policy import UNLIMITED
 from jmsx.core.session import SessionCore
 from jmsx.core.values import Disposition, Failure
@@ -35,7 +34,7 @@ class HandlerCall:
         self._attempt = delivery.failures + 1
         self.running = True
         self.settled = False  #: the core knows that it is done
-        self._first = delivery.first_failed_at is None and COUNT_HEADER not in delivery.headers
+        self._first = not delivery.failed_before
         delivery.next_delivery = None
 
     def tell(self, core: SessionCore, error: BaseException, failure: Failure) -> None:

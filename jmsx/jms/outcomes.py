@@ -10,10 +10,12 @@ import os
 import sys
 import sysconfig
 import traceback
+from collections import deque
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from jmsx.core.death_headers import STACK_LIMIT, cut
 from jmsx.core.durations import Duration, as_number
 from jmsx.core.option_checks import LARGEST, check_number
 from jmsx.core.policy import Policy
@@ -21,12 +23,16 @@ from jmsx.core.values import Disposition, Failure
 from jmsx.errors import (
     ConfigurationError,
     cause_of,
+    context_of,
     exc_info_of,
     from_a_signal,
     text_of,
     traceback_of,
 )
 from jmsx.jms.message import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 #: What is wrong with a BatchError that names nothing of its batch.
 NOT_OF_IT: Final = (
@@ -36,6 +42,9 @@ NOT_OF_IT: Final = (
 
 #: Frames of a traceback that are looked at: a recursion has thousands.
 _FRAMES: Final = 100
+
+#: Exceptions of a chain of causes that are told.
+_CAUSES: Final = 5
 
 #: Where code lies that is not the application's.
 _LIBRARIES: Final = tuple(
@@ -167,6 +176,7 @@ def _failure(error: BaseException) -> Failure:
         error_type=type(told).__name__,
         error_message=text_of(told),
         stack=traceback_of(told),
+        trace=trace_of(told),
         disposition=disposition,
         delay=delay,
         place=place_of(told),
@@ -198,16 +208,54 @@ def place_of(error: BaseException) -> str | None:
     In the innermost frame of all where none is; None: it was never raised.
     """
     try:
-        frames = traceback.extract_tb(exc_info_of(error)[2], limit=-_FRAMES)
-        own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
-        frame = (own or frames)[-1]
-        return f"{_short(frame.filename)}:{frame.lineno}"
+        frames = _frames(error)
+        own = [frame for frame in frames if not frame.file.startswith(_LIBRARIES)]
+        return (own or frames)[-1].told(_folders())
     except Exception:  # noqa: BLE001 - no frame, no folder: that a place is not known is no failure
         return None
 
 
-def _short(file: str) -> str:
-    """As a person knows it: from the folder that it is imported from."""
-    folders = [f"{folder.rstrip(os.sep)}{os.sep}" for folder in sys.path if folder]
-    fitting = [folder for folder in (*folders, f"{Path.cwd()}{os.sep}") if file.startswith(folder)]
-    return file.removeprefix(max(fitting, key=len)) if fitting else file
+def trace_of(error: BaseException) -> str:
+    """
+    The way to `error` and to what caused it, in one line, without what any of them says: that may be of a person.
+
+    `a.py:3 call > b.py:9 find: KeyError | a.py:5 call: ValueError`: frames from the outermost to the innermost, what
+    was raised there, and what was raised because of that; the nearest of both, and the last `STACK_LIMIT` bytes.
+    """
+    told: list[str] = []
+    one: BaseException | None = error
+    try:
+        folders = _folders()
+        while one is not None and len(told) < _CAUSES:
+            way = " > ".join(f"{frame.told(folders)} {frame.function}" for frame in _frames(one))
+            told.insert(0, f"{way}: {type(one).__name__}" if way else type(one).__name__)
+            one = cause_of(one) or context_of(one)
+    except Exception:  # noqa: BLE001 - as above
+        told = told or [type(error).__name__]
+    return cut(" | ".join(told), STACK_LIMIT, keep_end=True)
+
+
+class _Frame(NamedTuple):
+    """Where a call was when an exception came through it."""
+
+    file: str
+    line: int
+    function: str
+
+    def told(self, folders: Sequence[str]) -> str:
+        """File and line, as a person knows them: from the folder that the file is imported from."""
+        fitting = [folder for folder in folders if self.file.startswith(folder)]
+        file = self.file.removeprefix(max(fitting, key=len)) if fitting else self.file
+        return f"{file}:{self.line}"
+
+
+def _frames(error: BaseException) -> list[_Frame]:
+    """The innermost frames that it came through, that where it was raised last."""
+    trace = exc_info_of(error)[2]
+    walked = deque(traceback.walk_tb(trace), maxlen=_FRAMES)
+    return [_Frame(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in walked]
+
+
+def _folders() -> list[str]:
+    """What modules are imported from."""
+    return [f"{one.rstrip(os.sep)}{os.sep}" for one in (*sys.path, str(Path.cwd())) if one]

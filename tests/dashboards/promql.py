@@ -23,7 +23,7 @@ _AGGREGATIONS: Final = frozenset({"avg", "count", "max", "min", "sum", "topk"})
 _FUNCTIONS: Final = frozenset(
     {
         *("absent", "changes", "histogram_quantile", "increase", "irate", "rate", "time", "vector"),
-        *("clamp_min", "label_replace", "max_over_time", "round"),
+        *("abs", "clamp_min", "label_replace", "max_over_time", "round"),
     }
 )
 _OPERATORS: Final = frozenset({"and", "or", "unless"})

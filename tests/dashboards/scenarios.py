@@ -412,6 +412,29 @@ _LINK_AND_WATCH: Final = (
     ),
     Scenario("JmsxClockSkew", "0.7 %", _skewed((7, 40)), _never(25, 40)),
     Scenario(
+        "JmsxBrokerClockSkew",
+        "behind by one and a half seconds for half an hour",
+        (Series("jmsx_broker_clock_ahead_seconds", _LINK, held((-0.002, 5), (-1.5, 30), (0, 20))),),
+        (*_never(4, 18), *_fires(_LINK, 21, 34), *_never(36, 50)),
+    ),
+    Scenario(
+        "JmsxBrokerClockSkew",
+        "ahead by less than a second",
+        (Series("jmsx_broker_clock_ahead_seconds", _LINK, held((0.8, 40))),),
+        _never(20, 39),
+    ),
+    Scenario(
+        "JmsxBrokerClockSkew",
+        "ahead by more, and a worker of it sees it",
+        tuple(
+            Series(
+                "jmsx_broker_clock_ahead_seconds", {**_LINK, "worker": worker}, held((ahead, 40))
+            )
+            for worker, ahead in (("1", 0), ("2", 1.4))
+        ),
+        (*_never(10), *_fires(_LINK, 20, 39)),
+    ),
+    Scenario(
         "JmsxLabelOverflow",
         "one value too many",
         (Series("jmsx_label_overflow_total", {**_TARGET, "label": "destination"}, _once(90)),),

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Final
 from jmsx.core.events import (
     AckDropped,
     AckTrigger,
+    ClockCompared,
     ConnectFailed,
+    ConsumerMeasured,
     DeadLetterFailed,
     DeliveryEnded,
     ErrorReceived,
@@ -57,7 +59,12 @@ LINK_MEASURED: Final = LinkMeasured(
     frames_out=20,
     bytes_in=3000,
     bytes_out=2000,
+    unanswered=4,
 )
+CONSUMER_MEASURED: Final = ConsumerMeasured(
+    at=AT, consumer=CONSUMER, destination=DESTINATION, buffered=5, in_process=2
+)
+CLOCK_COMPARED: Final = ClockCompared(at=AT, ahead=-0.25, within=0.002)
 RECEIPT_MISSED: Final = ReceiptMissed(at=AT, command="SEND", subject=DESTINATION)
 SUBSCRIBED: Final = SubscriptionOpened(
     at=AT,
@@ -185,6 +192,8 @@ def working_hours() -> Iterator[Event]:
     yield ERROR
     yield CONNECT_FAILED
     yield RECEIPT_MISSED
+    yield CONSUMER_MEASURED
+    yield CLOCK_COMPARED
     yield COUNTED
 
 

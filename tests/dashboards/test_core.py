@@ -13,13 +13,17 @@ from jmsx.core.events import (
     RedeliveryScheduled,
 )
 from jmsx.core.modes import AcknowledgeMode
+from jmsx.drivers import epoch
 from jmsx.jms.connection import Connection
 from jmsx.jms.message import Message
 from jmsx.testing.server import FakeBrokerServer
 from jmsx_prometheus import PrometheusObserver
 from tests.dashboards.live import free_port
+from tests.integration.broker_support import eventually
 
 if TYPE_CHECKING:
+    import pytest
+
     from jmsx.core.events import Event, Source
 
 
@@ -92,6 +96,33 @@ def test_what_goes_over_sockets_is_told_when_they_end() -> None:
     )  # CONNECTED and receipts of SEND, DISCONNECT
     assert measured.bytes_out > 1000 > measured.bytes_in > 0
     assert observer.totals("jmsx_frames_total", "direction") == {("in",): 3, ("out",): 2}
+
+
+def test_what_waits_here_is_told_while_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 30 messages one is in work and 29 wait for it; when all is acknowledged, none does either."""
+    monkeypatch.setattr(epoch, "MEASURE_EVERY", 0.05)
+    observer = PrometheusObserver()
+
+    def here(buffered: int, in_process: int) -> bool:
+        names = ("jmsx_buffered_messages", "jmsx_in_process_messages")
+        return [observer.value(name) for name in names] == [buffered, in_process]
+
+    with FakeBrokerServer() as broker, Connection(broker.url, observers=[observer]) as connection:
+        connection.start()
+        session = connection.create_session(AcknowledgeMode.CLIENT_ACKNOWLEDGE)
+        queue = session.create_queue("orders")
+        producer = session.create_producer(queue)
+        for number in range(30):
+            producer.send(Message(f"order {number}"))
+        consumer = session.create_consumer(queue)
+        message = consumer.receive(5)
+        assert message is not None
+        assert eventually(lambda: here(29, 1))
+        message.acknowledge()
+        while (message := consumer.receive_no_wait()) is not None:
+            message.acknowledge()
+        assert eventually(lambda: here(0, 0))
+        assert observer.value("jmsx_unanswered_frames") == 0
 
 
 def _count(log: _Log, kind: type[Event]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import time
 from collections import Counter
@@ -323,6 +324,10 @@ def test_the_log_tells_what_the_broker_does_not(
     assert "TimeoutError" not in run(classic_broker, "show", shared, key)
     whole = run(classic_broker, "show", shared, key, *log)
     assert "failed with TimeoutError at tests/integration/test_dead_letter_access.py:" in whole
+    assert re.search(
+        r"\n\njmsx/.* > tests/integration/test_dead_letter_access\.py:\d+ ship: TimeoutError\n",
+        whole,
+    )
     (shown,) = printed(classic_broker, "show", shared, key, *log)
     assert shown["log"][0].startswith(f"{key}: a dead letter since ")
     assert "untold" in run(classic_broker, "groups", shared, "--from", origin.uri)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -76,6 +77,11 @@ def test_a_message_that_always_fails(
     assert 'int("no number")' in caplog.text
     places = [event.error_place for event in diary.events if isinstance(event, DeliveryEnded)]
     assert all("test_failure_lines.py:" in str(place) for place in places)
+    stacks = [event.error_stack for event in diary.events if isinstance(event, DeliveryEnded)]
+    assert [stack is not None for stack in stacks] == [True, False, False, False]
+    for stack in (stacks[0], diary.dead()[0].error_stack):
+        assert re.search(r"test_failure_lines\.py:\d+ desk: ValueError$", str(stack)), stack
+        assert "no number" not in str(stack)
 
 
 def test_what_a_handler_says_on_purpose(

@@ -64,6 +64,12 @@ def test_the_brokers_counts_stand_in_the_log(broker: Broker, queue: Queue, tmp_p
     assert last == {"enqueued": 7, "dequeued": 7, "expired": 0, "size": 0}
     assert (sent[-1]["enqueued"], sent[-1]["dequeued"], sent[-1]["size"]) == (7, 0, own.size)
     assert [fault_of(line) for line in (*read, *sent) if fault_of(line)] == []
+    (clock, *_) = of_kind(lines(tmp_path), "broker.clock")
+    assert fault_of(clock) is None
+    assert 0 < clock["within_us"] < 1_000_000
+    assert (
+        abs(clock["ahead_us"]) <= clock["within_us"] + 2_000
+    )  # one host; the broker's are milliseconds
     known = {line["session_id"] for line in of_kind(lines(tmp_path), "conn.up")}
     assert {line["session_id"] for line in (*read, *sent)} <= known
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from html import escape
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 KEY = "01a0c5a4f5b2aaaaaaaaaaaaaaaaaaaa"
 OTHER = "01a0c5a4f5b2bbbbbbbbbbbbbbbbbbbb"
 CHANCE = seeded(1)
+WAY = "jmsx/app/worker.py:1 call > shop.py:12 place: ValueError"
 FAILED = {"error_type": "ValueError", "error_place": "shop.py:12"}
 
 
@@ -56,7 +58,7 @@ def test_a_troubled_life(tmp_path: Path) -> None:
     )
     write(
         tmp_path / "b",
-        came(1001.0, outcome=Outcome.ROLLED_BACK, **FAILED),
+        came(1001.0, outcome=Outcome.ROLLED_BACK, error_stack=WAY, **FAILED),
         RedeliveryScheduled(
             at=1001.5, consumer="shop.orders", destination="queue://orders", message_key=KEY, next_attempt=2,
             delay=5.0, blocking=True,
@@ -77,6 +79,8 @@ def test_a_troubled_life(tmp_path: Path) -> None:
         "delivery 1 to shop.orders of queue://orders: failed with ValueError at shop.py:12; given back ("
     )
     assert told[2] == "delivery 2 comes in 5 s; what lies behind it waits"
+    assert [line for line in worded(story) if WAY in line] == [f"    by way of {WAY}"]
+    assert f", by way of {escape(WAY)}" in page(story)
     assert "; given to the dead letters (" in told[3]
     assert told[4] == "dead letter in queue://dead: max_redeliveries, after 2 deliveries"
     assert story.fate.startswith("a dead letter since ")
@@ -321,11 +325,12 @@ def died(at: float, attempts: int) -> Event:
 
 
 def test_deaths_are_found_without_the_rest(tmp_path: Path) -> None:
-    """What was given to the dead letters, and what expired; the latest last, also of a compacted log."""
+    """What was given to the dead letters, and what expired, also of a compacted log; `Deaths` puts it in order."""
     write(tmp_path / "a", sent(KEY, "queue://orders", 1000.0), died(1008.0, 2), came(1009.0))
     write(tmp_path / "b", came(1001.0, outcome=Outcome.EXPIRED))
     for _ in range(2):
-        assert [(one["msg_key"], one["reason"]) for one in deaths(tmp_path)] == [
+        told = sorted(deaths(tmp_path), key=itemgetter("ts_us"))
+        assert [(one["msg_key"], one["reason"]) for one in told] == [
             (KEY, "expired"),
             (KEY, "rejected"),
         ]

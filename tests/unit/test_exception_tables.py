@@ -34,6 +34,7 @@ EXCUSED: Final = {
     "_Server.hang_up": "the web server's thread",
     "Looking._ends": "LinkError alone is caught",
     "place_of": "Exception alone is caught",
+    "trace_of": "Exception alone is caught",
     "Workers._begin_waiting": "a thread of its own",
     "BatchWorker._call_batch": "the listener's thread",
     "in_thread": "an event loop notes a signal, and cancels",

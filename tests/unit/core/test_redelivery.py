@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from jmsx.core.delivery import Delivery
-from jmsx.core.events import RedeliveryScheduled
+from jmsx.core.events import (
+    ConsumerMeasured,
+    DeliveryEnded,
+    MessageDeadLettered,
+    RedeliveryScheduled,
+)
 from jmsx.core.frames import MessageFrame
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.non_blocking_redelivery import NonBlockingRedelivery
@@ -406,3 +412,55 @@ def test_non_blocking_row_seven() -> None:
     assert sorted(seen) == sorted(f"{name}#{n}" for name in names for n in range(1, 6))
     assert sorted(talk.wrote()) == sorted(f"NACK {name}" for name in names)
     assert talk.now == 3.0
+
+
+# -- what is told of it -----------------------------------------------------------------------------------------------
+
+
+def stacks(talk: Talk) -> list[tuple[str, str | None]]:
+    """How each delivery ended, and the way to its error, if that is told; dead letters behind them."""
+    ended = [(event.outcome.value, event.error_stack) for event in talk.reported(DeliveryEnded)]
+    dead = [(event.reason, event.error_stack) for event in talk.reported(MessageDeadLettered)]
+    return ended + dead
+
+
+def test_the_way_to_the_error_is_told_at_the_first_failure_and_at_death() -> None:
+    """Once each, however often it fails in between; and nothing of a delivery that does not fail."""
+    talk = Talk(AUTO)
+    talk.subscribe(policy=at_most(2))
+    talk.comes("b", "a")
+    assert talk.listen() == "b#1"
+    for number in range(3):
+        assert talk.listen(replace(BROKEN, trace=f"a.py:{number} f")) == f"a#{number + 1}"
+    assert stacks(talk) == [
+        ("acknowledged", None),
+        ("rolled_back", "a.py:0 f"),
+        ("rolled_back", None),
+        ("dead_lettered", None),
+        ("max_redeliveries", "a.py:2 f"),
+    ]
+
+
+def test_a_failure_after_one_on_a_lost_link_is_not_the_first() -> None:
+    """Nor is one of a message that was sent back to the broker for later."""
+    talk = Talk(AUTO)
+    talk.subscribe(policy=at_most(5))
+    talk.comes("a")
+    talk.listen(replace(BROKEN, trace="a.py:1 f"))
+    talk.lose()
+    talk.comes("a", redelivered="true")
+    talk.listen(replace(BROKEN, trace="a.py:2 f"))
+    told = [stack for _, stack in stacks(talk)]
+    assert [one for one in told if one] == ["a.py:1 f"]
+
+
+def test_what_is_here_is_told_when_asked() -> None:
+    """What waits, for its turn or the end of a back-off, and what the application has."""
+    talk = Talk(INDIVIDUAL)
+    talk.subscribe(policy=ONE_SECOND, non_blocking_redelivery=True)
+    talk.comes(*"abcd")
+    talk.listen(BROKEN)
+    talk.held()
+    talk.core.measure(talk.now)
+    told = talk.reported(ConsumerMeasured)
+    assert [(one.consumer, one.buffered, one.in_process) for one in told] == [("consumer-1", 3, 1)]

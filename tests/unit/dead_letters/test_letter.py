@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from jmsx.dead_letters.letter import UNTOLD, Choice, DeadLetter, Deaths, groups, read
@@ -148,11 +150,48 @@ def test_a_log_tells_what_no_header_does() -> None:
         2,
     )
     assert (told.seen, told.id, told.origin) == (1.7e9 + 60.5, "ID:9", "queue://orders")
+    assert told.stack == ""
+    way = "a.py:3 ship: ValueError"
+    assert Deaths([died("ID:9", error_stack=way)]).told(moved()).stack == way
+    assert letter(jmsx_stack="Traceback ...").stack == "Traceback ..."
     assert Deaths([died("ID:1")]).told(moved()).consumer == "ship"
     elsewhere = died("ID:1", dest="queue://bills")
     for letter_ in (moved(), letter(), moved(jmsx_death_reason="expired")):
         assert Deaths([elsewhere]).told(letter_) is letter_
     assert Deaths([died("ID:9")]).told(letter()) == letter()
+
+
+def test_lines_come_in_any_order_and_twice() -> None:
+    """A message that went back and died again died of what it died of last; once for each consumer of a topic."""
+    first = died("ID:8", error_type="KeyError", ts_us=1_700_000_000_000_000)
+    for lines in ([first, died("ID:7")], [died("ID:7"), first], [died("ID:7"), first] * 2):
+        told = Deaths(lines).told(moved())
+        assert (told.error, told.last_failure) == ("ValueError", 1.7e9 + 60.5)
+        assert Deaths(lines).told(moved("ID:8")).error == "KeyError"
+    both = [died("ID:9", dest="topic://orders", consumer=name) for name in ("ship", "bill")]
+    told = Deaths(both * 2).told(moved(origin="topic://orders"))
+    assert (told.consumer, told.deliveries) == ("bill or ship", 2)
+
+
+def test_what_is_kept_of_a_log_is_small() -> None:
+    """A week of a broken service has a hundred thousand deaths and more; of each some hundred bytes are kept."""
+    number = 20_000
+    stack = "worker.py:1 call > orders.py:17 place: ValueError"
+    lines = (died(f"ID:{one}", msg_key=f"{one:032x}", error_stack=stack) for one in range(number))
+    tracemalloc.start()
+    try:
+        deaths = Deaths({name: copied(value) for name, value in line.items()} for line in lines)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held / number < 700, f"{held / number:.0f} bytes each"
+    letter_ = read("a", MOVED | {"jmsx_key": f"{7:032x}"}, origin="queue://orders")
+    assert deaths.told(letter_).stack == stack
+
+
+def copied(value: object) -> object:
+    """As it comes out of the JSON of a line: no two have a text in common."""
+    return value.encode().decode() if isinstance(value, str) else value
 
 
 def test_a_number_that_another_broker_gives_again_is_no_name() -> None:

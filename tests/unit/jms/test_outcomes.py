@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -103,3 +104,79 @@ def test_error_that_cannot_speak_is_a_failure_like_any_other(
 def test_error_without_a_text_says_so() -> None:
     """By its class."""
     assert raised(CannotSayError()).error_message == "<CannotSayError that cannot be printed>"
+
+
+def _deep(depth: int) -> None:
+    if depth:
+        _deep(depth - 1)
+    raise ValueError("card 4111 1111")
+
+
+def _of(error: BaseException) -> None:
+    try:
+        _deep(0)
+    except ValueError as cause:
+        raise error from cause
+
+
+def test_the_way_to_an_error_without_its_words() -> None:
+    """Frames from the outermost on, file, line and function, the cause first; no text of an exception, and one line."""
+    with pytest.raises(LookupError) as caught:
+        _of(LookupError("of Mr. Smith"))
+    way = failure_of(caught.value).trace or ""
+    place = r"[^ ]*test_outcomes\.py:[0-9]+"
+    frames = [rf"{place} _of", rf"{place} _deep: ValueError"]
+    outer = [rf"{place} test_the_way_to_an_error_without_its_words", rf"{place} _of: LookupError"]
+    assert re.fullmatch(f"{' > '.join(frames)} \\| {' > '.join(outer)}", way), way
+
+
+def test_the_way_is_as_python_chains_it() -> None:
+    """What was handled meanwhile is told, too, unless it is hidden; of an instruction its cause is."""
+    for error, classes in (
+        (raised_in_except(KeyError("id"), ValueError("x")), ["KeyError", "ValueError"]),
+        (raised_in_except(KeyError("id"), ValueError("x"), hidden=True), ["ValueError"]),
+    ):
+        way = failure_of(error).trace or ""
+        assert [part.rpartition(": ")[2] for part in way.split(" | ")] == classes
+    assert (raised(Reject("no"), KeyError("id")).trace or "").endswith("KeyError")
+    assert raised(Duplicate()).trace is None
+
+
+def raised_in_except(first: Exception, second: Exception, *, hidden: bool = False) -> Exception:
+    """`second`, raised while `first` is handled."""
+    try:
+        try:
+            raise first
+        except type(first):
+            if hidden:
+                raise second from None
+            raise second  # noqa: B904 - that is what is tested
+    except type(second) as caught:
+        return caught
+
+
+def test_the_way_is_bounded() -> None:
+    """The innermost end of a recursion, and the nearest of a long chain of causes."""
+    with pytest.raises(ValueError, match="card") as caught:
+        _deep(500)
+    way = failure_of(caught.value).trace or ""
+    assert len(way.encode()) <= 8192
+    assert way.endswith(" _deep: ValueError")
+    error: Exception = ValueError("0")
+    for number in range(50):
+        error = raised_from(KeyError(number), error)
+    assert (failure_of(error).trace or "").count(" | ") < 10
+
+
+def raised_from(error: Exception, cause: Exception) -> Exception:
+    """`error`, with its cause."""
+    try:
+        raise error from cause
+    except type(error) as caught:
+        return caught
+
+
+@pytest.mark.parametrize("error", [CannotSayError(), CannotEitherError(), ValueError()])
+def test_a_hostile_error_has_its_class(error: Exception) -> None:
+    """Never raised, and not to be printed."""
+    assert failure_of(error).trace == type(error).__name__

@@ -11,7 +11,9 @@ from jmsx.core.events import Event, Outcome, Source
 from jmsx_prometheus import PrometheusObserver
 from tests.dashboards.stories import (
     AT,
+    CLOCK_COMPARED,
     CONNECT_FAILED,
+    CONSUMER_MEASURED,
     ENDED,
     LINK_CLOSED,
     LINK_MEASURED,
@@ -242,3 +244,43 @@ def test_what_is_down_is_not_silent() -> None:
     lost = ((LINK_OPENED, SOURCE), (LINK_MEASURED, SOURCE), (_LOST, SOURCE))
     assert _told(*lost).totals(heard, "broker") == {}
     assert _told(*lost, (LINK_OPENED, _AGAIN)).value(heard) == WALL
+
+
+def test_what_is_here_is_added_up_and_goes_with_its_link() -> None:
+    """Of two sessions of one consumer each tells its own; what was measured of a lost link is the broker's again."""
+    both = (
+        (LINK_OPENED, SOURCE),
+        (SUBSCRIBED, SOURCE),
+        (CONSUMER_MEASURED, SOURCE),
+        (LINK_OPENED, _OTHER),
+        (SUBSCRIBED, _OTHER),
+        (replace(CONSUMER_MEASURED, buffered=1, in_process=1), _OTHER),
+    )
+    names = ("jmsx_buffered_messages", "jmsx_in_process_messages")
+    for more, told in (
+        ((), [6, 3]),
+        (((replace(CONSUMER_MEASURED, buffered=0, in_process=0), SOURCE),), [1, 1]),
+        (((_LOST, SOURCE),), [1, 1]),
+        (((_LOST, SOURCE), (CONSUMER_MEASURED, SOURCE)), [1, 1]),
+        (((UNSUBSCRIBED, _OTHER),), [5, 2]),
+    ):
+        observer = _told(*both, *more)
+        assert [observer.value(name) for name in names] == told
+
+
+def test_frames_that_wait_for_their_answer_are_added_up() -> None:
+    """Over the sessions of a broker; who has no socket waits for nothing."""
+    both = ((LINK_OPENED, SOURCE), (LINK_OPENED, _OTHER), (LINK_MEASURED, SOURCE))
+    name = "jmsx_unanswered_frames"
+    assert _told(*both).value(name) == 4
+    assert _told(*both, (LINK_MEASURED, _OTHER)).value(name) == 8
+    assert _told(*both, (LINK_MEASURED, _OTHER), (_LOST, SOURCE)).value(name) == 4
+    assert _told(*both[:2]).totals(name, "broker") == {("broker:61613",): 0}
+
+
+def test_the_brokers_clock_is_the_one_that_was_seen_last() -> None:
+    """Behind is negative."""
+    told = _told((CLOCK_COMPARED, SOURCE), (replace(CLOCK_COMPARED, ahead=2.5), SOURCE))
+    name = "jmsx_broker_clock_ahead_seconds"
+    assert _told((CLOCK_COMPARED, SOURCE)).totals(name, "broker") == {("broker:61613",): -0.25}
+    assert told.value(name) == 2.5
