@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 
 _WHERE: Final = ("job", "destination")
 _WHO: Final = ("job", "destination", "consumer")
+#: Which queue, whose consumer, and which cause.
+_WHY: Final = (
+    "sum by (destination, consumer, reason, error_type) (increase(jmsx_failures_total[1h])) > 0"
+)
+#: Whose handlers run, or hold what they have got.
+_AT_WORK: Final = "sum by (instance, destination, consumer) (jmsx_in_process_messages) > 0"
 _SLOW: Final = 6.0  #: how many times faster than allowed a budget is spent when there is a ticket
 
 
@@ -113,9 +119,7 @@ _DEATHS_BURN: Final = Alert(
         "See the errors by type, and read the cause of one dead letter: in a copy's headers, or in the event log.",
         "Mend the cause first; only then move the dead letters back.",
     ),
-    queries=(
-        "sum by (destination, consumer, reason, error_type) (increase(jmsx_failures_total[1h])) > 0",
-    ),
+    queries=(_WHY,),
     commands=(
         "jmsx dlq ls --broker BROKER",
         "jmsx dlq groups QUEUE --broker BROKER --events EVENTS",
@@ -158,6 +162,7 @@ _LOSS: Final = (
             "Read the broker's log for the time of the failure: it says why it refused.",
             "Grant the permission or make room; the next delivery tries again by itself.",
         ),
+        queries=(_WHY,),
     ),
     Alert(
         name="JmsxAcknowledgementsDropped",
@@ -180,6 +185,7 @@ _LOSS: Final = (
             "Compare with the disconnects by reason: do they come together?",
             "Make the handler idempotent, then look for what breaks the connections.",
         ),
+        queries=(_WHY,),
     ),
     Alert(
         name="JmsxTransactionsInDoubt",
@@ -210,6 +216,7 @@ _LOSS: Final = (
         impact="The sender was told by an exception; what it did then is the application's matter.",
         causes=("no permission to write", "the broker's store or the queue is full"),
         steps=("Read the ERROR in the log: its message says what the broker minds.",),
+        queries=(_WHY,),
     ),
 )
 
@@ -286,6 +293,7 @@ _PROGRESS: Final = (
             "Take a stack dump of the process: which handler waits, and for what?",
             "Stopping the process gives the message back; lower the prefetch if it merely waits its turn.",
         ),
+        queries=(_AT_WORK,),
     ),
     Alert(
         name="JmsxBacklogWithoutConsumer",
@@ -340,6 +348,7 @@ _PROGRESS: Final = (
             "Take a stack dump of the process: what does the handler wait for?",
             "Stopping the process gives the messages back; others take over.",
         ),
+        queries=(_AT_WORK,),
     ),
     Alert(
         name="JmsxRedeliveryStorm",
@@ -359,6 +368,7 @@ _PROGRESS: Final = (
             "See the errors by type.",
             "Errors that no retry mends belong in `give_up_on`: they are dead-lettered at once.",
         ),
+        queries=(_WHY,),
     ),
     Alert(
         name="JmsxPrefetchImbalance",

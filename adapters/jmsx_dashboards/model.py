@@ -122,7 +122,7 @@ class Alert:
     impact: str
     causes: tuple[str, ...]
     steps: tuple[str, ...]
-    queries: tuple[str, ...] = ()  #: to ask Prometheus after the alert's own
+    queries: tuple[str, ...] = ()  #: to ask Prometheus first: which queue, which cause
     commands: tuple[str, ...] = ()  #: to ask the broker
 
 

@@ -42,8 +42,8 @@ def rules(links: Links, settings: Settings) -> str:
 def runbook(alert: Alert) -> str:
     """Write what to do when `alert` fires."""
     quoted = {label: f"`{label}`" for label in alert.labels}
-    held = "" if alert.wait == "0m" else f", for {alert.wait}"
-    asked = "\n".join(f"\n```promql\n{query}\n```" for query in alert.queries)
+    held = "" if alert.wait == "0m" else f" for {alert.wait}"
+    asked = "".join(f", and this query:\n\n```promql\n{query}\n```\n" for query in alert.queries)
     typed = "\n".join(alert.commands)
     commands = f"\nOn the command line:\n\n```sh\n{typed}\n```\n" if typed else ""
     return f"""# {alert.name}
@@ -56,12 +56,13 @@ Severity: {alert.severity}. {alert.description.format(**quoted)}
 
 ## Look here first
 
-Panel "{alert.panel}" of the board {_board_of(alert)}, and this query{held}:
+Panel "{alert.panel}" of the board {_board_of(alert)}{asked or "."}
+It fires when this has a value{held}:
 
 ```promql
 {alert.expr}
 ```
-{asked}{commands}
+{commands}
 ## Likely causes
 
 {_bullets(alert.causes, quoted)}

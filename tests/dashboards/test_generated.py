@@ -161,6 +161,19 @@ def test_every_query_of_a_runbook_reads_what_there_is() -> None:
     assert [one for query in queries for one in lint.query_problems(query, query)] == []
 
 
+def test_the_first_query_of_a_runbook_names_queue_and_cause() -> None:
+    """Where messages failed; where they are held, whose they are. What the alert compares stands behind it."""
+    failures = {
+        *("JmsxDeadLetterBudgetFastBurn", "JmsxDeadLetterBudgetSlowBurn", "JmsxRedeliveryStorm"),
+        *("JmsxDeadLetterPublishFailing", "JmsxAcknowledgementsDropped", "JmsxSendFailing"),
+    }
+    for alert in ALERTS:
+        text = (_ROOT / "runbooks" / f"{alert.name}.md").read_text("utf-8")
+        first, *_, last = re.findall(r"```promql\n(.+?)\n```", text, re.DOTALL) * 2
+        assert last == alert.expr
+        assert ("destination, consumer, reason, error_type" in first) == (alert.name in failures)
+
+
 @pytest.mark.parametrize("path", _BOARDS, ids=lambda path: path.stem)
 def test_grafanas_schema_drops_nothing(path: Path) -> None:
     """Read by the SDK's typed model and written again, nothing of a board is lost or becomes something else."""
