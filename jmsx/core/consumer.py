@@ -23,9 +23,10 @@ from jmsx.core.non_blocking_redelivery import NonBlockingRedelivery
 from jmsx.core.open_copies import OpenCopies
 from jmsx.core.process_memory import ConsumerMemory
 from jmsx.core.reporting import ConsumerReports
+from jmsx.core.requests import Requests, silent, unanswered
 from jmsx.core.values import ConsumerSettings, Failure
 from jmsx.core.window import Unsettled, Window
-from jmsx.errors import ProtocolError
+from jmsx.errors import JmsxError, ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -37,6 +38,9 @@ FLOOD: Final = 100
 #: Messages of earlier lost links that are kept at most when another one is lost: an application that never says how it
 #: went must not fill the memory.
 LOST_AND_OPEN: Final = 1000
+
+#: The transaction on the wire of ACKs that a broker which has miscounted would refuse outside one.
+_WIRE_NAME: Final = "jmsx-ack"
 
 #: Bytes of bodies that may wait beyond twice the prefetch; a hundred prefetches of large messages would fill it, too.
 FLOOD_BYTES: Final = 512 * 1024 * 1024
@@ -53,11 +57,18 @@ class ConsumerCore:
         memory: ConsumerMemory,
         now: float,
         *,
+        requests: Requests,
         changes: Callable[[ConsumerCore], None],
+        releases: Callable[[], list[Frame]],
     ) -> None:
-        """`changes` is called before anything changes that `Agenda` looks at."""
+        """
+        `changes` is called before anything changes that `Agenda` looks at; `releases` returns what ends every
+        transaction that keeps a window of the session open.
+        """
         self.settings = settings
+        self._requests = requests
         self._changes = changes
+        self._releases = releases
         #: Its ACKs may come too late to keep messages coming
         self._may_open_window = settings.individual or not settings.acknowledges_itself
         self.memory = memory
@@ -73,6 +84,8 @@ class ConsumerCore:
         self.blind = False  #: nobody asked the broker for it on this link
         self.paused_until: float | None = None  #: blocking redelivery: nothing is handed out before
         self.widened = False  #: a transaction may keep its window open
+        #: Behind a NACK on this link the broker may not know any more how many messages a cumulative ACK covers
+        self.miscounted = False
         self.copies: OpenCopies
         self.wanted_since: float | None  #: the application waits for a message
         self._idle_since: float | None
@@ -397,7 +410,7 @@ class ConsumerCore:
         settings = self.settings
         self.waiting.clear()
         self.delivered = {}
-        self.widened = False
+        self.widened = self.miscounted = False
         self.window = self._dialect.window(settings)
         self.batch = Batch(batch_rule(settings, self.window.batch_bytes), now)
         self.copies = OpenCopies(lambda: self._changes(self), self.acknowledge_originals)
@@ -529,15 +542,44 @@ class ConsumerCore:
             self.acknowledge(done, AckTrigger.EACH, now)
 
     def write_acks(self, batch: Sequence[Delivery]) -> None:
-        """Write the ACKs that settle `batch`, and report nothing."""
+        """
+        Write the ACKs that settle `batch`, and report nothing.
+
+        Where the broker may have miscounted they are in a transaction of their own, in which it does not count.
+        """
+        acks = self._acks_in_a_transaction if self.miscounted else self.ack_frames
+        frames = acks(batch)
         self._changes(self)
-        frames = self.ack_frames(batch)
         for delivery in batch:
             delivery.step(DeliveryInput.ACK)
         self._outbox.transmit(*frames)
         for delivery in batch:
             delivery.step(DeliveryInput.ACKED)
-        self.window.settled(batch)
+        if self.miscounted:
+            self.window.reset()
+        else:
+            self.window.settled(batch)
+
+    def _acks_in_a_transaction(self, batch: Sequence[Delivery]) -> list[Frame]:
+        """
+        Return the frames that settle `batch` even so; if the broker refuses that, too, they go out on another link.
+
+        It does, and would for ever, where it has lost the messages themselves and not their number alone.
+        """
+        owed = [one for one in batch if not one.is_acknowledged]
+
+        def answered(_now: float, error: JmsxError | None) -> JmsxError | None:
+            if error is not None and not unanswered(error):
+                self.memory.processed(owed)
+            if error is not None and not silent(error):
+                self._outbox.disconnect(f"acknowledgements are refused for good: {error}")
+            return error
+
+        receipt_id = self._requests.open("COMMIT", self.settings.destination, answered).receipt_id
+        wire = {"transaction": _WIRE_NAME}
+        begin = [*self._releases(), Frame("BEGIN", wire)]
+        commit = Frame("COMMIT", {**wire, "receipt": receipt_id})
+        return [*begin, *self.ack_frames(batch, **wire), commit]
 
     def ack_frames(self, batch: Sequence[Delivery], **headers: str) -> list[Frame]:
         """Return the ACK frames that settle `batch`; `headers`, such as the transaction, are on each of them."""
@@ -553,6 +595,7 @@ class ConsumerCore:
         each, never in a transaction.
         """
         self._changes(self)
+        self.miscounted = self._dialect.nack_miscounts and not self.settings.individual
         last = batch[-1].arrival
         self.window.settled(batch, older=sum(1 for one in self.delivered if one.arrival < last))
         nacks = [nack(one, receipt) for one, receipt in zip(batch, receipts, strict=True)]

@@ -271,6 +271,8 @@ class Dialect:
     transactional_ack: bool = True
     #: Whether NACK gives a message to the broker's dead letter strategy.
     nack_dead_letters: bool = False
+    #: Whether behind a NACK it may miscount what a cumulative ACK covers, and refuse each that is in no transaction.
+    nack_miscounts: bool = False
     #: Whether a temporary queue has one name, on every connection.
     global_temporaries: bool = False
     #: Seconds of silence after which the broker drops a client that promised no heart-beats; 0: never.

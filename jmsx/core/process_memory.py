@@ -200,6 +200,12 @@ class ConsumerMemory:
         """Remember messages that did not fail, and were acknowledged."""
         self._note((one, Remembered(one.delivery_count, one.failures)) for one in batch)
 
+    def processed(self, batch: Iterable[Delivery]) -> None:
+        """Remember messages that did not fail, and whose ACK the broker has refused: it is all that is owed."""
+        self._note(
+            (one, Remembered(one.delivery_count, one.failures, only_ack_owed=True)) for one in batch
+        )
+
     def copied(self, batch: Iterable[Delivery], *, only_ack_owed: bool) -> None:
         """Remember messages that failed and became dead letters by copy, and whether their ACK is still to be done."""
         self._note(

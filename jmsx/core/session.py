@@ -86,7 +86,7 @@ class SessionCore:
             dialect,
             self._requests,
             self._outbox,
-            releases=self._releases,
+            releases=lambda: self._consumers.release_windows(),  # noqa: PLW0108 - they are made below
             in_transaction=lambda: self._work.open,
             browsers=self.browsers,
         )
@@ -101,7 +101,7 @@ class SessionCore:
             translating=self._translating,
         )
         scheduled = ScheduledRedelivery(
-            dialect, self._requests, self._outbox, releases=self._releases
+            dialect, self._requests, self._outbox, releases=self._consumers.release_windows
         )
         self._failed_deliveries = FailedDeliveries(scheduled, self._dead_letters, draw)
         self.broker_errors = BrokerErrors(dialect, self._requests, self._outbox)
@@ -114,7 +114,7 @@ class SessionCore:
             sending=self.sending,
             consumers=self._consumers,
             lost_deliveries=lost_deliveries,
-            releases=self._releases,
+            releases=self._consumers.release_windows,
             subscribe_wholly=self._consumers.subscribe_wholly,
         )
         self.handing_out = HandingOut(
@@ -682,11 +682,6 @@ class SessionCore:
             consumer.failed_late(delivery)
         else:
             self._consumers.note_not_failed(consumer, delivery)
-
-    def _releases(self) -> list[Frame]:
-        """Return what ends every transaction that keeps a window open: none may be open beside one with ACKs in it."""
-        widened = self._consumers.agenda.widened()
-        return [frame for consumer in widened for frame in consumer.release_window()]
 
     def _understand(self, frame: MessageFrame, now: float, wall: float) -> Delivery:
         """

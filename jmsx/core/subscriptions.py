@@ -114,6 +114,11 @@ class Subscriptions:
         for consumer in wanted:
             consumer.want(now)
 
+    def release_windows(self) -> list[Frame]:
+        """Return what ends every transaction that keeps a window open: none may be open beside one with ACKs in it."""
+        widened = self.agenda.widened()
+        return [frame for consumer in widened for frame in consumer.release_window()]
+
     def accept(self, subscription_id: str, deliveries: list[Delivery], now: float) -> bool:
         """Give messages that came to their consumer; False if there is none."""
         consumer = self._consumers.get(subscription_id)
@@ -350,8 +355,16 @@ class Subscriptions:
     def open(self, settings: ConsumerSettings, now: float) -> Request:
         """Open a consumer; its messages come as soon as the broker has confirmed it."""
         memory = ConsumerMemory(self._memory, settings, self._dialect)
-        changes = self.agenda.note
-        consumer = ConsumerCore(settings, self._dialect, self._outbox, memory, now, changes=changes)
+        consumer = ConsumerCore(
+            settings,
+            self._dialect,
+            self._outbox,
+            memory,
+            now,
+            requests=self._requests,
+            changes=self.agenda.note,
+            releases=self.release_windows,
+        )
         self._consumers[settings.subscription_id] = consumer
         self.agenda.add(consumer)
 

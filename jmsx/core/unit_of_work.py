@@ -452,8 +452,9 @@ class UnitOfWork:
         """
         Write all that commits at once.
 
-        A single receive needs no transaction. Several do, although one cumulative ACK would cover them: Classic removes
-        them one by one, and a broker that was killed meanwhile had 805 to 888 of 900 left (measured).
+        A single receive needs no transaction, unless the broker may have miscounted. Several do, although one
+        cumulative ACK would cover them: Classic removes them one by one, and a broker that was killed meanwhile had 805
+        to 888 of 900 left (measured).
         """
 
         def answered(now: float, error: JmsxError | None) -> JmsxError | None:
@@ -472,7 +473,9 @@ class UnitOfWork:
         """Return whether what `commit` received is settled outside a transaction."""
         if not self._dialect.transactional_ack:
             return True
-        return not commit.begun and sum(len(batch) for _, batch in commit.batches) == 1
+        if commit.begun or any(consumer.miscounted for consumer, _ in commit.batches):
+            return False
+        return sum(len(batch) for _, batch in commit.batches) == 1
 
     def _in_a_transaction(self, commit: Commit) -> list[Frame]:
         """Return the ACKs of `commit` in its transaction, behind the BEGIN of that if it is not begun."""

@@ -21,12 +21,16 @@ from jmsx import (
     Reject,
 )
 from jmsx.core.events import Outcome
+from jmsx.core.frames import Frame
 from jmsx.errors import ConnectionFailedError, TransactionRolledBackError
+from jmsx.jms.session import link_of
 from jmsx_broker import ClassicBroker
 from tests.integration.broker_support import eventually
 from tests.integration.support import (
     AT_ONCE,
+    AUTO,
     CLIENT,
+    DUPS_OK,
     INDIVIDUAL,
     TRANSACTED,
     Diary,
@@ -43,6 +47,8 @@ from tests.integration.support import (
 )
 
 if TYPE_CHECKING:
+    from jmsx import Session
+    from jmsx.core.session import SessionCore
     from jmsx_broker import Broker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
@@ -78,6 +84,48 @@ def test_nack_in_a_transaction(
     assert len({headers["message-id"] for headers in dead}) == len(dead) == 2
     assert bodies(classic_broker, out) == (["done"] if after == "commit" else [])
     assert bodies(classic_broker, queue) == ([] if after == "commit" else ["c"])
+
+
+# ACKs behind a NACK ---------------------------------------------------------------------------------------------------
+
+
+def miscount(session: Session) -> None:
+    """Have the broker's STOMP lose the message that waits first from its count, as a NACK may do (BROKER.md C75)."""
+
+    def spoil(core: SessionCore, _now: float) -> None:
+        (consumer,) = core._consumers
+        wire = {"transaction": "spoils"}
+        nack = Frame("NACK", {"id": consumer.waiting[0].ack_id, **wire})
+        core._outbox.transmit(Frame("BEGIN", wire), nack, Frame("COMMIT", wire))
+
+    link_of(session).engine.call(spoil)
+
+
+@pytest.mark.parametrize("mode", [AUTO, DUPS_OK, CLIENT], ids=lambda mode: mode.label)
+def test_acks_behind_a_nack(classic_broker: Broker, queue: Queue, mode: AcknowledgeMode) -> None:
+    """
+    Trap: behind a NACK the broker may miscount, and refuses every plain ACK: all that was acknowledged comes again.
+
+    A message that has expired in the prefetch is a dead letter, and what is acknowledged behind it is gone.
+    """
+    with Connection(classic_broker.url) as connection:
+        connection.start()
+        session = connection.create_session(mode)
+        consumer = session.create_consumer(queue)
+        (core,) = link_of(session).engine.core._consumers
+        soon = str(int((time.time() + 0.5) * 1000))
+        put(classic_broker, queue, "x", case=queue.name, key="x", expires=soon)
+        assert eventually(lambda: len(core.waiting) == 1)
+        time.sleep(0.6)
+        assert consumer.receive(0.1) is None
+        put(classic_broker, queue, "a", "b", "c")
+        assert eventually(lambda: len(core.waiting) == 3)
+        miscount(session)
+        *_, last = take(consumer, 3)
+        last.acknowledge()
+        assert settles(classic_broker, queue, size=0)
+    assert len(dead_copies(classic_broker, queue.name)) == 1
+    assert rest(classic_broker, queue) == []
 
 
 # A receipt on a SEND in a transaction --------------------------------------------------------------------------------

@@ -79,6 +79,34 @@ def nack_in_transaction_then_abort(side: Side) -> None:
     side.open().subscribe("/queue/~")
 
 
+def _miscounted(side: Side) -> Client:
+    """Who has got a to d, of which the broker's STOMP has lost the first from its count, as a race may (C75)."""
+    client = _in_transaction(side, *"abcd")
+    client.tell("NACK", id=client.ack_ids["a"], transaction="t")
+    client.see()
+    client.ask("COMMIT", transaction="t")
+    return client
+
+
+def miscounted_acks(side: Side) -> None:
+    """Whatever is acknowledged comes again."""
+    client = _miscounted(side)
+    client.ack("b")
+    client.ack("d")
+    client.cut()
+    side.open().subscribe("/queue/~")
+
+
+def miscounted_ack_in_transaction(side: Side) -> None:
+    """It settles all that it covers, also what is lost from the count."""
+    client = _miscounted(side)
+    client.ask("BEGIN", transaction="u")
+    client.tell("ACK", id=client.ack_ids["c"], transaction="u")
+    client.ask("COMMIT", transaction="u")
+    client.cut()
+    side.open().subscribe("/queue/~")
+
+
 def _two_transactions(side: Side, mode: str, ends: list[tuple[str, str]]) -> None:
     client = side.open()
     client.put("/queue/~a", "a1", "a2")
@@ -292,6 +320,8 @@ TRANSACTIONS: list[Callable[[Side], None]] = [
     nack_in_transaction_individual,
     nack_in_transaction_individual_receipt,
     nack_in_transaction_then_abort,
+    miscounted_acks,
+    miscounted_ack_in_transaction,
     two_transactions_commit_abort,
     two_transactions_abort_commit,
     two_transactions_commit_death,
