@@ -62,9 +62,13 @@ def disagreements(task: Task, traces: Traces, keys: Mapping[str, str]) -> Iterat
 
 
 def _metrics_and_log(told: Mapping[str, Any], lines: Sequence[Line]) -> Iterator[str]:
-    """Of a program that ended in order; what the log says that it lacks may be missing there."""
-    (writer,) = {line["writer"] for line in lines if line.get("pid") == told["pid"]}
-    mine = [line for line in lines if line["writer"] == writer]
+    """
+    Of a program that ended in order; what the log says that it lacks may be missing there.
+
+    One that was told to end before anything had happened has no log.
+    """
+    writers = {line["writer"] for line in lines if line.get("pid") == told["pid"]}
+    mine = [line for line in lines if line["writer"] in writers]
     lacking = Counter[str]()
     for line in mine:
         if line["kind"] == "log.gap" and line["dropped_kind"] in _KINDS:

@@ -184,6 +184,26 @@ def test_metrics_that_say_otherwise(tmp_path: Path) -> None:
     assert found.startswith("jmsx_processed_messages_total is {'acknowledged': 2")
 
 
+def test_a_program_that_was_ended_before_it_began(tmp_path: Path) -> None:
+    """It has counted nothing, and has no log; one that has counted something lacks its log."""
+    task = booked(tmp_path)
+    assert list(disagreements(task, KEPT, {})) == []
+    for segment in task.events.rglob("*.jsonl*"):
+        segment.unlink()
+    assert list(disagreements(task, KEPT, {})) == []
+    (told,) = task.metrics.iterdir()
+    counted = {"jmsx_processed_messages_total": {"acknowledged": 1}}
+    told.write_text(
+        json.dumps(
+            {"pid": 1, "numbers": dict.fromkeys(numbers(PrometheusObserver()), {}) | counted}
+        )
+    )
+    (found,) = disagreements(task, KEPT, {})
+    assert found.startswith(
+        "jmsx_processed_messages_total is {'acknowledged': 1}, and the event log has {}"
+    )
+
+
 @pytest.mark.parametrize(
     ("last", "words"),
     [
