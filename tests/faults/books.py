@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.core.events import SETTLED
@@ -51,6 +51,18 @@ def lines_of(task: Task) -> list[Line]:
         for line in segment.read_text("utf-8").splitlines()
         if line.endswith("}")  # of a program that was killed the last may be torn
     ]
+
+
+def deaths(task: Task, keys: Mapping[str, str]) -> dict[str, list[int]]:
+    """By body, the processes that tell of its dead letter, each as often as it does."""
+    lines = lines_of(task)
+    pids = {line["writer"]: line["pid"] for line in lines if line["kind"] == "log.open"}
+    bodies = {key: body for body, key in keys.items()}
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for line in lines:
+        if line["kind"] == "dlq" and line["msg_key"] in bodies:
+            found[bodies[line["msg_key"]]].append(pids[line["writer"]])
+    return found
 
 
 def disagreements(task: Task, traces: Traces, keys: Mapping[str, str]) -> Iterator[str]:

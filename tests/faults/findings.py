@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -33,7 +34,10 @@ class Record:
     traces: Traces
     booked: Sequence[str] = ()  #: what handlers wrote into the database
     started: Mapping[int, float] = field(default_factory=dict)  #: when, by process; monotonic
-    killed: AbstractSet[int] = field(default_factory=set)  #: processes
+    killed: Mapping[int, float] = field(default_factory=dict)  #: when, by process; likewise
+    sent_at: Mapping[str, float] = field(default_factory=dict)  #: by body; likewise
+    #: By body, the processes whose event log tells of its dead letter.
+    deaths: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @property
     def calls(self) -> Mapping[str, Sequence[Delivery]]:
@@ -119,9 +123,11 @@ def _dead_early(record: Record) -> Iterator[Finding]:
     """A dead letter that had not all its attempts: as far as processes that were killed have used none up."""
     limit = 1 + record.plan.maximum_redeliveries
     calls = record.calls
+    gathered = Counter[int]()
     for body in sorted(set(record.traces.dead)):
         mine = calls.get(body, ())
-        if sum(_blames(call, record) for call in mine) + _gathered(record) < limit:
+        missing = limit - sum(_blames(call, record) for call in mine)
+        if missing > 0 and not _gathered(record, body, missing, gathered):
             yield Finding("dead early" if mine else "dead unseen", body, _told(record, body))
 
 
@@ -137,9 +143,32 @@ def _blames(call: Delivery, record: Record) -> bool:
     return record.plan.ledger and call.pid in record.killed and cut_short
 
 
-def _gathered(record: Record) -> int:
-    """How often a message may have been put into a batch that was never handed over; a ledger counts that."""
-    return len(record.killed) if record.plan.ledger and record.plan.batch is not None else 0
+def _gathered(record: Record, body: str, times: int, gathered: Counter[int]) -> bool:
+    """
+    Whether a message may have been put into batches that were never handed over so many times; a ledger counts that.
+
+    Each of them was of a process that was killed when the message had been sent, and was in no call: not of another
+    one, and not of its own, which counts by itself. `gathered` is how many each process has had of those before, which
+    cannot be more than its consumers take.
+    """
+    plan = record.plan
+    if not plan.ledger or plan.batch is None:
+        return False
+    calls = record.calls.get(body, ())
+    mine = [
+        pid
+        for pid, at in record.killed.items()
+        if record.sent_at.get(body, 0.0) < at
+        and gathered[pid] < plan.batch * plan.concurrency
+        and not any(_in_call(call, at, record) for call in calls)
+    ]
+    gathered.update(mine[:times])
+    return len(mine) >= times
+
+
+def _in_call(call: Delivery, at: float, record: Record) -> bool:
+    """Whether the message was in this call at that moment."""
+    return call.moment <= at <= min(call.ended, record.killed.get(call.pid, math.inf))
 
 
 def _unflagged(record: Record) -> Iterator[Finding]:
@@ -181,39 +210,75 @@ _LOOKS: Final[tuple[Callable[[Record], Iterator[Finding]], ...]] = (
     _other,
 )
 
+
+def _copied_in_two_steps(record: Record, body: str) -> bool:
+    """
+    Whether all copies of a message but one may be of processes that were killed before they could acknowledge it.
+
+    A cumulative ACK would have settled older messages, and a NACK goes to the broker's own queue. So in a batch with
+    older messages that had not failed, or in one that was still gathered, a copy comes first.
+    """
+    plan = record.plan
+    if not (plan.dead_letter == "dead" and plan.cumulative and (plan.batch or 1) > 1):
+        return False
+    makers = record.deaths.get(body, ())
+    lived = sum(pid not in record.killed for pid in makers)
+    return lived <= 1 and any(_copied_beside_older(record, body, pid) for pid in record.killed)
+
+
+def _copied_beside_older(record: Record, body: str, pid: int) -> bool:
+    """Whether a process has copied a message when it was not done with older ones of the same batch."""
+    mine = [call for call in record.calls.get(body, ()) if call.pid == pid]
+    if not mine:
+        return pid in record.deaths.get(body, ())
+    failed = mine[-1]
+    batch = [
+        call for call in record.traces.deliveries if (call.moment, call.pid) == (failed.moment, pid)
+    ]
+    older = batch[: batch.index(failed)]
+    return failed.end is End.FAILED and any(call.end is End.UNDONE for call in older)
+
+
 #: What the guide excepts (examples/guarantees): kind of finding, its words, and where they hold.
-_EXCEPTIONS: Final[tuple[tuple[str, str, Callable[[Record], bool]], ...]] = (
+_EXCEPTIONS: Final[tuple[tuple[str, str, Callable[[Record, str], bool]], ...]] = (
     (
         "stranded",
         "Artemis may keep a message in delivery for nobody (jmsx_artemis/BROKER.md A66)",
-        lambda record: record.broker == "artemis",
+        lambda record, _: record.broker == "artemis",
     ),
     (
         "output twice",
         "who dies between scheduling and acknowledging leaves two",
-        lambda record: record.broker == "artemis" and record.plan.scheduled and bool(record.killed),
+        lambda record, _: (
+            record.broker == "artemis" and record.plan.scheduled and bool(record.killed)
+        ),
     ),
     (
         "dead letter twice",
         "Artemis: never none, perhaps a second one",
-        lambda record: record.broker == "artemis",
+        lambda record, _: record.broker == "artemis",
+    ),
+    (
+        "dead letter twice",
+        "a second one may be left where older messages of the consumer are not settled",
+        lambda record, body: record.broker == "classic" and _copied_in_two_steps(record, body),
     ),
     (
         "done and dead",
         "Artemis: an input whose acknowledgement got lost comes again, and may fail then",
-        lambda record: record.broker == "artemis",
+        lambda record, _: record.broker == "artemis",
     ),
     (
         "unflagged elsewhere",
         "Artemis flags the oldest, or all; a ledger what was not settled",
-        lambda record: record.broker == "artemis",
+        lambda record, _: record.broker == "artemis",
     ),
 )
 
 
 def _excused(finding: Finding, record: Record) -> Finding:
     for kind, words, holds in _EXCEPTIONS:
-        if kind == finding.kind and holds(record):
+        if kind == finding.kind and holds(record, finding.body):
             return finding._replace(excuse=words)
     return finding
 

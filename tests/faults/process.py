@@ -37,7 +37,7 @@ class Consumer:
         self._log_file = task.folder / f"log{number}"
         self.deaths = 0  #: by messages that kill
         self.started: dict[int, float] = {}  #: when each process began, by its id; monotonic
-        self.killed: set[int] = set()  #: those that were
+        self.killed: dict[int, float] = {}  #: when those that were; likewise
         self.deliveries: list[Delivery] = []  #: as far as the journal was read
         self._read = 0  #: bytes of the journal
         self.step_clock(0.0)
@@ -92,13 +92,13 @@ class Consumer:
         if code != -signal.SIGKILL or "kill" not in self.task.plan.marks:
             raise BenchError(f"the consumer ended by itself with {code}: {self.words()}")
         self.deaths += 1
-        self.killed.add(self.pid)
+        self.killed[self.pid] = time.monotonic()
         self.restart()
 
     def kill(self) -> None:
         """SIGKILL."""
-        self.killed.add(self.pid)
         self._process.kill()
+        self.killed[self.pid] = time.monotonic()
         self._process.wait()
 
     def restart(self) -> None:

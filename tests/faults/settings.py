@@ -73,6 +73,11 @@ class Plan:
     groups: int = 0  #: that the messages are sent in; 0: in none
 
     @property
+    def cumulative(self) -> bool:
+        """Whether one ACK settles all that came before."""
+        return not (self.non_blocking or self.mode == "INDIVIDUAL_ACKNOWLEDGE")
+
+    @property
     def subscriptions(self) -> int:
         """How many of them all processes have together."""
         return self.concurrency * self.processes

@@ -195,7 +195,7 @@ def test_a_program_that_was_ended_before_it_began(tmp_path: Path) -> None:
     counted = {"jmsx_processed_messages_total": {"acknowledged": 1}}
     told.write_text(
         json.dumps(
-            {"pid": 1, "numbers": dict.fromkeys(numbers(PrometheusObserver()), {}) | counted}
+            {"pid": 1, "numbers": {name: {} for name in numbers(PrometheusObserver())} | counted}
         )
     )
     (found,) = disagreements(task, KEPT, {})

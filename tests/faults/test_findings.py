@@ -114,24 +114,79 @@ def test_what_a_store_knew() -> None:
     assert found(again, memory) == found(again, file) == [("done twice", "a")]
     assert found(elsewhere, file) == [("done twice", "a")]
     assert found(elsewhere, memory) == found(at_once, file) == []
-    assert found(elsewhere, file, killed={1}) == []
+    assert found(elsewhere, file, killed={1: 4.2}) == []
 
 
 def test_what_a_killed_process_had() -> None:
     """A ledger counts it as a failure, and nothing else does."""
     calls = [call(4, "c", End.NONE), call(5, "c", End.FAILED, flagged=True, pid=2)]
     traces = replace(KEPT, deliveries=[*KEPT.deliveries[:3], *calls])
-    assert found(traces, killed={1}) == [("dead early", "c")]
-    assert found(traces, replace(PLAN, ledger=True), killed={1}) == []
+    assert found(traces, killed={1: 4.2}) == [("dead early", "c")]
+    assert found(traces, replace(PLAN, ledger=True), killed={1: 4.2}) == []
     assert found(traces, replace(PLAN, ledger=True)) == [("dead early", "c")]
     booked = replace(
         traces, deliveries=[*KEPT.deliveries[:3], calls[0]._replace(end=End.OK), calls[1]]
     )
     ledger = replace(PLAN, ledger=True, store="database")
-    assert found(booked, ledger, killed={1}, booked=["a", "b"]) == []
-    gathered = replace(KEPT, sent={*"abcd"}, dead=["c", "d"])
-    assert found(gathered, replace(PLAN, ledger=True, batch=2), killed={1, 2}) == []
-    assert found(gathered, replace(PLAN, ledger=True), killed={1, 2}) == [("dead unseen", "d")]
+    assert found(booked, ledger, killed={1: 4.2}, booked=["a", "b"]) == []
+
+
+def test_what_a_killed_process_had_gathered() -> None:
+    """A ledger counts that, though no call tells of it: as often as a process was killed when it may have had it."""
+    dead = replace(KEPT, sent={*"abcd"}, dead=["c", "d"])
+    gathers = replace(PLAN, ledger=True, batch=2, concurrency=1)
+    killed = {1: 9.0, 2: 9.0}
+    assert found(dead, gathers, killed=killed) == []
+    assert found(dead, replace(gathers, ledger=False), killed=killed) == [("dead unseen", "d")]
+    assert found(dead, replace(gathers, batch=None), killed=killed) == [("dead unseen", "d")]
+    assert found(dead, gathers, killed={1: 9.0}) == [("dead unseen", "d")]
+    late = {"d": 9.5}
+    assert found(dead, gathers, killed=killed, sent_at=late) == [("dead unseen", "d")]
+
+
+def test_what_was_in_a_call_was_in_no_batch_that_was_gathered() -> None:
+    """Of another process, or of its own, which counts by itself."""
+    gathers = replace(PLAN, ledger=True, batch=2, maximum_redeliveries=2)
+    elsewhere = replace(KEPT, deliveries=[*KEPT.deliveries[:3], call(4, "c", End.FAILED, pid=3)])
+    assert found(elsewhere, gathers, killed={1: 3.9, 2: 4.6}) == []
+    assert found(elsewhere, gathers, killed={1: 3.9, 2: 4.2}) == [("dead early", "c")]
+    own = replace(KEPT, deliveries=[*KEPT.deliveries[:3], call(4, "c", End.NONE, pid=3)])
+    assert found(own, gathers, killed={1: 3.8, 2: 3.9, 3: 4.2}) == []
+    assert found(own, gathers, killed={1: 3.9, 3: 4.2}) == [("dead early", "c")]
+
+
+def test_a_process_gathers_no_more_than_its_consumers_take() -> None:
+    """Each of them a batch."""
+    unseen = {*"defgh"}
+    dead = replace(KEPT, sent={*"abc", *unseen}, dead=["c", *sorted(unseen)])
+    once = replace(PLAN, ledger=True, batch=2, concurrency=2, maximum_redeliveries=0)
+    assert found(dead, once, killed={1: 9.0}) == [("dead unseen", "h")]
+    assert found(dead, once, killed={1: 9.0, 2: 9.0}) == []
+
+
+def test_a_copy_beside_older_messages() -> None:
+    """Classic: of a process that was killed, in a batch with older ones that had not failed; nowhere else."""
+    batch = [
+        call(4, "a", End.UNDONE),
+        call(4, "c", End.FAILED),
+        call(6, "a", pid=2),
+    ]
+    plan = replace(PLAN, mode="SESSION_TRANSACTED", forwards=True, batch=2, dead_letter="dead")
+    plan = replace(plan, maximum_redeliveries=0)
+    twice = replace(KEPT, deliveries=batch, dead=["c", "c"], outputs=["a", "b"])
+    told: dict[str, Any] = {"killed": {1: 4.6}, "deaths": {"c": [1, 2]}}
+    broken = [("dead letter twice", "c")]
+    assert found(twice, plan, **told) == []
+    assert found(twice, plan, **told | {"killed": {}}) == broken
+    assert found(twice, plan, **told | {"deaths": {"c": [2, 2]}}) == broken
+    assert found(twice, replace(plan, dead_letter="safe"), **told) == broken
+    assert found(twice, replace(plan, non_blocking=True), **told) == broken
+    behind = replace(twice, deliveries=[batch[1], batch[0], batch[2]])
+    assert found(behind, plan, **told) == broken
+    unseen = replace(twice, deliveries=[batch[0], batch[2]])
+    limit = replace(plan, ledger=True)
+    assert found(unseen, limit, **told) == []
+    assert found(unseen, limit, **told | {"deaths": {"c": [2, 3]}}) == broken
 
 
 def test_whose_flag_is_promised() -> None:
@@ -161,7 +216,7 @@ def test_whose_flag_is_promised() -> None:
 )
 def test_what_the_guide_excepts(traces: Traces, plan: Plan, kind: str) -> None:
     """It is found, with the words that excuse it; on Classic it is not excused."""
-    record = Record(broker="artemis", plan=plan, traces=traces, killed={7})
+    record = Record(broker="artemis", plan=plan, traces=traces, killed={7: 1.0})
     (excused,) = find(record)
     assert (excused.kind, bool(excused.excuse)) == (kind, True)
     (plain,) = find(replace(record, broker="classic"))

@@ -39,6 +39,7 @@ class Producer:
         self, way: Way, queue: str, bodies: Iterable[str], *, groups: int = 0, pace: float = PACE
     ) -> None:
         self.sent: set[str] = set()
+        self.began: dict[str, float] = {}  #: when each was sent for the first time; monotonic
         self.unconfirmed: set[str] = set()
         self.keys: dict[str, str] = {}  #: of what was sent, by body
         self._way = way
@@ -83,6 +84,7 @@ class Producer:
             time.sleep(max(_SLOW_PACE, self._pace))
 
     def _send(self, body: str, send: Callable[[], str]) -> None:
+        self.began[body] = time.monotonic()
         while True:
             try:
                 self.keys[body] = send()
