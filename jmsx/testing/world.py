@@ -99,13 +99,15 @@ class World(Machine):
         self._wires = threading.RLock()  #: guards the broker and the links
         self._moving = threading.RLock()  #: held by the thread that moves the world
         self._mover: threading.Thread | None = None
-        self._depth = 0
+        self._would_move = 0  #: threads that wait for the mover to have done
         self._turn = threading.Condition()  #: guards what follows
         self._waits: list[_Wait] = []  #: oldest first
         self._busy: set[threading.Thread] = set()  #: of ours, those that do not wait
         #: Of ours, those whose handler, on an event loop, awaits another thread that waits here.
         self._awaiting: set[threading.Thread] = set()
         self._came = 0  #: how often a thread has begun to wait
+        #: Threads that are not ours, and have waited here or moved it: what they do beside that nobody sees.
+        self._guests: set[threading.Thread] = set()
         broker.handle_timer(START)
 
     # A machine -------------------------------------------------------------------------------------------------------
@@ -151,12 +153,17 @@ class World(Machine):
         if wait.is_of(self):
             self._park(wait)
             return check()
-        while self._mover not in (None, wait.thread):
-            if wait.ready(self._now):
-                return check()
-            self._park(wait)  # until it may go on, or nobody moves the world any more
-        with self._moves():
-            self._until(wait)
+        moved = False
+        while not moved:
+            while self._mover not in (None, wait.thread):
+                if wait.ready(self._now):
+                    return check()
+                self._park(wait)  # until it may go on, or nobody moves the world any more
+            with self._moves() as alone:
+                moved = self._until(wait, alone=alone)
+            if not moved:
+                with self._turn:
+                    self._turn.wait(GRACE)
         return check()
 
     def _park(self, wait: _Wait) -> None:
@@ -165,6 +172,8 @@ class World(Machine):
             if self._mover is None and wait.may_move(self):
                 return
             self._forget(wait.thread)
+            if not wait.is_of(self):
+                self._guests.add(wait.thread)
             self._waits.append(wait)
             self._came += 1
             self._turn.notify_all()
@@ -189,12 +198,19 @@ class World(Machine):
     # Moving ----------------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _moves(self) -> Iterator[None]:
-        """This thread moves the world; another one that does is waited for."""
+    def _moves(self) -> Iterator[bool]:
+        """This thread moves the world; another one that does is waited for. Gives whether it has not done so before."""
+        thread = threading.current_thread()
+        with self._turn:
+            self._would_move += 1
+            if not isinstance(thread, _Thread):
+                self._guests.add(thread)
         with self._moving:
-            before, self._mover = self._mover, threading.current_thread()
+            with self._turn:
+                self._would_move -= 1
+            before, self._mover = self._mover, thread
             try:
-                yield
+                yield before is None
             finally:
                 with self._turn:
                     self._mover = before
@@ -244,21 +260,54 @@ class World(Machine):
                 self._move(moment)
             self.settle()
 
-    def _until(self, wait: _Wait) -> None:
-        """Move the world until the mover itself may go on."""
+    def _until(self, wait: _Wait, *, alone: bool) -> bool:
+        """
+        Move the world until the mover itself may go on; False if another one is to move it first.
+
+        Not `alone`: the mover does so in the middle of moving it for something else, and cannot let others do it.
+        """
         while not wait.check():
             if self._let_one_on():
                 continue
             due = self._due()
             if wait.deadline is not None and (due is None or due >= wait.deadline):
                 self._move(wait.deadline)
-                return
+                return True
+            if due is None and alone and self._would_move:
+                return False
+            if due is None and self._await_guests(wait, alone=alone):
+                continue
             if due is None:
                 place = _place(sys._getframe())  # noqa: SLF001 - there is no other way
                 raise BlockedError(
                     f"{place} waits for ever: nothing in this test will happen any more"
                 )
             self._move(due)
+        return True
+
+    def _await_guests(self, wait: _Wait, *, alone: bool) -> bool:
+        """
+        Wait for what other guests do beside the world, or want to; False if there is none, or none does anything.
+
+        Then nothing will happen any more, unless one of them takes longer for it than the world's patience.
+        """
+        waited = 0.0
+        while waited < self._patience:
+            with self._turn:
+                parked = {one.thread for one in self._waits}
+                away = {one for one in self._guests - parked - {wait.thread} if one.is_alive()}
+                self._guests = {one for one in self._guests if one.is_alive()}
+                if away:
+                    self._turn.wait(GRACE)
+                waits = list(self._waits)
+            if wait.check() or any(one.ready(self._now) for one in waits):
+                return True
+            if self._due() is not None or (alone and self._would_move):
+                return True
+            if not away:
+                return False
+            waited += GRACE
+        return False
 
     def _let_all_on(self) -> None:
         while self._let_one_on():

@@ -103,7 +103,7 @@ def set_up(
     way = Way(tuple(proxy.url for proxy in proxies), trust)
     task = Task(plan=plan, way=way, queue=name, folder=folder)
     consumers = [stack.enter_context(Consumer(task, number)) for number in range(plan.processes)]
-    _await_consumers(taken[0], consumers)
+    await_consumers(taken[0], consumers)
     bodies = _messages(name, size, plan)
     return Scene(
         task=task,
@@ -127,12 +127,20 @@ def _messages(name: str, size: int, plan: Plan) -> list[str]:
     return [f"{name}/{number}{places.get(number, '')}" for number in range(size)]
 
 
-def _await_consumers(broker: LocalBroker, consumers: Sequence[Consumer]) -> None:
-    """A slow start of the program would leave no load for the fault; raises BenchError after 30 s."""
+def await_consumers(
+    broker: LocalBroker, consumers: Sequence[Consumer], seconds: float = 30.0
+) -> None:
+    """
+    Wait until all have subscribed; raises BenchError after `seconds`.
+
+    A slow start of the program would leave no load for the fault, or look like one that does nothing more.
+    """
     task = consumers[0].task
     wanted = task.plan.subscriptions
-    if not eventually(lambda: broker.statistics(task.queue).consumer_count >= wanted, 30):
-        raise BenchError(f"the consumer did not subscribe within 30 s; {consumers[0].words()}")
+    if not eventually(lambda: broker.statistics(task.queue).consumer_count >= wanted, seconds):
+        raise BenchError(
+            f"the consumer did not subscribe within {seconds:g} s; {consumers[0].words()}"
+        )
 
 
 def look(scene: Scene, lifted: float) -> Traces:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from jmsx import AcknowledgeMode
 from jmsx.errors import JmsxError
 from tests.faults.account import End
-from tests.faults.bench import dead_letters, keep_books, look, set_up
+from tests.faults.bench import await_consumers, dead_letters, keep_books, look, set_up
 from tests.faults.books import deaths, disagreements
 from tests.faults.findings import Finding, Record, find
 from tests.faults.settings import Plan
@@ -57,6 +57,9 @@ _WORDS_SHOWN: Final = 500
 
 #: Seconds without progress after which no more is expected; commits in doubt are given up after 12.
 _QUIET: Final = 20.0
+
+#: Seconds that programs may take to start which were killed at last, on a machine that has much else to do.
+_START: Final = 120.0
 
 #: The kind of finding that a round is whose program failed, or that came to nothing.
 _NO_END: Final = "no end"
@@ -233,6 +236,7 @@ def _harm(scene: Scene, size: int) -> Counter[str]:
     scene.proxy.disarm()
     scene.proxy.thaw()
     scene.producer.join(120)
+    await_consumers(scene.broker, scene.consumers, _START)
     scene.settle(_QUIET, lambda: not _owed(scene))
     for consumer in scene.consumers:
         consumer.stop()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
+
+import pytest
 
 from jmsx.testing.fake_broker import FakeBroker
-from jmsx.testing.world import World
+from jmsx.testing.world import BlockedError, World
 
 
 def test_who_waited_for_another_to_move_it_moves_it_when_that_one_has_done() -> None:
@@ -32,3 +35,70 @@ def test_who_waited_for_another_to_move_it_moves_it_when_that_one_has_done() -> 
     assert not waiting.is_alive()
     assert world.monotonic() == before + 3.0
     other.join()
+
+
+def test_who_was_let_on_may_do_what_the_mover_waits_for() -> None:
+    """It is none of the world's threads, so that nobody is told when it is done."""
+    world = World(FakeBroker("classic"), 0.0, 5.0)
+    moves, waits, done = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        assert moves.wait(5.0)
+        world.wait(waits_once)
+        time.sleep(0.1)
+        done.set()
+
+    def waits_once() -> bool:
+        had_waited = waits.is_set()
+        waits.set()
+        return had_waited
+
+    def is_done() -> bool:
+        moves.set()
+        return waits.wait(5.0) and done.is_set()
+
+    other = threading.Thread(target=work, daemon=True)
+    other.start()
+    assert world.wait(is_done)
+    other.join(5.0)
+
+
+def test_who_moved_before_may_do_what_the_mover_waits_for() -> None:
+    """A test goes on while a thread of its own waits: it may send what that waits for, or let time go on."""
+    world = World(FakeBroker("classic"), 0.0, 5.0)
+    world.settle()
+    begun, done = threading.Event(), threading.Event()
+
+    def is_done() -> bool:
+        begun.set()
+        return done.is_set()
+
+    waiting = threading.Thread(target=world.wait, args=[is_done], daemon=True)
+    waiting.start()
+    assert begun.wait(5.0)
+    time.sleep(0.1)
+    world.advance_to(world.monotonic() + 1.0)
+    time.sleep(0.1)
+    assert waiting.is_alive()
+    done.set()
+    waiting.join(5.0)
+    assert not waiting.is_alive()
+
+
+def test_who_waits_for_what_nobody_does_is_told_so() -> None:
+    """At once where it is alone, and after the world's patience where others do nothing."""
+    world = World(FakeBroker("classic"), 0.0, 0.2)
+    with pytest.raises(BlockedError, match="waits for ever"):
+        world.wait(lambda: False)
+    raised: list[BlockedError] = []
+
+    def wait() -> None:
+        try:
+            world.wait(lambda: False)
+        except BlockedError as error:
+            raised.append(error)
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    waiting.join(5.0)
+    assert len(raised) == 1
