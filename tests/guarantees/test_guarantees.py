@@ -35,6 +35,7 @@ from tests.integration.support import (
     KeptForNobodyError,
     fresh_queue,
     of_an_attempt_that_tells,
+    stays_in_delivery,
 )
 
 if TYPE_CHECKING:
@@ -122,39 +123,48 @@ def test_receive_and_send_are_one(
 
 @pytest.mark.parametrize("named", [False, True], ids=["unnamed", "named"])
 def test_outputs_of_inputs_that_come_together(
-    kind: str, broker: Broker, queue: jmsx.Queue, connection: jmsx.Connection, *, named: bool
+    kind: str, broker: Broker, connection: jmsx.Connection, *, named: bool
 ) -> None:
     """A crash between the two steps, and other company when they come again: on Artemis twice, and none is missing."""
-    target = fresh_queue()
 
-    def move(session: jmsx.Session, count: int) -> list[str]:
-        consumer, producer = session.create_consumer(queue), session.create_producer(target)
-        inputs = [consumer.receive(5) for _ in range(count)]
-        for message in inputs:
-            assert message is not None
-            name = f"{queue.name} {message.key}" if named and kind == "artemis" else None
-            producer.send(message.text, dedupe_id=name)
-        return [message.text for message in inputs if message is not None]
+    def attempt() -> list[str]:
+        queue, target = fresh_queue(), fresh_queue()
 
-    put(connection, queue, "a", "b")
-    with Proxy(broker.url) as way, jmsx.Connection(way.url) as crashing:
-        crashing.start()
-        session = crashing.create_session(Mode.SESSION_TRANSACTED)
-        assert move(session, 2) == ["a", "b"]
-        way.cut_at(b"ACK", to_broker=True, passed=False)
-        with pytest.raises(jmsx.JmsxError):
-            session.commit()
-    assert eventually(lambda: broker.statistics(queue.name).consumer_count == 0, 10)
-    put(connection, queue, "c", priority=9)
-    session = connection.create_session(Mode.SESSION_TRANSACTED)
-    assert sorted(move(session, 3)) == ["a", "b", "c"]
-    session.commit()
-    session.close()
+        def move(session: jmsx.Session, count: int) -> list[str]:
+            consumer, producer = session.create_consumer(queue), session.create_producer(target)
+            inputs = [consumer.receive(5) for _ in range(count)]
+            if None in inputs:
+                session.close()
+                if kind == "artemis" and stays_in_delivery(broker, queue):
+                    raise KeptForNobodyError(f"one of {count} messages of {queue}")
+            for message in inputs:
+                assert message is not None
+                name = f"{queue.name} {message.key}" if named and kind == "artemis" else None
+                producer.send(message.text, dedupe_id=name)
+            return [message.text for message in inputs if message is not None]
+
+        put(connection, queue, "a", "b")
+        with Proxy(broker.url) as way, jmsx.Connection(way.url) as crashing:
+            crashing.start()
+            session = crashing.create_session(Mode.SESSION_TRANSACTED)
+            assert move(session, 2) == ["a", "b"]
+            way.cut_at(b"ACK", to_broker=True, passed=False)
+            with pytest.raises(jmsx.JmsxError):
+                session.commit()
+        assert eventually(lambda: broker.statistics(queue.name).consumer_count == 0, 10)
+        put(connection, queue, "c", priority=9)
+        session = connection.create_session(Mode.SESSION_TRANSACTED)
+        assert sorted(move(session, 3)) == ["a", "b", "c"]
+        session.commit()
+        session.close()
+        return sorted(texts(left(connection, target)))
+
     twice = (
         kind == "artemis" and not named
     )  # a duplicate id of the application's is that of the same output
-    moved = ["a", "a", "b", "b", "c"] if twice else ["a", "b", "c"]
-    assert sorted(texts(left(connection, target))) == moved
+    assert of_an_attempt_that_tells(attempt) == (
+        ["a", "a", "b", "b", "c"] if twice else ["a", "b", "c"]
+    )
 
 
 @pytest.mark.parametrize(
