@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 from jmsx.core.headers import SENDER_HEADER
-from jmsx.core.selectors import spelled_out
+from jmsx.core.selectors import in_decimals, spelled_out
 
 #: Compares texts with numbers too; every property is a text over STOMP.
 NUMBERS: Final = "convert_string_expressions:"
@@ -36,9 +36,13 @@ _OTHERS: Final = re.compile(
 _TOKEN: Final = re.compile(r"'(?:[^']|'')*'|[A-Za-z_$][\w$]*")
 
 
-def core_filter(selector: str) -> str:
-    """The `selector` header for a JMS selector."""
-    selector = spelled_out(selector)
+def core_filter(selector: str, *, durable: bool = False) -> str:
+    """
+    The `selector` header for a JMS selector.
+
+    That of a durable subscription keeps its numbers as they are: another text would begin it anew.
+    """
+    selector = spelled_out(selector if durable else in_decimals(selector))
     modes = "JMSDeliveryMode" in selector
 
     def name(match: re.Match[str]) -> str:

@@ -101,7 +101,7 @@ class ArtemisWriting(Writing):
                 f"{destination}: Artemis cannot leave out a session's own messages and obey a selector, over STOMP"
             )
         if selector:
-            headers["selector"] = core_filter(selector)
+            headers["selector"] = core_filter(selector, durable=durable_name is not None)
         if durable_name is not None:
             headers["durable-subscription-name"] = durable_name
         if no_local:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from jmsx.core.destination_names import is_composite, is_pattern, parts, wire_destination
 from jmsx.core.dialect import Body, Writing
 from jmsx.core.map_body import TRANSFORMATION, encode_map
-from jmsx.core.selectors import check_arithmetic, check_functions, spelled_out
+from jmsx.core.selectors import check_arithmetic, check_functions, in_decimals, spelled_out
 from jmsx.core.values import StompAck
 from jmsx.errors import MessageFormatError, UnsupportedError
 from jmsx_classic.bodies import A_MAP, NO_TEXT, TEXT_HEADER, TRANSLATION_HEADER, looks_like_map
@@ -81,7 +81,7 @@ class ClassicWriting(Writing):
                 )
             del headers[TRANSLATION_HEADER]
         if selector:
-            headers["selector"] = _selector(selector)
+            headers["selector"] = _selector(selector, durable=durable_name is not None)
         if durable_name is not None:
             headers["activemq.subscriptionName"] = durable_name
         if no_local:
@@ -114,7 +114,9 @@ class ClassicWriting(Writing):
             TRANSLATION_HEADER: TRANSFORMATION,
             "activemq.prefetchSize": str(max(prefetch, 1)),
         }
-        return headers if not selector else {**headers, "selector": _selector(selector)}
+        return (
+            headers if not selector else {**headers, "selector": _selector(selector, durable=False)}
+        )
 
     def unsubscribe_durable_headers(self, name: str) -> dict[str, str]:
         """Headers of the UNSUBSCRIBE that removes a durable subscription."""
@@ -137,7 +139,8 @@ class ClassicWriting(Writing):
         )
 
 
-def _selector(selector: str) -> str:
+def _selector(selector: str, *, durable: bool) -> str:
+    """That of a durable subscription keeps its numbers as they are: another text would begin it anew."""
     check_arithmetic(selector)
     check_functions(selector)
-    return spelled_out(selector)
+    return spelled_out(selector if durable else in_decimals(selector))

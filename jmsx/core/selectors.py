@@ -2,9 +2,10 @@
 What a JMS selector means where every property is a text, as over STOMP.
 
 A bare `flag` is never true there, so it is sent as `flag = TRUE`, which is the same for a property that is a boolean. A
-text is nothing to calculate with: on Classic the broker then fails at each message, whoever sends it, and no other
-consumer of the queue gets any more. So arithmetic is refused before it is sent, and so are Classic's own functions,
-which fail likewise. What cannot be parsed is left to the broker.
+text is read as the kind of number that it is compared with, so whole numbers are sent as decimals. A text is nothing to
+calculate with: on Classic the broker then fails at each message, whoever sends it, and no other consumer of the queue
+gets any more. So arithmetic is refused before it is sent, and so are Classic's own functions, which fail likewise. What
+cannot be parsed is left to the broker.
 
 Source: `SelectorParser.jj` and `ArithmeticExpression.java` of ActiveMQ; probed on Classic 6.1.8 and Artemis 2.44.0.
 """
@@ -23,6 +24,9 @@ _NUMBERS: Final = frozenset(
         "JMSActiveMQBrokerOutTime",
     }
 )  # fmt: skip
+
+#: A whole number that is as exact as a decimal; what begins with a 0 is octal.
+_WHOLE: Final = re.compile(r"(0|[1-9][0-9]{0,14})[lL]?")
 
 _KEYWORDS: Final = frozenset(
     {
@@ -64,6 +68,23 @@ def spelled_out(selector: str) -> str:
     for token, negated in reversed(_truths(_tokens(selector))):
         truth = "<> FALSE" if negated else "= TRUE"
         selector = f"{selector[: token.start]}({token.text} {truth}){selector[token.end :]}"
+    return selector
+
+
+def in_decimals(selector: str) -> str:
+    """
+    Write each whole number in `selector` as a decimal, if that is exact.
+
+    Beside a `1` the texts 2.5, 1.0 and 3000000000 are no numbers to the broker, beside a `1.0` they are. Source:
+    `ComparisonExpression.compare` of ActiveMQ, which Artemis has too.
+    """
+    tokens = _tokens(selector)
+    for index in reversed(range(len(tokens))):
+        token, behind = tokens[index], tokens[index + 1 : index + 2]
+        whole = _WHOLE.fullmatch(token.text)
+        joined = bool(behind) and behind[0].start == token.end and behind[0].kind != "sign"  # 0xFF
+        if whole and not joined:
+            selector = f"{selector[: token.start]}{whole[1]}.0{selector[token.end :]}"
     return selector
 
 

@@ -10,9 +10,10 @@ import pytest
 
 import jmsx
 from jmsx.core.frames import Frame
-from jmsx.errors import UnsupportedError
+from jmsx.errors import InvalidDestinationError, InvalidSelectorError, UnsupportedError
 from jmsx_broker.wire import Wire
-from tests.guarantees.parts import put, take
+from tests.guarantees.parts import DEAD_LETTERS, left, put, take, texts
+from tests.integration.support import NO_RETRY, fresh_queue
 
 if TYPE_CHECKING:
     from jmsx.jms.message import PropertyValue
@@ -117,3 +118,106 @@ def test_types_of_properties(
     assert theirs is not None
     assert theirs.properties["n"] == "7"
     assert theirs.group_id is None
+
+
+@pytest.mark.parametrize(
+    ("selector", "chosen"),
+    [
+        ("amount > 100", "half many"),
+        ("amount <> 7 AND NOT urgent", "half many"),
+        ("urgent", "seven"),
+        ("JMSPriority > 3 AND JMSTimestamp > 0 AND JMSXGroupID = 'g'", "seven"),
+        ("JMSRedelivered = FALSE AND amount = 7", ("seven", "")),
+        ("JMSDestination IS NOT NULL AND amount = 7", ("seven", "")),
+        ("JMSMessageID LIKE 'ID:%' AND amount = 7", ("seven", "")),
+    ],
+)
+def test_selectors(
+    kind: str,
+    queue: jmsx.Queue,
+    connection: jmsx.Connection,
+    selector: str,
+    chosen: str | tuple[str, str],
+) -> None:
+    """Numbers and flags of jmsx as in Java; some headers are nothing to Artemis."""
+    producer = connection.create_session().create_producer(queue)
+    for text, amount, urgent in (
+        ("seven", 7, True),
+        ("half", 100.5, False),
+        ("many", 2**40, False),
+    ):
+        properties: dict[str, PropertyValue] = {"amount": amount, "urgent": urgent}
+        group = "g" if urgent else None
+        producer.send(jmsx.Message(text, properties=properties, group_id=group))
+    wanted = chosen if isinstance(chosen, str) else chosen[kind == "artemis"]
+    consumer = connection.create_session().create_consumer(queue, selector=selector)
+    assert texts(take(consumer)) == wanted.split()
+
+
+def test_selectors_that_calculate(
+    kind: str, queue: jmsx.Queue, connection: jmsx.Connection
+) -> None:
+    """With a property: refused where it would stop everybody; else a + joins texts, and the rest works."""
+    session = connection.create_session()
+    session.create_producer(queue).send(jmsx.Message("a", properties={"amount": 7}))
+    for selector, found in (("amount + 2 = 9", []), ("amount * 2 = 14", ["a"])):
+        if kind == "classic":
+            with pytest.raises(InvalidSelectorError):
+                session.create_consumer(queue, selector=selector)
+        else:
+            consumer = session.create_consumer(queue, selector=selector)
+            assert texts(take(consumer)) == found
+            consumer.close()
+
+
+def test_the_selector_of_a_durable_subscription(queue: jmsx.Queue, broker: Broker) -> None:
+    """Its numbers are compared as they are written: in another text the broker would see another subscription."""
+    topic = jmsx.Topic(queue.name)
+    with jmsx.Connection(broker.url, client_id=queue.name) as owner:
+        owner.start()
+        session, found = owner.create_session(), {}
+        producer = session.create_producer(topic)
+        for name, selector in (("whole", "x > 1"), ("decimal", "x > 1.0")):
+            consumer = session.create_durable_consumer(topic, name, selector=selector)
+            for text, x in (("five", 5), ("half", 2.5)):
+                producer.send(jmsx.Message(text, properties={"x": x}))
+            found[name] = texts(take(consumer))
+            consumer.close()
+            session.unsubscribe(name)
+    assert found == {"whole": ["five"], "decimal": ["five", "half"]}
+
+
+def test_why_a_message_is_dead(kind: str, broker: Broker, queue: jmsx.Queue) -> None:
+    """Classic's NACK has no cause; a copy has."""
+    fresh = fresh_queue().name
+    for dead_letter, place in (("safe", DEAD_LETTERS[kind]), (f"queue://{fresh}", fresh)):
+        with jmsx.Connection(
+            broker.url, redelivery_policy=NO_RETRY, dead_letter=dead_letter
+        ) as failing:
+            failing.start()
+            put(failing, queue, queue.name)
+            session = failing.create_session(jmsx.AcknowledgeMode.SESSION_TRANSACTED)
+            consumer = session.create_consumer(queue)
+            assert consumer.receive(10) is not None
+            session.rollback(ValueError("no such account"))
+            assert consumer.receive(0.5) is None
+        (dead,) = (one for one in broker.browse(place) if one.body.decode() == queue.name)
+        told = kind == "artemis" or place == fresh
+        assert (dead.headers.get("jmsx_exception_message") == "no such account") is told
+
+
+def test_a_queue_and_a_topic_of_one_name(
+    kind: str, queue: jmsx.Queue, connection: jmsx.Connection
+) -> None:
+    """On Artemis they are one address, and over STOMP a topic's consumer would take from the queue."""
+    put(connection, queue, "queued")
+    session = connection.create_session()
+    topic = jmsx.Topic(queue.name)
+    if kind == "artemis":
+        with pytest.raises(InvalidDestinationError, match="address of a queue"):
+            session.create_consumer(topic)
+    else:
+        consumer = session.create_consumer(topic)
+        session.create_producer(topic).send("told")
+        assert texts(take(consumer)) == ["told"]
+    assert texts(left(connection, queue)) == ["queued"]

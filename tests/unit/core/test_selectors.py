@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jmsx.core.selectors import check_arithmetic, check_functions, spelled_out
+from jmsx.core.selectors import check_arithmetic, check_functions, in_decimals, spelled_out
 from jmsx.errors import InvalidSelectorError
 
 
@@ -121,10 +121,32 @@ def test_a_bare_name_is_spelled_out(selector: str, sent: str) -> None:
     assert spelled_out(selector) == sent
 
 
+@pytest.mark.parametrize(
+    ("selector", "sent"),
+    [
+        ("rank > 1", "rank > 1.0"),
+        ("rank = -5 OR 3<size", "rank = -5.0 OR 3.0<size"),
+        ("a BETWEEN 1 AND 20 AND b <> 7L", "a BETWEEN 1.0 AND 20.0 AND b <> 7.0"),
+        ("JMSPriority + 1 = 5", "JMSPriority + 1.0 = 5.0"),
+        ("x = 0 AND y = '1' AND z1 = TRUE", "x = 0.0 AND y = '1' AND z1 = TRUE"),
+        ("x = 1.5 OR x = 7. OR x = 1e3", "x = 1.5 OR x = 7. OR x = 1e3"),
+        ("id = 999999999999999", "id = 999999999999999.0"),
+        ("id = 1000000000000000", "id = 1000000000000000"),
+        ("x = 010 OR x = 0x1F", "x = 010 OR x = 0x1F"),
+        ("x > 1 and what is ?", "x > 1 and what is ?"),
+    ],
+)
+def test_numbers_become_decimals(selector: str, sent: str) -> None:
+    """As far as that is exact; octal and hexadecimal ones, and what cannot be parsed, are left to the broker."""
+    assert in_decimals(selector) == sent
+
+
 @given(st.text(alphabet="ab '\"()+-*/=<>,.1eL\nANDORNT_$", max_size=40))
 def test_whatever_is_written_there(selector: str) -> None:
     """Only InvalidSelectorError is raised, and what is spelled out stays so."""
     sent = spelled_out(selector)
     assert spelled_out(sent) == sent
+    sent = in_decimals(selector)
+    assert in_decimals(sent) == sent
     with contextlib.suppress(InvalidSelectorError):
         check_arithmetic(selector)

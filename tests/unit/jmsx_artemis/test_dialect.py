@@ -175,16 +175,17 @@ def test_subscribe_says_all_that_was_asked_for() -> None:
     given = subscribe(
         destination="topic://a",
         ack=StompAck.CLIENT_INDIVIDUAL,
-        selector="x = '1'",
+        selector="x = 1",  # in another text the broker would begin it anew
         durable_name="d",
     )
     assert given == {
         "destination": "a",
         "subscription-type": "MULTICAST",
         "ack": "client-individual",
-        "selector": f"{NUMBERS}x = '1'",
+        "selector": f"{NUMBERS}x = 1",
         "durable-subscription-name": "d",
     }
+    assert subscribe(selector="x = 1")["selector"] == f"{NUMBERS}x = 1.0"
     assert subscribe(destination="topic://a", no_local=True)["no-local"] == "true"
 
 
@@ -215,8 +216,8 @@ def test_durable_subscription_is_removed_by_its_name() -> None:
     ("selector", "core"),
     [
         ("a = 'b'", "a = 'b'"),
-        ("JMSPriority > 4", "AMQPriority > 4"),
-        ("JMSTimestamp > 1 AND JMSExpiration = 0", "AMQTimestamp > 1 AND AMQExpiration = 0"),
+        ("JMSPriority > 4", "AMQPriority > 4.0"),
+        ("JMSTimestamp > 1 AND JMSExpiration = 0", "AMQTimestamp > 1.0 AND AMQExpiration = 0.0"),
         ("JMSXGroupID = 'g'", "_AMQ_GROUP_ID = 'g'"),
         ("JMSType = 'JMSPriority'", "JMSType = 'JMSPriority'"),
         ("JMSCorrelationID = 'c'", "JMSCorrelationID = 'c'"),
