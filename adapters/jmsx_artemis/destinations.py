@@ -38,6 +38,16 @@ def single(uri: str) -> str:
     return uri
 
 
+def readable(uri: str) -> str:
+    """`uri` of a consumer; raises InvalidDestinationError for Classic's `>`, an address that nobody sends to."""
+    if uri.partition("?")[0].endswith((".>", "/>")):
+        here = f"{uri.partition('?')[0].removesuffix('>')}#"
+        raise InvalidDestinationError(
+            f"{uri}: Artemis has # for all that follows, and nothing would come to a consumer of >; write {here}"
+        )
+    return single(uri)
+
+
 def address_of(uri: str) -> str:
     """The address of a URI, also of one that names a queue of it, such as `queue://address::queue`."""
     return parted(uri)[1].partition("::")[0]

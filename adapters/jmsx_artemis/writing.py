@@ -12,7 +12,7 @@ from jmsx.core.map_body import encode_map
 from jmsx.core.values import StompAck
 from jmsx.errors import UnsupportedError
 from jmsx_artemis.bodies import NO_TEXT, TYPE_HEADER
-from jmsx_artemis.destinations import parted, single
+from jmsx_artemis.destinations import parted, readable, single
 from jmsx_artemis.selectors import NUMBERS, core_filter
 from jmsx_artemis.window import LARGEST, UNLIMITED
 
@@ -94,7 +94,7 @@ class ArtemisWriting(Writing):
                 f"{destination}: Artemis has no consumer.{min(options)} over STOMP; leave it out, or set it for"
                 " the address on the broker"
             )
-        routing, address = parted(single(destination))
+        routing, address = parted(readable(destination))
         headers = {"destination": address, "subscription-type": routing, "ack": ack.value}
         if selector and no_local:
             raise UnsupportedError(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jmsx import Connection, Destination, Message, Queue, Topic
-from jmsx.errors import UnsupportedError
+from jmsx.errors import InvalidDestinationError, UnsupportedError
 from jmsx_broker import ClassicBroker
 from tests.integration.support import take
 
@@ -86,3 +86,14 @@ def test_wildcards(broker: Broker, names: tuple[str, str]) -> None:
         for name in names:
             session.create_producer(Queue(name)).send(Message(name))
         assert {message.text for message in take(reader, 2)} == set(names)
+
+
+@pytest.mark.parametrize("uri", ["topic://orders.>", "queue://>"])
+def test_artemis_says_how_its_wildcards_are_written(
+    artemis_broker: ArtemisBroker, uri: str
+) -> None:
+    """Nobody sends to that address, so nothing would ever come."""
+    with Connection(artemis_broker.url) as connection:
+        session = connection.create_session()
+        with pytest.raises(InvalidDestinationError, match=f"write {uri[:-1]}#"):
+            session.create_consumer(uri)
