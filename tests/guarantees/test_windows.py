@@ -18,7 +18,7 @@ from tests.guarantees.parts import (
     take,
     texts,
 )
-from tests.integration.broker_support import eventually
+from tests.integration.broker_support import changed_classic, eventually
 from tests.integration.support import fresh_queue
 
 if TYPE_CHECKING:
@@ -124,3 +124,32 @@ def test_no_session_stalls(mode: Mode, queue: jmsx.Queue, connection: jmsx.Conne
     )
     got = [message.text.split()[0] for message in itertools.islice(take(consumer, 2.0), 700)]
     assert got == [str(number) for number in range(700)]
+
+
+@pytest.mark.parametrize(
+    "mode", [*HOLDING, Mode.INDIVIDUAL_ACKNOWLEDGE], ids=lambda mode: mode.label
+)
+def test_what_the_broker_s_policy_gives_instead(mode: Mode, queue: jmsx.Queue) -> None:
+    """Classic puts its own prefetch in the place of 1000: whoever holds more, and acknowledges singly, waits."""
+    policy = """
+    <destinationPolicy><policyMap><policyEntries><policyEntry queue=">" queuePrefetch="2"/></policyEntries></policyMap>
+    </destinationPolicy>
+    """
+    place = "<persistenceAdapter>"
+    with (
+        changed_classic((place, policy + place)) as broker,
+        jmsx.Connection(broker.url) as connection,
+    ):
+        connection.start()
+        put(connection, queue, *"abcdefgh")
+        consumer = connection.create_session(mode).create_consumer(queue)
+        got = texts(take(consumer, 3.0))
+        asked = connection.create_session(mode).create_consumer(
+            jmsx.Queue(f"{queue.name}2?consumer.prefetchSize=2")
+        )
+        put(connection, jmsx.Queue(f"{queue.name}2"), *"abcdefgh")
+        assert texts(take(asked, 3.0)) == list("abcdefgh")
+    if mode is Mode.INDIVIDUAL_ACKNOWLEDGE:
+        assert 2 <= len(got) < 8
+    else:
+        assert got == list("abcdefgh")
