@@ -13,6 +13,7 @@ from jmsx.core.frames import Frame
 from jmsx.errors import InvalidDestinationError, InvalidSelectorError, UnsupportedError
 from jmsx_broker.wire import Wire
 from tests.guarantees.parts import DEAD_LETTERS, left, put, take, texts
+from tests.integration.broker_support import queue_headers
 from tests.integration.support import NO_RETRY, fresh_queue
 
 if TYPE_CHECKING:
@@ -221,3 +222,17 @@ def test_a_queue_and_a_topic_of_one_name(
         session.create_producer(topic).send("told")
         assert texts(take(consumer)) == ["told"]
     assert texts(left(connection, queue)) == ["queued"]
+
+
+def test_a_text_that_is_xml_of_a_map(
+    kind: str, broker: Broker, queue: jmsx.Queue, connection: jmsx.Connection
+) -> None:
+    """Classic sends maps as that, and says of a text of a Java or STOMP program no more than of a map."""
+    xml = "<map><entry><string>a</string><string>b</string></entry></map>"
+    consumer = connection.create_session().create_consumer(queue)
+    put(connection, queue, xml)
+    with Wire(broker.url) as other:
+        other.request(Frame("SEND", queue_headers(other, queue.name), xml.encode()))
+    ours, theirs = take(consumer)
+    assert ours.body == xml
+    assert theirs.body == ({"a": "b"} if kind == "classic" else xml)
