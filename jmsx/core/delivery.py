@@ -171,8 +171,8 @@ class Delivery:
         """Take the frame that another look at the message has `shown`, with its ack id; None: nothing more is known."""
         self.looked_at = True
         if shown is not None:
-            self.identity = None  # which was another one without the body
-            self.frame = shown
+            self.identity = self.memory_key = None  # which were others without the body
+            self.frame = self.as_it_came = shown
 
     def mark_undecodable(self, error: Exception) -> None:
         """Mark the message as one that cannot be decoded: it becomes a dead letter, and only its bare frame is used."""

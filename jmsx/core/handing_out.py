@@ -17,6 +17,7 @@ from jmsx.core.delivery_state import DeliveryInput
 from jmsx.core.dialect import Dialect
 from jmsx.core.events import AckTrigger
 from jmsx.core.failed_deliveries import FailedDeliveries
+from jmsx.core.frames import MessageFrame
 from jmsx.core.identity import store_key
 from jmsx.core.ledger import Entry, StoreKey
 from jmsx.core.policy import given_up
@@ -134,6 +135,17 @@ class HandingOut:
             )
         except ProtocolError:  # of its headers: then it is a dead letter soon
             return False
+
+    def complete(self, delivery: Delivery, shown: MessageFrame | None) -> None:
+        """
+        Take the frame that another look at an `unclear` message has `shown`; None: nothing more is known.
+
+        Only now it is known which message it is, and so how often it was delivered before.
+        """
+        delivery.complete(shown)
+        consumer = self._consumers.get(delivery.subscription_id)
+        if shown is not None and consumer is not None:
+            self._consumers.recall(consumer, delivery)
 
     def decline(self, held: Held) -> None:
         """Put back what `offer` returned: it is the next message again, as if it had not been offered."""

@@ -136,7 +136,7 @@ class Subscriptions:
             if past and not self._dialect.reading.genuine(delivery):
                 delivery.expires_at = None  # no broker sends what has expired
             if COUNT_HEADER in delivery.headers or len(self._lost_deliveries):
-                self._recall(consumer, delivery)
+                self.recall(consumer, delivery)
         consumer.accept(deliveries, now)
         return True
 
@@ -167,7 +167,8 @@ class Subscriptions:
                 return False
         return any(one.ack_id == ack_id for one in (*consumer.unsettled, *consumer.batch.owed()))
 
-    def _recall(self, consumer: ConsumerCore, delivery: Delivery) -> None:
+    def recall(self, consumer: ConsumerCore, delivery: Delivery) -> None:
+        """Continue the count of a message that has come: from before it was sent back, or lost with a link."""
         try:
             if delivery.dead_letter_cause is None:
                 delivery.continue_after_sending_back(count(delivery, self._dialect.reading))

@@ -286,7 +286,7 @@ class Calls:
                 self.engine.counting.unanswered(error, self.engine.now())
         else:
             with self.engine.lock:
-                self.engine.counting.looked(delivery, shown)
+                self.engine.counting.looked(self.engine.core, delivery, shown)
 
     def _translates_again(self) -> bool:
         """

@@ -99,7 +99,7 @@ class Counting:
             self._ask(ledger.flush, now)
         return None
 
-    def looked(self, delivery: Delivery, shown: MessageFrame | None) -> None:
+    def looked(self, core: SessionCore, delivery: Delivery, shown: MessageFrame | None) -> None:
         """Keep what the broker has of `delivery`, as `look` told it; None: nothing more than came."""
         self.bodiless = None
         if delivery.looked_at:  # by another thread, which waited for it, too
@@ -110,7 +110,7 @@ class Counting:
             self._others += 1
         else:
             self._maps += 1
-        delivery.complete(shown)
+        core.handing_out.complete(delivery, shown)
 
     def unanswered(self, error: JmsxError, now: float) -> None:
         """Let the message wait: the broker could not be asked for its body."""

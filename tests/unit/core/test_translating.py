@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from jmsx.core.delivery import Delivery
 from jmsx.core.frames import MessageFrame
+from jmsx.core.headers import COUNT_HEADER
+from jmsx.core.identity import stamp
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.translating import OFTEN, SOON, Translating, is_same
 from jmsx.core.values import ConsumerSettings, DestinationKind, StompAck
+from jmsx.drivers.counting import Counting
 from jmsx.drivers.looking import _merged
 from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT as CLASSIC
-from tests.unit.core.harness import AUTO, Talk
+from tests.unit.core.harness import AUTO, WALL, Talk, at_most
 
 QUEUE = ConsumerSettings(
     subscription_id="1",
@@ -180,3 +183,52 @@ def test_what_was_shown_is_whole() -> None:
         shown = MessageFrame.of(headers, body)
         assert is_same(shown, known, CLASSIC)
         assert CLASSIC.reading.carries(_merged(known, shown, "transformation").headers, body)
+
+
+MAP: Final = b"<map><entry><string>n</string><int>1</int></entry></map>"
+
+
+def sent_back_map(talk: Talk, failures: int, *, untranslated: bool, **headers: str) -> MessageFrame:
+    """A map that was sent back after so many failures, as Classic writes it with and without translation."""
+    given = {
+        "destination": "/queue/q",
+        "persistent": "true",
+        "message-id": "ID:x:-1:1:9",
+        "ack": f"ack-{talk.core.epoch}",
+        "subscription": "1",
+        "timestamp": "1700000000000",
+        "transformation": "jms-map-xml",
+        COUNT_HEADER: str(failures),
+        **headers,
+    }
+    stamped = stamp(given, MAP, "k", "queue://q", CLASSIC.reading)
+    return MessageFrame.of(stamped, b"" if untranslated else MAP)
+
+
+@pytest.mark.parametrize("mode", AcknowledgeMode)
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_map_keeps_its_count_on_links_without_translation(
+    mode: AcknowledgeMode, before: int
+) -> None:
+    """What was counted is believed, and what was lost is known, as soon as the body is there."""
+    talk, counting = Talk(mode, dialect=CLASSIC), Counting(None)
+    talk.subscribe(
+        headers={"destination": "/queue/q", "transformation": "jms-map-xml"}, policy=at_most(9)
+    )
+    talk.core.receive([sent_back_map(talk, before, untranslated=False)], talk.now, WALL + talk.now)
+    assert talk.held().delivery_count == before + 1
+    for lost in range(1, 4):
+        talk.lose()
+        assert talk.core.untranslated
+        talk.core.receive(
+            [sent_back_map(talk, before, untranslated=True, redelivered="true")],
+            talk.now,
+            WALL + talk.now,
+        )
+        assert counting.deliver(talk.core, ["1"], talk.now) is None
+        bodiless = counting.bodiless
+        assert bodiless is not None
+        counting.looked(talk.core, bodiless, sent_back_map(talk, before, untranslated=False))
+        again = counting.deliver(talk.core, ["1"], talk.now)
+        assert again is bodiless
+        assert (again.delivery_count, again.failures) == (before + lost + 1, before + lost)
