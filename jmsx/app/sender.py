@@ -7,14 +7,13 @@ That is opened at first use. In a transacted handler of the app the handler's se
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, Generic, TypedDict, TypeVar
 
 from jmsx.app.bodies import Data, written
 from jmsx.core.destination_names import is_swapped
 from jmsx.core.durations import Duration, bounded
-from jmsx.core.option_checks import check_flag, check_text, unknown, wrong_type
+from jmsx.core.option_checks import check_flag, check_properties, check_text, unknown
 from jmsx.drivers.locks import NonReentrantLock, reentered
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.process import tell_of_forks
@@ -26,7 +25,7 @@ from jmsx.jms.producer import MessageProducer, check_priority
 from jmsx.jms.session import Session, link_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 T = TypeVar("T")
 
@@ -86,8 +85,8 @@ class Sending:
 
     def __post_init__(self) -> None:
         check_priority(self.priority)
-        if self.properties is not None and not isinstance(self.properties, Mapping):
-            raise wrong_type("properties", "a mapping of names to values", self.properties)
+        if self.properties is not None:
+            check_properties(self.properties)
         for name in ("persistent", "confirm"):
             check_flag(name, getattr(self, name))
         for name in ("group", "correlation_id", "dedupe_id"):

@@ -7,7 +7,6 @@ range or of the wrong type raises ConfigurationError when it is given, and not w
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, fields
 from os import PathLike, fspath
 from typing import Any, Final, TypeAlias, TypedDict
@@ -34,6 +33,7 @@ from jmsx.core.option_checks import (
     check_seconds,
     check_text,
     check_whole,
+    is_writable,
     offers,
     unknown,
     wrong_type,
@@ -404,8 +404,6 @@ _FLAGS: Final = (
     "use_management",
     "commit_markers",
 )
-#: A surrogate without its other half.
-_LONE: Final = re.compile("[\ud800-\udfff]")
 _PARTS: Final = {"prefetch_policy": PrefetchPolicy, "tls": TlsOptions}
 
 
@@ -448,7 +446,9 @@ def _check_dialect(name: str | None) -> None:
 def _check_ledger(ledger: object) -> None:
     if not (ledger is None or isinstance(ledger, str | PathLike) or offers(ledger, Ledger)):
         raise wrong_type("ledger", "a path or a DeliveryLedger", ledger)
-    if isinstance(ledger, str) and (not ledger.strip() or "\0" in ledger or _LONE.search(ledger)):
+    if isinstance(ledger, str) and (
+        not ledger.strip() or "\0" in ledger or not is_writable(ledger)
+    ):
         raise ConfigurationError(f"ledger={ledger!r} is no path of a file")
 
 
@@ -457,7 +457,7 @@ def _check_header(name: str, value: object) -> None:
     check_text(name, value)
     if isinstance(value, str) and any(character in value for character in "\r\n\0"):
         raise ConfigurationError(f"{name} holds a line end or NUL, which STOMP cannot carry there")
-    if isinstance(value, str) and _LONE.search(value):
+    if isinstance(value, str) and not is_writable(value):
         raise ConfigurationError(f"{name} has a character that UTF-8 cannot carry")
     if name == "client_id" and value == "":
         raise ConfigurationError("client_id is empty, which names nobody; leave it out")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
-from jmsx.core.option_checks import kind_of, unknown
+from jmsx.core.option_checks import kind_of, odd_character, unknown
 from jmsx.errors import InvalidDestinationError
 
 if TYPE_CHECKING:
@@ -30,9 +30,6 @@ KINDS: Final = (
 
 #: Something that looks like a kind, before what may be meant to divide it from the name.
 _DIVIDED: Final = re.compile(r"(/?)([A-Za-z-]+)(://|:/|:|//|/|\Z)(.*)", re.DOTALL)
-
-#: Control characters and lone surrogates.
-_ODD: Final = re.compile(r"[\0-\x1f\x7f-\x9f\ud800-\udfff]")
 
 #: A whole destination that names its kind, as nobody writes a text by chance.
 _WHOLE: Final = re.compile(rf"(?:(?:{'|'.join(KINDS)})://|/(?:{'|'.join(KINDS)})/)[^\s\0-\x1f]+")
@@ -214,10 +211,10 @@ def check_name(name: str, destination: str) -> None:
         raise InvalidDestinationError(
             f"{destination!r} is not a destination: a name in it is empty"
         )
-    odd = _ODD.search(name)
+    odd = odd_character(name)
     if odd is not None:
         raise InvalidDestinationError(
-            f"{destination!r} is not a destination: {odd[0]!r} cannot stand in a name"
+            f"{destination!r} is not a destination: {odd!r} cannot stand in a name"
         )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import functools
 import re
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from jmsx.errors import ConfigurationError
+from jmsx.errors import ConfigurationError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -89,15 +90,38 @@ def check_text(name: str, value: object) -> None:
         raise wrong_type(name, "a str", value)
 
 
+def odd_character(name: str) -> str | None:
+    """Return the first character that cannot stand in a name, or None."""
+    odd = _UNNAMED.search(name)
+    return None if odd is None else odd[0]
+
+
+def is_writable(text: str) -> bool:
+    """Return whether UTF-8 can carry `text`: it has no surrogate without its other half."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_properties(given: object, error: type[UsageError] = ConfigurationError) -> None:
+    """Raise `error` unless `given` can be the properties of a message."""
+    if not isinstance(given, Mapping):
+        raise error(
+            f'properties are a mapping of names to values, such as {{"region": "EU"}}, not {kind_of(given)}'
+        )
+
+
 def check_name(what: str, value: object) -> None:
     """Raise ConfigurationError unless `value` is a str that can name something in frames, logs and metrics."""
     if not isinstance(value, str):
         raise wrong_type(what, "a str", value)
     if not value.strip():
         raise ConfigurationError(f"{what} is empty, which names nothing")
-    odd = _UNNAMED.search(value)
+    odd = odd_character(value)
     if odd is not None:
-        raise ConfigurationError(f"{what} is {value!r}; {odd[0]!r} cannot stand in a name")
+        raise ConfigurationError(f"{what} is {value!r}; {odd!r} cannot stand in a name")
 
 
 def check_flag(name: str, value: object) -> None:

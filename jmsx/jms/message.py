@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.core.dialect import Body
-from jmsx.core.option_checks import kind_of
+from jmsx.core.option_checks import check_properties, kind_of
 from jmsx.errors import MessageFormatError, MessageNotReadableError
 from jmsx.jms.destination import Destination, destination
 
@@ -240,10 +240,7 @@ class MapMessage(Message):
 
 def copied(properties: Mapping[str, PropertyValue]) -> dict[str, PropertyValue]:
     """Names and values; raises MessageFormatError for what is no mapping of them."""
-    if not isinstance(properties, Mapping):
-        raise MessageFormatError(
-            f'properties are a mapping of names to values, such as {{"region": "EU"}}, not {kind_of(properties)}'
-        )
+    check_properties(properties, MessageFormatError)
     return dict(properties)
 
 
