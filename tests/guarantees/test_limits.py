@@ -10,7 +10,12 @@ import pytest
 
 import jmsx
 from jmsx.core.frames import Frame
-from jmsx.errors import InvalidDestinationError, InvalidSelectorError, UnsupportedError
+from jmsx.errors import (
+    InvalidDestinationError,
+    InvalidSelectorError,
+    MessageNotWriteableError,
+    UnsupportedError,
+)
 from jmsx_broker.wire import Wire
 from tests.guarantees.parts import DEAD_LETTERS, left, put, take, texts
 from tests.integration.broker_support import queue_headers
@@ -236,3 +241,15 @@ def test_a_text_that_is_xml_of_a_map(
     ours, theirs = take(consumer)
     assert ours.body == xml
     assert theirs.body == ({"a": "b"} if kind == "classic" else xml)
+
+
+def test_what_can_be_set_of_a_message_that_came_in(
+    queue: jmsx.Queue, connection: jmsx.Connection
+) -> None:
+    """Its body, as Java's after clearBody(), and what Java's setters of headers set; its properties cannot."""
+    put(connection, queue, "a")
+    (message,) = take(connection.create_session().create_consumer(queue))
+    message.body, message.correlation_id = "b", "c"
+    assert (message.text, message.correlation_id) == ("b", "c")
+    with pytest.raises(MessageNotWriteableError):
+        message.properties["p"] = 1
