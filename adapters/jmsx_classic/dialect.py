@@ -33,6 +33,7 @@ DIALECT: Final = Dialect(
     browser_end=("browser", "end"),
     delay_header="AMQ_SCHEDULED_DELAY",
     nack_dead_letters=True,
+    nack_needs_room=True,  # BROKER.md C76
     nack_miscounts=True,  # BROKER.md C75
     errors_close=False,
     raw_names=True,  # of Java's properties (measured on 6.1.8)

@@ -11,7 +11,7 @@ Where ACKs take part in transactions, the two are one transaction of our own, so
 ACKs and its COMMIT are written when every copy is confirmed: an ERROR that answers a frame with a receipt, or that the
 converter raises, spoils no transaction, and a COMMIT behind it would settle an original without a copy.
 
-Source: `ActiveMQMessageConsumer.java:1281-1298`; BROKER.md C26, C30-C32 and C43 (Classic), A27 (Artemis).
+Source: `ActiveMQMessageConsumer.java:1281-1298`; BROKER.md C26, C30-C32, C43 and C76 (Classic), A27 (Artemis).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from jmsx.core.history import DeadLetterCause
 from jmsx.core.identity import stamp_again
 from jmsx.core.requests import Request, Requests, silent, unanswered
 from jmsx.core.values import NO_FAILURE, DeadLetterStrategy, Failure, SessionSettings
-from jmsx.errors import JmsxError, LinkError
+from jmsx.errors import JmsxError, LinkError, ResourceAllocationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +57,9 @@ FEW: Final = 3
 #: (measured).
 SINGLE_ACKS: Final = 100
 
+
+#: The transaction on the wire that asks whether the broker has room for a dead letter.
+_ROOM: Final = "jmsx-room"
 
 #: What is told of a message that neither the broker has nor a consumer that would be given it once more.
 _NO_MORE: Final = (
@@ -164,9 +167,7 @@ class DeadLetters:
             self._add(move, blocks=cumulative)
         known = [one for one in moves if not one.copy_first_to]
         if known:
-            receipts = [self._ask(move).receipt_id for move in known]
-            nacks = consumer.nack_frames([one.delivery for one in known], receipts)
-            self._outbox.transmit(*nacks)
+            self._move_by_nack(consumer, known)
         for move in moves:
             if move.copy_first_to:
                 self._move_unread(move, now)
@@ -203,17 +204,53 @@ class DeadLetters:
             if move not in self._open:
                 return
             if shown:
-                self._nack(move)
+                move.copy_first_to = ""
+                self._move_by_nack(move.consumer, [move])
             else:
                 self._copy_then_nack(move)
 
         self._browsers.ask(move.delivery, "JMSDeliveryMode = 'PERSISTENT'", told, now)
 
-    def _nack(self, move: _Move) -> None:
-        """Have the broker dead-letter a message that it will not delete, or of which there is a copy."""
-        move.copy_first_to, move.in_doubt = "", True
-        receipt = self._ask(move).receipt_id
-        self._outbox.transmit(*move.consumer.nack_frames([move.delivery], [receipt]))
+    def _move_by_nack(self, consumer: ConsumerCore, moves: list[_Move]) -> None:
+        """
+        NACK `moves`; where the broker would delete that for which it has no room, once it has told that it has some.
+
+        For that the SEND of a dead letter, whose transaction is aborted, is refused as the broker's own would be.
+        """
+        if (
+            consumer.settings.dead_letter == DeadLetterStrategy.BROKER
+            or not self._dialect.nack_needs_room
+        ):
+            self._nack(consumer, moves)
+            return
+        for move in moves:
+            move.in_doubt = move.unanswered
+
+        def told(now: float, error: JmsxError | None) -> JmsxError | None:
+            there = [move for move in moves if move in self._open]
+            if isinstance(error, ResourceAllocationError):
+                for move in there:
+                    self._tell_refused(move, error, now)
+                    self._try_later(move, error, now)
+            elif there and (error is None or not silent(error)):
+                self._nack(consumer, there)
+            return error
+
+        queue = consumer.settings.dead_letter_queue
+        wire = {"transaction": _ROOM}
+        receipt = self._requests.open("SEND", queue, told).receipt_id
+        headers = {**self._dialect.writing.send_headers(queue), "persistent": "true", **wire}
+        send = Frame("SEND", {**headers, "receipt": receipt})
+        frames = (*self._releases(), Frame("BEGIN", wire), send, Frame("ABORT", wire))
+        self._outbox.transmit(*frames)
+
+    def _nack(self, consumer: ConsumerCore, moves: list[_Move]) -> None:
+        """Have the broker dead-letter messages that it will not delete, or of which there are copies."""
+        for move in moves:
+            move.copy_first_to, move.in_doubt = "", True
+        receipts = [self._ask(move).receipt_id for move in moves]
+        nacks = consumer.nack_frames([one.delivery for one in moves], receipts)
+        self._outbox.transmit(*nacks)
 
     def _copy_then_nack(self, move: _Move) -> None:
         """
@@ -227,7 +264,7 @@ class DeadLetters:
             if error is not None:
                 self._refuse(move, error, now)
                 return error
-            self._nack(move)
+            self._nack(move.consumer, [move])
             return None
 
         request = self._requests.open("SEND", move.copy_first_to, answered)
@@ -300,6 +337,8 @@ class DeadLetters:
             elif move.destination:
                 receipt = self._ask(move).receipt_id
                 self._outbox.transmit(*self._copy_frames(move, receipt=receipt))
+            elif not move.refused:
+                self._move_by_nack(move.consumer, [move])
             else:
                 move.in_doubt = True
                 self._outbox.transmit(nack(move.delivery, self._ask(move).receipt_id))

@@ -271,6 +271,8 @@ class Dialect:
     transactional_ack: bool = True
     #: Whether NACK gives a message to the broker's dead letter strategy.
     nack_dead_letters: bool = False
+    #: Whether it deletes what is refused by NACK where it has no room for a dead letter.
+    nack_needs_room: bool = False
     #: Whether behind a NACK it may miscount what a cumulative ACK covers, and refuse each that is in no transaction.
     nack_miscounts: bool = False
     #: Whether a temporary queue has one name, on every connection.

@@ -132,6 +132,13 @@ class OfStomp(ClassicReading):
         return OfJmsx().genuine(delivery)
 
 
+#: The frames that ask Classic whether it has room for a dead letter (BROKER.md C76).
+ASKS_FOR_ROOM = [
+    "BEGIN in jmsx-room",
+    "SEND queue:ActiveMQ.DLQ '' in jmsx-room ?",
+    "ABORT in jmsx-room",
+]
+
 #: For what plain STOMP has not: selectors, browsers, windows, several kinds of refusals.
 CLASSIC = replace(
     classic.DIALECT,

@@ -12,6 +12,7 @@ from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.values import DeadLetterStrategy
 from jmsx_artemis.dialect import DIALECT as ARTEMIS
 from tests.unit.core.harness import (
+    ASKS_FOR_ROOM,
     AUTO,
     BROKEN,
     CLASSIC,
@@ -150,7 +151,10 @@ def test_what_it_keeps_is_left_to_it() -> None:
     talk.answer()
     assert talk.receive() is None
     talk.comes(UNREAD, to="jmsx-question-1", body="", ack="other", redelivered="true")
-    assert talk.wrote() == ["UNSUBSCRIBE jmsx-question-1", f"NACK {UNREAD}"]
+    assert talk.wrote() == ["UNSUBSCRIBE jmsx-question-1", *ASKS_FOR_ROOM]
+    assert talk.receive() is None
+    talk.answer()
+    assert talk.wrote() == [f"NACK {UNREAD}"]
     assert [(one[0], one[4]) for one in dead_letters(talk)] == [(UNREAD, False)]
     assert talk.receive() == "b#1"
 
@@ -245,8 +249,9 @@ def test_a_consumer_that_closes_waits_for_the_answer() -> None:
     assert talk.wrote() == []
     talk.answer()
     talk.comes(UNREAD, to="jmsx-question-1", body="")
-    wrote = talk.wrote()
-    assert wrote == ["UNSUBSCRIBE jmsx-question-1", f"NACK {UNREAD}", "UNSUBSCRIBE 1 ?"]
+    assert talk.wrote() == ["UNSUBSCRIBE jmsx-question-1", *ASKS_FOR_ROOM]
+    talk.answer()
+    assert talk.wrote() == [f"NACK {UNREAD}", "UNSUBSCRIBE 1 ?"]
 
 
 def test_a_copy_that_is_refused_keeps_the_original() -> None:

@@ -14,6 +14,7 @@ from jmsx.errors import ProtocolError
 from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT as CLASSIC
 from tests.unit.core.harness import (
+    ASKS_FOR_ROOM,
     AUTO,
     CLIENT,
     DIALECT,
@@ -230,7 +231,9 @@ def test_a_torn_message_that_the_broker_keeps_is_left_to_it() -> None:
     block = b"subscription:jmsx-question-1\nmessage-id:java\ndestination:/queue/q"
     shown = MessageFrame(block, b"").truncated("no end", b"MESSAGE\nx\n\nb\0c\n")
     talk.core.receive([shown], talk.now, WALL)
-    assert talk.wrote() == ["UNSUBSCRIBE jmsx-question-1", "NACK a"]
+    assert talk.wrote() == ["UNSUBSCRIBE jmsx-question-1", *ASKS_FOR_ROOM]
+    talk.answer()
+    assert talk.wrote() == ["NACK a"]
 
 
 def late(name: str) -> MessageFrame:
