@@ -58,6 +58,13 @@ _TRANSACTION: Final = {
     "tx.rollback": "transaction {tx_id} was rolled back",
     "tx.in_doubt": "nobody knows how transaction {tx_id} ended",
 }
+#: What became of a message that nobody has got, by how its sends ended; the first one that there is counts.
+_UNDELIVERED: Final = {
+    "confirmed": "sent, and not delivered as far as the log goes",
+    "unconfirmed": "perhaps sent, and not delivered as far as the log goes",
+    "rolled_back": "never sent: its transaction was rolled back",
+    "error": "never sent: the broker refused it",
+}
 #: Steps from a delivery to the next but one.
 _NEXT_BUT_ONE: Final = 2
 #: Deliveries, the latest, of which is told what was sent meanwhile: the log is searched once more for each.
@@ -412,8 +419,9 @@ def _fate(own: list[Line]) -> str:
         return f"{_ENDS[last['outcome']]}, {moment(last['ts_us'])} UTC"
     if any(line["kind"] == "delivery" for line in own):
         return "delivered, and not settled as far as the log goes"
-    if own:
-        return "sent, and not delivered as far as the log goes"
+    for outcome in _UNDELIVERED:  # it may have been sent several times, and one is enough
+        if any(line["kind"] == "send" and line.get("outcome") == outcome for line in own):
+            return _UNDELIVERED[outcome]
     return "not in the log, save that something was sent because of it"
 
 
@@ -422,7 +430,10 @@ def _unknown(log: _Log, keys: list[str], own: list[Line]) -> Iterator[str]:
         yield "no send of it is in the log: its sender is not jmsx, keeps no log, or that log is not here"
     if len(keys) > 1:
         yield f"several messages have that message id: {', '.join(map(name, keys))}"
-    yield from _open_ends([line for line in own if line["kind"] == "delivery"])
+    sent = {line.get("outcome") for line in own if line["kind"] == "send"}
+    deliveries = [line for line in own if line["kind"] == "delivery"]
+    if deliveries or not sent or sent & {"confirmed", "unconfirmed"}:  # else there is no end
+        yield from _open_ends(deliveries)
     missing = sum(log.gaps.values())
     if missing:
         yield f"{count(missing, 'event')} missing from the log, as it says itself"

@@ -345,3 +345,27 @@ def test_what_was_replayed_is_told(tmp_path: Path) -> None:
     assert told[0].startswith("delivery 1 to shop.orders")
     assert told[1].endswith("rejected, after 1 delivery")
     assert told[2].startswith("back from the dead letters: delivery 1 to shop.orders")
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "fate", "open_end"),
+    [
+        (["rolled_back"], "never sent: its transaction was rolled back", False),
+        (["error"], "never sent: the broker refused it", False),
+        (["error", "rolled_back"], "never sent: its transaction was rolled back", False),
+        (["unconfirmed"], "perhaps sent, and not delivered as far as the log goes", True),
+        (["rolled_back", "confirmed"], "sent, and not delivered as far as the log goes", True),
+    ],
+)
+def test_what_nobody_got_may_never_have_been_sent(
+    tmp_path: Path, outcomes: list[str], fate: str, *, open_end: bool
+) -> None:
+    """Then no broker is to be asked how it ended; of several sends one that was confirmed is enough."""
+    sends = [
+        replace(sent(KEY, "queue://orders", 1000.0 + number), outcome=outcome)
+        for number, outcome in enumerate(outcomes)
+    ]
+    write(tmp_path, *sends)
+    story = explain(tmp_path, KEY)
+    assert story.fate == fate
+    assert any("ask the broker" in text for text in story.unknown) == open_end
