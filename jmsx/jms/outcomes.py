@@ -68,10 +68,15 @@ class Retry(Steering):
     """
     Deliver the message again after `delay`: seconds, a timedelta, or a text such as "2s"; it counts as a delivery.
 
-    None: the policy's; 0 or less: at once. Raises ConfigurationError for what is no delay.
+    None: the policy's; 0 or less: at once. Raises ConfigurationError for what is no delay, and for a reason that is no
+    text.
     """
 
     def __init__(self, reason: str = "", *, delay: Duration | None = None) -> None:
+        if not isinstance(reason, str):
+            raise ConfigurationError(
+                f"Retry takes a reason in words; write Retry(delay={reason!r})"
+            )
         super().__init__(reason)
         seconds = as_number("delay of Retry", delay)
         _check_delay(seconds)

@@ -30,10 +30,12 @@ from jmsx.app.bodies import Data
 from jmsx.app.parameters import Of, Parameter
 from jmsx.app.sender import SendKeywords
 from jmsx.core.delivery import Delivery
+from jmsx.core.destination_names import is_pattern
 from jmsx.core.dialect import Dialect
 from jmsx.core.durations import Duration, seconds
 from jmsx.core.events import Event, MessageDeadLettered, Source
 from jmsx.core.frames import MessageFrame
+from jmsx.core.option_checks import unknown
 from jmsx.drivers.machine import Machine
 from jmsx.errors import ConfigurationError, IllegalStateError
 from jmsx.jms.destination import Destination, destination
@@ -181,18 +183,28 @@ class Harness:
         return self._records[name]
 
     def messages(self, queue: Destination | str) -> list[Message]:
-        """What lies in a queue, in the order in which it will be given out; nothing is taken."""
-        name = destination(queue).address.name
-        return [self._message(view) for view in self.broker.queue(name).browse()]
+        """
+        What lies in a queue, in the order in which it will be given out; nothing is taken.
+
+        Raises ConfigurationError for a topic, in which nothing lies.
+        """
+        place = destination(queue)
+        if place.is_topic:
+            raise ConfigurationError(f"nothing lies in {place}: its subscribers have it")
+        return [self._message(view) for view in self.broker.queue(place.address.name).browse()]
 
     def dead_letters(self, source: Destination | str | None = None) -> list[DeadLetter]:
-        """The messages read from `source` that are dead letters now; None: all."""
+        """
+        The messages read from `source` that are dead letters now; None: all.
+
+        Raises ConfigurationError for a `source` that no consumer of the app reads.
+        """
         wanted = None if source is None else destination(source).uri
-        return [
-            self._dead_letter(death)
-            for death in self._deaths
-            if wanted is None or death.destination == wanted
-        ]
+        deaths = [one for one in self._deaths if wanted in (None, one.destination)]
+        read = [one.destination.uri for one in self._app.consumers]
+        if not (wanted is None or deaths or wanted in read or any(map(is_pattern, read))):
+            raise unknown("source of dead letters", wanted, read)
+        return [self._dead_letter(death) for death in deaths]
 
     # Its life --------------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from jmsx.core.values import Disposition, Failure
+from jmsx.errors import ConfigurationError
 from jmsx.jms.outcomes import Discard, Duplicate, Reject, Retry, failure_of
 
 
@@ -180,3 +181,9 @@ def raised_from(error: Exception, cause: Exception) -> Exception:
 def test_a_hostile_error_has_its_class(error: Exception) -> None:
     """Never raised, and not to be printed."""
     assert failure_of(error).trace == type(error).__name__
+
+
+def test_a_delay_in_the_place_of_the_reason() -> None:
+    """It would be said, and not waited for."""
+    with pytest.raises(ConfigurationError, match=r"write Retry\(delay=60\)"):
+        Retry(60)  # type: ignore[arg-type]  # what is refused

@@ -99,7 +99,9 @@ def test_what_follows_is_done_when_the_step_returns(kind: str) -> None:
 def test_hours_of_back_off_take_no_time(kind: str) -> None:
     """Three attempts in two hours, and then a dead letter with its reason."""
     began = time.process_time()
-    with harness(shop(), kind) as mq:
+    app = shop()
+    app.consumer("queue://others")(lambda _message: None)
+    with harness(app, kind) as mq:
         mq.send("queue://orders", "bad")
         calls = mq.handler("shop.<locals>.ship").calls
         assert len(calls) == 1
@@ -367,6 +369,17 @@ def test_topics(kind: str) -> None:
         assert texts(mq.handler("one").messages) == texts(mq.handler(two).messages) == ["x"]
         told = [line for line in overview(app._workers) if line.startswith(("one", "two"))]
         assert [("each process that runs it gets every" in line) for line in told] == [True, True]
+
+
+def test_places_in_which_nothing_can_lie(kind: str) -> None:
+    """A test that looks for dead letters under another name would find none, and pass."""
+    with harness(shop(), kind) as mq:
+        with pytest.raises(
+            ConfigurationError, match="'queue://order'; did you mean 'queue://orders'"
+        ):
+            mq.dead_letters("queue://order")
+        with pytest.raises(ConfigurationError, match="nothing lies in topic://orders"):
+            mq.messages("topic://orders")
 
 
 def test_handlers_that_share_a_queue(kind: str) -> None:
