@@ -18,7 +18,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from jmsx import Session, Topic
+from jmsx import MessageConsumer, Session, Topic
 from jmsx.core.delivery import Delivery
 from jmsx.core.destination_names import destination_uri, is_pattern
 from jmsx.core.frames import UNDECODABLE_HEADER, Frame, MessageFrame
@@ -103,7 +103,6 @@ class ClassicDeadLetters:
         Raises UnsupportedError where the broker sends no advisories (`advisorySupport="false"`).
         """
         link_of(self._session).shared.start()
-        found = set()
         # Our own temporary topic is told of, too, and behind the queues that were there before it
         consume = self._session.create_consumer
         with (
@@ -115,9 +114,7 @@ class ClassicDeadLetters:
                 raise UnsupportedError(
                     f"{self._address} does not tell which queues it has (advisorySupport is off); name one"
                 )
-            while (advisory := advisories.receive(0.0)) is not None:
-                text = advisory.body if advisory.readable else ""
-                found |= set(_QUEUE.findall(str(text)))
+            found = _named_by(advisories)
         return {html.unescape(name) for name in found}
 
     def count(self, queue: str) -> int | None:
@@ -366,6 +363,15 @@ def _letter(frame: MessageFrame, *, bodies: bool = False) -> DeadLetter:
         astray=_astray(origin),
         body=frame.body if bodies else None,
     )
+
+
+def _named_by(advisories: MessageConsumer) -> set[str]:
+    """The queues of which advisories have come."""
+    found = set[str]()
+    while (advisory := advisories.receive(0.0)) is not None:
+        text = advisory.body if advisory.readable else ""
+        found |= set(_QUEUE.findall(str(text)))
+    return found
 
 
 def _cause(told: str) -> tuple[str, str, str, int | None]:

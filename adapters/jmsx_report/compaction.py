@@ -46,12 +46,7 @@ def compact(events: Path) -> Iterator[str]:
     with _alone(events):
         for left in sorted(events.rglob(f"{_UNFINISHED}*")):
             left.unlink()
-        folders: dict[Path, list[Segment]] = {}
-        for segment in survey(events).segments:
-            path = events / segment.path
-            if not segment.is_open and path.is_file():
-                folders.setdefault(path.parent, []).append(segment)
-        for folder, segments in sorted(folders.items()):
+        for folder, segments in sorted(_closed(events).items()):
             done = {
                 (name, size, digest)
                 for file in files(folder)
@@ -59,6 +54,16 @@ def compact(events: Path) -> Iterator[str]:
             }
             for batch in batches(_left(events, segments, done)):
                 yield _compacted(events, folder, batch)
+
+
+def _closed(events: Path) -> dict[Path, list[Segment]]:
+    """The closed segments by their folders."""
+    folders: dict[Path, list[Segment]] = {}
+    for segment in survey(events).segments:
+        path = events / segment.path
+        if not segment.is_open and path.is_file():
+            folders.setdefault(path.parent, []).append(segment)
+    return folders
 
 
 @contextmanager

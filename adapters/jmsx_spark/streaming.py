@@ -100,12 +100,12 @@ def stream(
                 most_bytes=max_bytes_per_trigger,
                 add=bound(_add, events=events, store=store, engine=engine, adding=adding),
             )
-            with begun as query:
+
+            def reports(query: StreamingQuery) -> Iterator[ReportResult]:
+                wait = math.inf if available_now else report_seconds
                 going_on = True
                 while going_on:
-                    going_on = not _ended(
-                        query, math.inf if available_now else report_seconds, is_enough
-                    )
+                    going_on = not _ended(query, wait, is_enough)
                     if is_enough():
                         return
                     if not current(events):
@@ -115,15 +115,11 @@ def stream(
                         read(found, events, store, engine)
                         runs = store.runs()
                     # Runs do not change, and none is taken away but here: what comes may be added meanwhile.
-                    yield told(
-                        found,
-                        runs,
-                        events,
-                        out,
-                        engine=engine,
-                        terms=terms_of(deadline_seconds, expect),
-                        title=title,
-                    )
+                    terms = terms_of(deadline_seconds, expect)
+                    yield told(found, runs, events, out, engine=engine, terms=terms, title=title)
+
+            with begun as query:
+                yield from reports(query)
     finally:
         store.close()
 

@@ -142,10 +142,13 @@ def _examine_broker(
         yield _probe(session)
         yield _transaction(connection.create_session(AcknowledgeMode.SESSION_TRANSACTED))
         if dialect.name in plugins.names("jmsx.inspections"):
-            given = {one.destination.name for one in consumers if not one.destination.is_topic}
-            queues = sorted(given)
             inspect: Inspect = plugins.load("jmsx.inspections", dialect.name)
-            yield from inspect(session, queues)
+            yield from inspect(session, _queues(consumers))
+
+
+def _queues(consumers: Sequence[Consumer]) -> list[str]:
+    """The names of the queues that they read."""
+    return sorted({one.destination.name for one in consumers if not one.destination.is_topic})
 
 
 def _examine_destination(

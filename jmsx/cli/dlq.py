@@ -26,7 +26,7 @@ from jmsx.dead_letters.letter import groups as grouped
 from jmsx.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 app = typer.Typer(
     help="Dead letters: what lies there, why, and the way back.",
@@ -369,21 +369,30 @@ def export(
 
     Example: jmsx dlq export ActiveMQ.DLQ dead.jsonl
     """
-    name, count, seen = queue_name(queue), 0, 0
+    name = queue_name(queue)
     with opened(broker) as access:
         with _made(out) as lines:
-            for letter in access.look(name, bodies=True):
-                seen += 1
-                if meant.fits(letter):
-                    lines(json.dumps(record(meant.told(letter))))
-                    count += 1
-                    if count == limit:
-                        break
+            count, seen = _export(access.look(name, bodies=True), meant, limit, lines)
         rest = Found([], "" if count == limit else hidden(access, name, seen))
     _out.print(f"{count:,} dead letters in {out}")
     rest.warn()
     if rest.hidden:
         raise typer.Exit(1)
+
+
+def _export(
+    letters: Iterable[DeadLetter], meant: _Meant, limit: int | None, to: Callable[[str], object]
+) -> tuple[int, int]:
+    """How many lines were written, and how many letters were seen for them."""
+    count = seen = 0
+    for letter in letters:
+        seen += 1
+        if meant.fits(letter):
+            to(json.dumps(record(meant.told(letter))))
+            count += 1
+            if count == limit:
+                break
+    return count, seen
 
 
 def _error(letter: DeadLetter) -> str:

@@ -13,6 +13,7 @@ from jmsx import plugins
 from jmsx.cli.printing import JsonOption, print_json, short, timestamp
 from jmsx.cli.terminal import console, visible
 from jmsx.core.headers import whole
+from jmsx.dead_letters.access import Access
 from jmsx.dead_letters.letter import UNTOLD, DeadLetter
 from jmsx.errors import ConfigurationError, JmsxError
 
@@ -87,10 +88,14 @@ def _names(url: str, id: str) -> list[str]:  # noqa: A002 - as the field
     from jmsx.dead_letters.opening import open_access  # noqa: PLC0415 - with it comes the client
 
     with open_access(url) as access:
-        for queue in access.queues():
-            for letter in access.look(queue):
-                if letter.id == id:
-                    return letter.logged_as
+        return _logged_as(access, id)
+
+
+def _logged_as(access: Access, id: str) -> list[str]:  # noqa: A002 - as the field
+    for queue in access.queues():
+        for letter in access.look(queue):
+            if letter.id == id:
+                return letter.logged_as
     return []
 
 
@@ -107,22 +112,26 @@ def _places(url: str, story: Any) -> Iterator[str]:
     """Where the broker has it now, a sentence each."""
     from jmsx.dead_letters.opening import open_access  # noqa: PLC0415 - with it comes the client
 
+    with open_access(url) as access:
+        yield from _places_in(access, story)
+
+
+def _places_in(access: Access, story: Any) -> Iterator[str]:
     lines = [one.line for one in story.happenings]
     queues = {line.get(name) for line in lines for name in ("dest", "dlq_dest")}
     names = {str(uri).removeprefix("queue://") for uri in queues if str(uri).startswith("queue://")}
-    with open_access(url) as access:
-        looked = sorted(names | set(access.queues()))
-        found = 0
-        for queue in looked:
-            try:
-                for letter in access.look(queue):
-                    if not set(letter.logged_as).isdisjoint(story.keys):
-                        found += 1
-                        yield f"the broker has it in {queue}, as {letter.id}{_cause(letter)}"
-            except JmsxError as error:
-                yield f"the broker does not show {queue}: {error}"
-        if not found:
-            yield f"the broker shows it in none of {', '.join(looked)}"
+    looked = sorted(names | set(access.queues()))
+    found = 0
+    for queue in looked:
+        try:
+            for letter in access.look(queue):
+                if not set(letter.logged_as).isdisjoint(story.keys):
+                    found += 1
+                    yield f"the broker has it in {queue}, as {letter.id}{_cause(letter)}"
+        except JmsxError as error:
+            yield f"the broker does not show {queue}: {error}"
+    if not found:
+        yield f"the broker shows it in none of {', '.join(looked)}"
 
 
 def _cause(letter: DeadLetter) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
 from jmsx.cli.printing import JsonOption, print_json, print_row, short, timestamp
 from jmsx.cli.queues import LOCAL, BrokerOption, opened, queue_name, record
 from jmsx.cli.terminal import console
+from jmsx.dead_letters.access import Access
 from jmsx.dead_letters.letter import DeadLetter
 from jmsx.errors import ConfigurationError
 
@@ -86,24 +88,27 @@ def browse(
 
     Example: jmsx browse orders --limit 5
     """
-    seen: set[str] = set()
     name = queue_name(queue)
     try:
         with opened(broker) as access:
-            while True:
-                here: set[str] = set()
-                for letter in access.look(name, bodies=True):
-                    here.add(letter.id)
-                    if letter.id not in seen:
-                        _show(letter, as_json=as_json)
-                    if not follow and len(here) == limit:
-                        return
-                if not follow:
-                    return
-                seen = here
-                time.sleep(_PAUSE)
+            if follow:
+                _show_what_comes(access, name, as_json=as_json)
+            for letter in itertools.islice(access.look(name, bodies=True), limit):
+                _show(letter, as_json=as_json)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
+
+
+def _show_what_comes(access: Access, queue: str, *, as_json: bool) -> NoReturn:
+    shown: set[str] = set()
+    while True:
+        here: set[str] = set()
+        for letter in access.look(queue, bodies=True):
+            here.add(letter.id)
+            if letter.id not in shown:
+                _show(letter, as_json=as_json)
+        shown = here
+        time.sleep(_PAUSE)
 
 
 def _show(letter: DeadLetter, *, as_json: bool) -> None:

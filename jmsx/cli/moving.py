@@ -124,14 +124,17 @@ class Move:
                     passed = time.monotonic() - began
                     speed = f"{done / max(passed, 0.001):,.0f}/s"
                     progress.update(task, completed=done, speed=speed)
-                    if self.rate is not None:
-                        time.sleep(max(done / self.rate - passed, 0.0))
+                    time.sleep(self._ahead(done, passed))
             except (KeyboardInterrupt, JmsxError):
                 _err.print(
                     f"{done:,} of {total:,} were done for certain; each of the others is {self.doubt}"
                 )
                 raise
         return done
+
+    def _ahead(self, done: int, passed: float) -> float:
+        """For how many seconds nothing may be moved, `done` being moved in `passed` seconds."""
+        return 0.0 if self.rate is None else max(done / self.rate - passed, 0.0)
 
 
 def _confirm() -> None:

@@ -41,6 +41,9 @@ PATIENCE: Final = 30.0
 #: Seconds that the broker's counts have to become final.
 SETTLING: Final = 3.0
 
+#: Messages that are sent in one transaction.
+_TOGETHER: Final = 100
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoResult:
@@ -169,13 +172,18 @@ class Trial:
             session = connection.create_session(jmsx.AcknowledgeMode.SESSION_TRANSACTED)
             producer = session.create_producer()
             for number, (destination, body) in enumerate(self._module.messages(self._messages), 1):
+                if number % _TOGETHER == 1 and self.interrupted:
+                    break
                 producer.send(jmsx.Message(body), destination=destination)
-                if number % 100 == 0 or number == self._messages:
-                    session.commit()
-                    self._app.wait(0)
-                    progress("sending", number)
-                    if self.interrupted:
-                        break
+                self._commit_some(session, number, progress)
+
+    def _commit_some(
+        self, session: jmsx.Session, number: int, progress: Callable[[str, int], None]
+    ) -> None:
+        if number % _TOGETHER == 0 or number == self._messages:
+            session.commit()
+            self._app.wait(0)
+            progress("sending", number)
 
     def _drain(self, progress: Callable[[str, int], None]) -> None:
         """Wait until all is settled, or nothing moves any more, or we are told to stop."""

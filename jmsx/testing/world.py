@@ -237,10 +237,13 @@ class World(Machine):
     def end(self) -> None:
         """Let threads that have nothing to do any more end."""
         with contextlib.suppress(BlockedError), self._moves():
+            self._let_all_end()
+
+    def _let_all_end(self) -> None:
+        self._let_all_on()
+        while (due := self._awaited()) is not None:  # handlers that were given up
+            self._move(due)
             self._let_all_on()
-            while (due := self._awaited()) is not None:  # handlers that were given up
-                self._move(due)
-                self._let_all_on()
 
     def check(self) -> None:
         """Raise what the fake broker could not do."""
@@ -294,9 +297,7 @@ class World(Machine):
         waited = 0.0
         while waited < self._patience:
             with self._turn:
-                parked = {one.thread for one in self._waits}
-                away = {one for one in self._guests - parked - {wait.thread} if one.is_alive()}
-                self._guests = {one for one in self._guests if one.is_alive()}
+                away = self._guests_beside(wait)
                 if away:
                     self._turn.wait(GRACE)
                 waits = list(self._waits)
@@ -308,6 +309,11 @@ class World(Machine):
                 return False
             waited += GRACE
         return False
+
+    def _guests_beside(self, wait: _Wait) -> bool:
+        """Whether there are guests who do not wait here; those that have ended are forgotten."""
+        self._guests = {one for one in self._guests if one.is_alive()}
+        return bool(self._guests - {one.thread for one in self._waits} - {wait.thread})
 
     def _let_all_on(self) -> None:
         while self._let_one_on():
