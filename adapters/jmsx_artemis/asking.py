@@ -7,8 +7,8 @@ from typing import Final, TypeVar
 
 from jmsx import Session
 from jmsx.core.management import Inquiry
-from jmsx.drivers.exchange import CannotAskError, Exchange
 from jmsx.drivers.machine import Machine
+from jmsx.drivers.management_link import CannotAskError, conduct
 from jmsx.jms.session import link_of
 from jmsx_artemis.management import ArtemisManagement
 
@@ -27,7 +27,14 @@ def ask(session: Session, inquiry: Inquiry[T]) -> T:
     link = link_of(session)
     # It lives for some questions, and nobody sends heart-beats on it
     options = replace(link.options, heartbeat=(0.0, 0.0))
-    return Exchange(link.address, options, Machine()).conduct(link.dialect, MANAGEMENT, inquiry)
+    return conduct(
+        inquiry,
+        address=link.address,
+        options=options,
+        dialect=link.dialect,
+        management=MANAGEMENT,
+        machine=Machine(),
+    )
 
 
 def ask_if_it_answers(session: Session, inquiry: Inquiry[T]) -> T | None:

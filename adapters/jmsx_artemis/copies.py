@@ -72,7 +72,7 @@ class ArtemisCopying(Copying):
 
 
 def dead_letter_headers(delivery: Delivery, death: DeathRecord, address: str) -> dict[str, str]:
-    """What the copy carries on, and the certificate; `address` is where the original lay."""
+    """What the copy carries on, and why it died; `address` is where the original lay."""
     headers = _carried(delivery)
     headers["persistent"] = "true"
     headers["_AMQ_ORIG_ADDRESS"] = address.partition("::")[0]

@@ -19,8 +19,9 @@ from jmsx.core.headers import whole
 from jmsx.core.management import Inquiry, Question
 from jmsx.core.requests import silent
 from jmsx.dead_letters.letter import EXPIRED, NAMES, UNTOLD, DeadLetter, read
-from jmsx.drivers.exchange import CannotAskError, Talk
 from jmsx.drivers.machine import Machine
+from jmsx.drivers.management_link import CannotAskError
+from jmsx.drivers.request_link import RequestLink
 from jmsx.errors import BrokerTimeoutError, InvalidDestinationError, UnsupportedError
 from jmsx.jms.session import link_of
 from jmsx_artemis.asking import MANAGEMENT, ask, may_ask
@@ -161,11 +162,11 @@ class ArtemisDeadLetters:
         link = link_of(self._session)
         # Its pauses are the caller's, and nobody sends heart-beats in them
         options = replace(link.options, heartbeat=(0.0, 0.0))
-        talk = Talk(link.address, options, link.dialect, Machine())
+        shown_to = RequestLink(link.address, options, link.dialect, Machine())
         try:
-            talk.connect()
+            shown_to.connect()
             headers = {"id": topic, "destination": topic, "subscription-type": MULTICAST}
-            talk.request(Frame("SUBSCRIBE", {**headers, "ack": "auto"}), topic)
+            shown_to.request(Frame("SUBSCRIBE", {**headers, "ack": "auto"}), topic)
             target = self._ask(_queue_of(topic))
 
             def copies(listed: Sequence[Mapping[str, Any]]) -> Iterator[DeadLetter]:
@@ -174,15 +175,15 @@ class ArtemisDeadLetters:
                     _those(list(ids), lambda one: _told(queue, "copyMessage", whole(one), target))
                 )
                 for one in copied:
-                    frame = talk.shown(topic, "SUBSCRIBE", topic)
+                    frame = shown_to.shown(topic, "SUBSCRIBE", topic)
                     told = frame.headers.items()
                     texts = {k: v for k, v in told if k not in _LISTED and k not in _FRAMES}
                     yield _letter({**ids[one], **texts}, frame.body)
 
             yield copies
-            talk.end()
+            shown_to.end()
         finally:
-            talk.drop()
+            shown_to.drop()
 
 
 def _advice(error: CannotAskError) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from jmsx import Session
 from jmsx.check.finding import Finding, Level
 from jmsx.core.management import Inquiry
-from jmsx.drivers.exchange import CannotAskError
+from jmsx.drivers.management_link import CannotAskError
 from jmsx.errors import JmsxError
 from jmsx_artemis.asking import MANAGEMENT, ask, may_ask
 from jmsx_artemis.dead_letter_access import dead_letter_queues

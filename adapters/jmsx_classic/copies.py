@@ -105,7 +105,7 @@ class ClassicCopying(Copying):
 
 
 def dead_letter_headers(delivery: Delivery, death: DeathRecord) -> dict[str, str]:
-    """What the copy carries on, and the certificate; without its destination."""
+    """What the copy carries on, and why it died; without its destination."""
     given = delivery.headers
     headers = _carried(delivery)
     headers["persistent"] = "true"

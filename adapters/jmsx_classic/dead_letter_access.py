@@ -27,9 +27,9 @@ from jmsx.core.identity import stamp_again
 from jmsx.core.values import StompAck
 from jmsx.core.wire import LINKS, Told
 from jmsx.dead_letters.letter import EXPIRED, GIVEN_UP, NAMES, UNTOLD, DeadLetter, read
-from jmsx.drivers.exchange import MisreadError, Talk
 from jmsx.drivers.looking import Looking
 from jmsx.drivers.machine import Machine
+from jmsx.drivers.request_link import MisreadError, RequestLink
 from jmsx.errors import (
     BrokerTimeoutError,
     ConnectionFailedError,
@@ -167,9 +167,9 @@ class ClassicDeadLetters:
         self._translates[queue] = False
 
     def _browsed(self, queue: str, headers: Mapping[str, str]) -> Iterator[MessageFrame]:
-        with self._talk() as talk:
-            talk.send(Frame("SUBSCRIBE", {"id": "look", **headers}))
-            yield from talk.messages(queue, DIALECT.ends_browsing)
+        with self._own_link() as link:
+            link.send(Frame("SUBSCRIBE", {"id": "look", **headers}))
+            yield from link.messages(queue, DIALECT.ends_browsing)
 
     def _whole(self, frame: MessageFrame, queue: str) -> MessageFrame:
         """`frame`, which was not translated, with the body that comes only so, if it has such a one."""
@@ -225,12 +225,12 @@ class ClassicDeadLetters:
         while wanted.total():
             left = wanted.total()
             try:
-                with self._talk() as talk:
-                    for batch in self._batches(talk, queue, wanted.copy(), instead, size):
-                        _commit(talk, batch, queue)
+                with self._own_link() as link:
+                    for batch in self._batches(link, queue, wanted.copy(), instead, size):
+                        _commit(link, batch, queue)
                         wanted.subtract(one.letter for one in batch)
                         yield [one.letter.id for one in batch]
-                    talk.end()
+                    link.end()
             except MisreadError:
                 in_vain = 0 if wanted.total() < left else in_vain + 1
                 if in_vain > LINKS:
@@ -242,7 +242,7 @@ class ClassicDeadLetters:
 
     def _batches(
         self,
-        talk: Talk,
+        link: RequestLink,
         queue: str,
         wanted: Counter[DeadLetter],
         instead: Callable[[DeadLetter, MessageFrame], list[Frame]],
@@ -255,9 +255,9 @@ class ClassicDeadLetters:
         while wanted.total() and taken < LINK:
             if held >= subscriptions * _PREFETCH - BATCH:
                 subscriptions += 1
-                talk.send(self._subscribe(queue, f"move-{subscriptions}"))
+                link.send(self._subscribe(queue, f"move-{subscriptions}"))
             try:
-                frame = talk.message(queue, settles=True)
+                frame = link.message(queue, settles=True)
             except BrokerTimeoutError:  # the queue has no more messages
                 break
             if (
@@ -293,13 +293,13 @@ class ClassicDeadLetters:
         return Frame("SUBSCRIBE", {"id": name, **headers})
 
     @contextmanager
-    def _talk(self) -> Iterator[Talk]:
-        talk = Talk(self._address, self._options, DIALECT, Machine(), self._told)
+    def _own_link(self) -> Iterator[RequestLink]:
+        link = RequestLink(self._address, self._options, DIALECT, Machine(), self._told)
         try:
-            talk.connect()
-            yield talk
+            link.connect()
+            yield link
         finally:
-            talk.drop()
+            link.drop()
 
 
 class _Taken(NamedTuple):
@@ -310,22 +310,22 @@ class _Taken(NamedTuple):
     instead: list[Frame]  #: SENDs
 
 
-def _commit(talk: Talk, batch: Sequence[_Taken], queue: str) -> None:
+def _commit(link: RequestLink, batch: Sequence[_Taken], queue: str) -> None:
     """
     Send what takes their place and settle the messages, all or nothing.
 
     Raises MisreadError if one of them was not whole: what shows that comes before the answer to BEGIN.
     """
     within = {"transaction": "move"}
-    talk.request(Frame("BEGIN", within), queue)
+    link.request(Frame("BEGIN", within), queue)
     sends = [send for one in batch for send in one.instead]
-    talk.request_all(
+    link.request_all(
         [Frame("SEND", {**send.headers, **within}, send.body) for send in sends],
         f"of what lay in {queue}",
     )
-    talk.send(*(Frame("ACK", {"id": one.ack_id, **within}) for one in batch))
+    link.send(*(Frame("ACK", {"id": one.ack_id, **within}) for one in batch))
     try:
-        talk.request(Frame("COMMIT", within), queue)
+        link.request(Frame("COMMIT", within), queue)
     except MisreadError as error:  # it may be done: not once more
         raise ConnectionFailedError(str(error)) from error
 

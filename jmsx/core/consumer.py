@@ -357,7 +357,7 @@ class ConsumerCore:
         if owed:
             self.reports.dropped(len(owed), now)
         for delivery in owed:
-            delivery.history = delivery.history.spared()
+            delivery.history = delivery.history.not_failed()
         held = [one for one in self.delivered if not one.is_acknowledged]
         if not self.settings.transacted:
             while (

@@ -73,7 +73,7 @@ class History(NamedTuple):
         """Return the history of the next delivery: what was done with this one is undone, and it has not failed."""
         return self._replace(deliveries=self.deliveries + 1)
 
-    def spared(self) -> History:
+    def not_failed(self) -> History:
         """Return the history in which one delivery has not failed that else would count as a failure."""
         return self._replace(failures=self.failures - 1)
 

@@ -95,8 +95,8 @@ class LostDeliveries:
         past = self._lost.get(name)
         if past is None:
             return False
-        spared = past.counts._replace(failures=past.counts.failures - 1)
-        self._lost[name] = replace(past, counts=spared)
+        not_failed = past.counts._replace(failures=past.counts.failures - 1)
+        self._lost[name] = replace(past, counts=not_failed)
         return True
 
     def recall(self, consumer: ConsumerCore, delivery: Delivery) -> None:

@@ -235,7 +235,7 @@ class Calls:
         while True:
             with self.engine.lock:
                 message = self._await_next(operation, deadline, given_up)
-                bodiless = self.engine.counting.bodiless
+                bodiless = self.engine.hand_outs.bodiless
                 if message is not None or bodiless is None or given_up():
                     return message
             self._look_for_body(bodiless)
@@ -246,7 +246,7 @@ class Calls:
         return (
             self.running
             and not core.committing
-            and self.engine.counting.asks_nobody(core)
+            and self.engine.hand_outs.asks_nobody(core)
             and core.has_next(subscription_id, self.engine.now())
         )
 
@@ -262,7 +262,7 @@ class Calls:
             flows = self.engine.outage is None and self.running and not self.engine.core.committing
             if flows and not self._translates_again():
                 message = self.engine.work(operation)
-                if message is not None or self.engine.counting.bodiless is not None:
+                if message is not None or self.engine.hand_outs.bodiless is not None:
                     return message
             now = self.engine.now()
             if deadline is not None and now >= deadline:
@@ -272,7 +272,7 @@ class Calls:
                 min(
                     LONGEST,
                     math.inf if deadline is None else deadline - now,
-                    self.engine.counting.patience(now) if flows else math.inf,
+                    self.engine.hand_outs.patience(now) if flows else math.inf,
                 )
             )
         return None
@@ -280,13 +280,13 @@ class Calls:
     def _look_for_body(self, delivery: Delivery) -> None:
         """Ask the broker what it has of `delivery`, which stays the next message; its link may end meanwhile."""
         try:
-            shown = self.engine.counting.look(delivery)
+            shown = self.engine.hand_outs.look(delivery)
         except JmsxError as error:
             with self.engine.lock:
-                self.engine.counting.unanswered(error, self.engine.now())
+                self.engine.hand_outs.unanswered(error, self.engine.now())
         else:
             with self.engine.lock:
-                self.engine.counting.looked(self.engine.core, delivery, shown)
+                self.engine.hand_outs.looked(self.engine.core, delivery, shown)
 
     def _translates_again(self) -> bool:
         """
@@ -296,7 +296,7 @@ class Calls:
         """
         if (
             self._barrier is None
-            and self.engine.counting.found_only_maps(self.engine.core.epoch)
+            and self.engine.hand_outs.found_only_maps(self.engine.core.epoch)
             and self.engine.core.at_rest
         ):
             self._barrier = self.engine.work(lambda core, _now: core.barrier())
@@ -313,8 +313,8 @@ class Calls:
     def _next(
         self, core: SessionCore, names: Collection[str], now: float, held: Held | None
     ) -> Delivery | None:
-        delivery = self.engine.counting.deliver(core, names, now, held)
-        if delivery is None and not self.engine.counting.withheld:
+        delivery = self.engine.hand_outs.deliver(core, names, now, held)
+        if delivery is None and not self.engine.hand_outs.withheld:
             core.want(names, now)
         return delivery
 

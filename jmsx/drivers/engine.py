@@ -28,13 +28,13 @@ from jmsx.core.frames import Frame
 from jmsx.core.requests import Request
 from jmsx.core.session import SessionCore
 from jmsx.core.values import ConsumerSettings
-from jmsx.drivers.complaints import Complaints
-from jmsx.drivers.counting import Counting
 from jmsx.drivers.epoch import Epoch
+from jmsx.drivers.hand_outs import HandOuts
 from jmsx.drivers.link import Arrival, LinkLost, StompLink
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.process import left_behind, tell_of_forks
 from jmsx.drivers.reconnect import Connected, Connector
+from jmsx.drivers.session_log import SessionLog
 from jmsx.errors import ConnectionFailedError, IllegalStateError, JmsxError, ProtocolError, text_of
 from jmsx.log import logger
 from jmsx.observe import Observers
@@ -106,7 +106,7 @@ class Engine:
         self.ends_links: Callable[[ConsumerSettings], bool] = lambda _settings: False
         self._suspected: list[ConsumerSettings] = []  #: whom to ask that before a link is restored
         self.disconnecting = False  #: we have said DISCONNECT: that the broker closes is no loss
-        self.counting = Counting(None)  #: how deliveries are counted beyond this process
+        self.hand_outs = HandOuts(None)  #: how deliveries are counted beyond this process
         self.request_timeout = options.request_timeout
         self.source = source
         self._connector = connector
@@ -125,7 +125,7 @@ class Engine:
         self._flaps = 0  #: links in a row that did not last, or were not to be had
         self._armed = self._epoch.next_timer()  #: what the thread waits for (seconds, monotonic)
         self._ended = False
-        self._complaints = Complaints()
+        self._session_log = SessionLog()
         self._told = False  #: `on_lost` was called, or is not to be
         #: What the core asks for besides frames, and is not done yet
         self._todo: deque[Action] = deque()
@@ -535,7 +535,7 @@ class Engine:
             if isinstance(action, Report):
                 self._report(action.event)
             elif isinstance(action, Record) and (written or action.holds_unwritten):
-                self.counting.record(action)
+                self.hand_outs.record(action)
             elif isinstance(action, Disconnect):
                 self._lose("error_frame", action.reason, dropped=True)
 
@@ -653,13 +653,13 @@ class Engine:
             if isinstance(action, Report):
                 self._report(action.event)
             elif isinstance(action, Record):
-                self.counting.record(action)
+                self.hand_outs.record(action)
 
     def _gone(self, detail: str) -> ConnectionFailedError:
         return ConnectionFailedError(f"the connection to {self.source.broker} is gone: {detail}")
 
     def _report(self, event: Event) -> None:
-        self._complaints.observe(event, self.source)
+        self._session_log.observe(event, self.source)
         self._observers.observe(event, self.source)
 
     def _arm(self) -> None:

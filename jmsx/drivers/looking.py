@@ -17,8 +17,8 @@ from jmsx.core.frames import Frame, MessageFrame, escape
 from jmsx.core.headers import UNREADABLE_HEADER
 from jmsx.core.translating import is_same, one_message, queue_of
 from jmsx.core.values import ConsumerSettings
-from jmsx.drivers.exchange import Talk, bounded
 from jmsx.drivers.machine import Machine
+from jmsx.drivers.request_link import RequestLink, bounded
 from jmsx.errors import InvalidDestinationError, InvalidSelectorError, JmsxError, LinkError
 
 if TYPE_CHECKING:
@@ -51,16 +51,16 @@ class Looking:
         """
         shown = None
         for _ in range(SURE):
-            talk = Talk(address, self._options, self._dialect, self._machine)
+            link = RequestLink(address, self._options, self._dialect, self._machine)
             try:
-                talk.connect()
-                shown = self._shown(talk, delivery)
+                link.connect()
+                shown = self._shown(link, delivery)
             except _ClosedError:
                 continue
             except (InvalidDestinationError, InvalidSelectorError):  # of what its sender wrote
                 return None
             finally:
-                talk.drop()
+                link.drop()
             break
         if shown is None or not is_same(shown, delivery.frame, self._dialect):
             return None
@@ -91,35 +91,35 @@ class Looking:
         self, headers: Mapping[str, str], destination: str, address: BrokerAddress
     ) -> bool:
         """Whether a browser comes to its end; False if the broker closes the connection before."""
-        talk = Talk(address, self._options, self._dialect, self._machine)
+        link = RequestLink(address, self._options, self._dialect, self._machine)
         try:
-            talk.connect()
-            talk.send(Frame("SUBSCRIBE", {"id": _NAME, **headers}))
-            return self._ends(talk, destination)
+            link.connect()
+            link.send(Frame("SUBSCRIBE", {"id": _NAME, **headers}))
+            return self._ends(link, destination)
         finally:
-            talk.drop()
+            link.drop()
 
-    def _ends(self, talk: Talk, destination: str) -> bool:
+    def _ends(self, link: RequestLink, destination: str) -> bool:
         try:
             while not self._dialect.ends_browsing(
-                talk.shown(_NAME, "SUBSCRIBE", destination).headers
+                link.shown(_NAME, "SUBSCRIBE", destination).headers
             ):
                 pass
         except LinkError:
             return False
         return True
 
-    def _shown(self, talk: Talk, delivery: Delivery) -> MessageFrame | None:
+    def _shown(self, link: RequestLink, delivery: Delivery) -> MessageFrame | None:
         destination = queue_of(delivery, self._dialect)
         headers = self._dialect.writing.browse_headers(
             destination=destination, prefetch=1, selector=one_message(delivery.message_id)
         )
-        talk.send(Frame("SUBSCRIBE", {"id": _NAME, **headers}))
+        link.send(Frame("SUBSCRIBE", {"id": _NAME, **headers}))
         try:
-            shown = talk.shown(_NAME, "SUBSCRIBE", destination)
+            shown = link.shown(_NAME, "SUBSCRIBE", destination)
         except LinkError as error:
             raise _ClosedError from error
-        talk.send(Frame("DISCONNECT", {}))
+        link.send(Frame("DISCONNECT", {}))
         return None if self._dialect.ends_browsing(shown.headers) else shown
 
 

@@ -15,9 +15,9 @@ from jmsx.core.dialect import Dialect
 from jmsx.core.management import DeadLetterQueue, Findings, Inquiry, Management
 from jmsx.core.policy import Policy
 from jmsx.core.values import DestinationKind
-from jmsx.drivers.exchange import CannotAskError, Exchange
 from jmsx.drivers.locks import NonReentrantLock
 from jmsx.drivers.machine import Machine
+from jmsx.drivers.management_link import CannotAskError, conduct
 from jmsx.errors import InvalidClientIdError, UnsupportedError
 from jmsx.log import logger
 
@@ -35,7 +35,7 @@ TRIES: Final = 3
 _log = logger("jmsx.management")
 
 
-class Peer(NamedTuple):
+class BrokerPeer(NamedTuple):
     """The broker at the other end of a session's link."""
 
     address: str
@@ -57,7 +57,7 @@ class Inquiries:
         self._silent: set[str] = set()  #: brokers that cannot be asked
 
     def examine(
-        self, peer: Peer, destination: str, kind: DestinationKind, policy: Policy
+        self, peer: BrokerPeer, destination: str, kind: DestinationKind, policy: Policy
     ) -> Findings:
         """
         What a consumer of `destination` (URI) should know of it; what goes badly with the client is warned of, once.
@@ -82,7 +82,7 @@ class Inquiries:
                     _warn(peer, destination, known)
         return known or default
 
-    def try_selector(self, peer: Peer, headers: Mapping[str, str]) -> None:
+    def try_selector(self, peer: BrokerPeer, headers: Mapping[str, str]) -> None:
         """Before SUBSCRIBE with `headers`: raise InvalidSelectorError where that would cost the session's link."""
         management, selector = self._management(peer), headers.get("selector")
         if management is None or selector is None:
@@ -93,7 +93,7 @@ class Inquiries:
                 self._try(peer, management, lambda: management.try_selector(headers))
                 self._tried.add(shape)
 
-    def check_temporary(self, peer: Peer, destination: str) -> None:
+    def check_temporary(self, peer: BrokerPeer, destination: str) -> None:
         """Before SEND: raise InvalidDestinationError if `destination` is a temporary queue that is gone."""
         management = self._management(peer)
         if management is None or not destination.startswith("temp-queue://"):
@@ -102,7 +102,7 @@ class Inquiries:
             if peer.address not in self._silent:
                 self._try(peer, management, lambda: management.check_temporary(destination))
 
-    def remove_temporary(self, peer: Peer, destinations: Iterable[str]) -> None:
+    def remove_temporary(self, peer: BrokerPeer, destinations: Iterable[str]) -> None:
         """Have the broker forget temporary queues that nobody reads any more; where it cannot be asked, it does not."""
         management = self._management(peer)
         names = [uri for uri in destinations if uri.startswith("temp-queue://")]
@@ -113,7 +113,7 @@ class Inquiries:
                 self._try(peer, management, lambda: management.remove_temporary(names))
 
     def claim_durable(
-        self, peer: Peer, client_id: str | None, subscription: str, headers: Mapping[str, str]
+        self, peer: BrokerPeer, client_id: str | None, subscription: str, headers: Mapping[str, str]
     ) -> None:
         """
         Before SUBSCRIBE with `headers`: let a durable subscription with another topic or selector be made anew.
@@ -131,7 +131,7 @@ class Inquiries:
                     lambda: management.claim_durable(client_id, subscription, headers),
                 )
 
-    def remove_durable(self, peer: Peer, client_id: str | None, subscription: str) -> None:
+    def remove_durable(self, peer: BrokerPeer, client_id: str | None, subscription: str) -> None:
         """
         Remove a durable subscription.
 
@@ -153,11 +153,11 @@ class Inquiries:
         except CannotAskError as error:
             raise type(error.cause)(f"{error.cause}; {management.remedy}") from error
 
-    def _management(self, peer: Peer) -> Management | None:
+    def _management(self, peer: BrokerPeer) -> Management | None:
         return peer.dialect.management if self._uri.options.use_management else None
 
     def _try(
-        self, peer: Peer, management: Management, inquire: Callable[[], Inquiry[T]]
+        self, peer: BrokerPeer, management: Management, inquire: Callable[[], Inquiry[T]]
     ) -> T | None:
         """
         What an inquiry comes to; None, and a warning, if the broker cannot be asked.
@@ -174,7 +174,7 @@ class Inquiries:
                 break
         return None
 
-    def _tell(self, peer: Peer, management: Management, error: CannotAskError) -> None:
+    def _tell(self, peer: BrokerPeer, management: Management, error: CannotAskError) -> None:
         if error.reached:  # who is away may answer when it is back
             self._silent.add(peer.address)
         _log.warning(
@@ -186,13 +186,19 @@ class Inquiries:
             remedy=management.remedy,
         )
 
-    def _conduct(self, peer: Peer, management: Management, inquiry: Inquiry[T]) -> T:
+    def _conduct(self, peer: BrokerPeer, management: Management, inquiry: Inquiry[T]) -> T:
         address = next(one for one in self._uri.addresses if str(one) == peer.address)
-        exchange = Exchange(address, self._uri.options, self._machine)
-        return exchange.conduct(peer.dialect, management, inquiry)
+        return conduct(
+            inquiry,
+            address=address,
+            options=self._uri.options,
+            dialect=peer.dialect,
+            management=management,
+            machine=self._machine,
+        )
 
 
-def _warn(peer: Peer, destination: str, found: Findings) -> None:
+def _warn(peer: BrokerPeer, destination: str, found: Findings) -> None:
     for advice in found.advice:
         _log.warning(
             advice.problem,

@@ -25,10 +25,10 @@ from jmsx.core.management import Findings
 from jmsx.core.modes import AcknowledgeMode, Covers
 from jmsx.core.policy import Policy, PolicyByError
 from jmsx.core.values import DestinationKind, SessionSettings
-from jmsx.drivers.counting import Counting
+from jmsx.drivers.hand_outs import HandOuts
 from jmsx.drivers.looking import Looking
 from jmsx.drivers.machine import Machine
-from jmsx.drivers.open import OpenLink
+from jmsx.drivers.opened_link import OpenedLink
 from jmsx.drivers.process import left_behind, tell_of_forks
 from jmsx.drivers.reconnect import Connector
 from jmsx.errors import (
@@ -41,7 +41,7 @@ from jmsx.errors import (
 )
 from jmsx.jms.destination import Destination, Temporary, TemporaryQueue, TemporaryTopic
 from jmsx.jms.dispatcher import Dispatcher, Listener
-from jmsx.jms.inquiries import Inquiries, Peer
+from jmsx.jms.inquiries import BrokerPeer, Inquiries
 from jmsx.log import logger
 from jmsx.observe import Observer, Observers
 from jmsx.stores.ledger import release, share
@@ -57,7 +57,7 @@ class SessionLink:
     """A session's link to its broker, the threads that serve it, and what holds while it is open."""
 
     def __init__(
-        self, mode: AcknowledgeMode, shared: ConnectionLinks, link: OpenLink, session_id: str
+        self, mode: AcknowledgeMode, shared: ConnectionLinks, link: OpenedLink, session_id: str
     ) -> None:
         self.mode = mode
         self.transacted = mode.does.transacted  #: receives and sends take effect at commit()
@@ -72,7 +72,7 @@ class SessionLink:
         self._temporary: set[str] = set()  #: URIs of the queues that end with it
         self._attach(link)
 
-    def _attach(self, link: OpenLink) -> None:
+    def _attach(self, link: OpenedLink) -> None:
         marked = self.options.commit_markers and self.transacted
         settings = SessionSettings(
             mode=self.mode,
@@ -88,8 +88,8 @@ class SessionLink:
         self.calls.running = self.shared.started
         self.engine.on_lost = self.shared.lost
         looking = Looking(self.dialect, self.options, self.machine)
-        self.engine.counting = Counting(self.shared.ledger)
-        self.engine.counting.look = lambda one: looking.look(one, self.engine.address)
+        self.engine.hand_outs = HandOuts(self.shared.ledger)
+        self.engine.hand_outs.look = lambda one: looking.look(one, self.engine.address)
         self.engine.ends_links = lambda one: looking.ends_links(one, self.engine.address)
         self.dispatcher = Dispatcher(self.calls, self.dialect, self.acknowledging, self.machine)
 
@@ -129,7 +129,7 @@ class SessionLink:
     @property
     def ledger_away(self) -> str | None:
         """Why its delivery ledger cannot be used, for which it waits."""
-        return self.engine.counting.away
+        return self.engine.hand_outs.away
 
     @property
     def policy_fault(self) -> str | None:
@@ -219,7 +219,7 @@ class SessionLink:
         finally:
             self.calls.leave("session closed")
             if reachable:
-                peer = Peer(self.broker, self.dialect)
+                peer = BrokerPeer(self.broker, self.dialect)
                 self.shared.inquiries.remove_temporary(peer, self._temporary)
             self.shared.forget(self, reachable=reachable)
 
@@ -285,9 +285,9 @@ class SessionLink:
         """A subscription id that the session has not used yet."""
         return str(next(self._ids))
 
-    def peer(self, what: str) -> Peer:
+    def peer(self, what: str) -> BrokerPeer:
         """The broker at the other end, now; an outage is waited through, by whoever wants `what` of it."""
-        return self.calls.submit(what, lambda _core, _now: Peer(self.broker, self.dialect))
+        return self.calls.submit(what, lambda _core, _now: BrokerPeer(self.broker, self.dialect))
 
     def examine(self, destination: Destination, kind: DestinationKind, policy: Policy) -> Findings:
         """
@@ -383,7 +383,7 @@ class ConnectionLinks:
         self._connectors: set[Connector] = set()  #: that are at it
         self._links: list[SessionLink] = []
         self._count = itertools.count(1)
-        self._spare: OpenLink | None = None
+        self._spare: OpenedLink | None = None
         self._durables: dict[str, SessionLink] = {}  #: by the names of subscriptions in use
         self._unstarted = True  #: never started, and nobody was told of it
         self._closed = False
@@ -510,7 +510,7 @@ class ConnectionLinks:
         if ledger is not None:
             release(ledger)
 
-    def _let_go(self) -> tuple[list[SessionLink], OpenLink | None]:
+    def _let_go(self) -> tuple[list[SessionLink], OpenedLink | None]:
         """No new link is opened any more; what there is has to be ended."""
         for connector in self._connectors:
             connector.cancel()
@@ -518,14 +518,14 @@ class ConnectionLinks:
 
     # The sessions' links ---------------------------------------------------------------------------------------------
 
-    def open_link(self, client_id: str | None, *, patient: bool = True) -> OpenLink:
+    def open_link(self, client_id: str | None, *, patient: bool = True) -> OpenedLink:
         """A new link that carries `client_id`; raises what `Connector.first` does."""
         connector = Connector(self._uri, client_id, self.machine.inbox(), self.machine)
         with self._lock:
             self._check()
             self._connectors.add(connector)
         try:
-            return OpenLink(connector, self.machine, self._observers, patient=patient)
+            return OpenedLink(connector, self.machine, self._observers, patient=patient)
         finally:
             with self._lock:
                 self._connectors.discard(connector)
@@ -601,7 +601,7 @@ class ConnectionLinks:
         except JmsxError as error:
             _log.warning("client id not kept", client_id=self.options.client_id, error=str(error))
 
-    def _keep(self, link: OpenLink) -> None:
+    def _keep(self, link: OpenedLink) -> None:
         with self._lock:
             wanted = self._spare is None and not (self._closed or self._aborted)
             if wanted:

@@ -31,7 +31,7 @@ from jmsx.drivers.changed import Changed
 from jmsx.drivers.engine import Engine
 from jmsx.drivers.link import StompLink
 from jmsx.drivers.machine import Machine
-from jmsx.drivers.open import OpenLink
+from jmsx.drivers.opened_link import OpenedLink
 from jmsx.drivers.reconnect import Connected, Connector
 from jmsx.jms.link import ConnectionLinks, SessionLink
 from jmsx.jms.session import Session
@@ -181,7 +181,7 @@ class OneThread:
         self.link = SessionLink(mode, shared, self._open(uri, shared), "bench-1")
         self.session = Session(self.link)
 
-    def _open(self, uri: Any, shared: ConnectionLinks) -> OpenLink:
+    def _open(self, uri: Any, shared: ConnectionLinks) -> OpenedLink:
         """An open link, with no thread started and no socket opened."""
         inbox: Any = queue.SimpleQueue()
         link = StompLink(uri.addresses[0], uri.options, inbox)
@@ -196,7 +196,7 @@ class OneThread:
         connector.first = lambda *, patient: connected  # type: ignore[method-assign]  # noqa: ARG005 - its name
         started, Engine.start = Engine.start, _start_nothing  # type: ignore[method-assign]  # for this one
         try:
-            made = OpenLink(connector, shared.machine, shared._observers, patient=False)
+            made = OpenedLink(connector, shared.machine, shared._observers, patient=False)
         finally:
             Engine.start = started  # type: ignore[method-assign]  # as it was
         made.engine.changed = _Turns(made.engine, link, self.recording)

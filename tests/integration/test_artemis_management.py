@@ -12,7 +12,7 @@ import pytest
 
 from jmsx import Connection, Message, Queue, RedeliveryPolicy, Reject, Topic
 from jmsx.core.values import DestinationKind
-from jmsx.drivers.exchange import PATIENCE
+from jmsx.drivers.request_link import PATIENCE
 from jmsx.errors import (
     BrokerFaultError,
     BrokerTimeoutError,

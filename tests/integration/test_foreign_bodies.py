@@ -516,15 +516,15 @@ def test_looking_for_a_body_holds_nobody_up(classic_broker: ClassicBroker, queue
         producer.send(Message("first"))
         assert take(consumer, 1)[0].text == "first"
         time.sleep(0.1)  # the ACK is read
-        counting = link_of(session).engine.counting
-        look = counting.look
+        hand_outs = link_of(session).engine.hand_outs
+        look = hand_outs.look
 
         def look_late(delivery: Delivery) -> MessageFrame | None:
             asked.set()
             answer.wait(10)
             return look(delivery)
 
-        counting.look = look_late
+        hand_outs.look = look_late
         proxy.cut()
         assert eventually(lambda: any(isinstance(one, LinkClosed) for one in diary.events))
         producer.send(Message({"n": 1}))  # which comes as it is, without its body

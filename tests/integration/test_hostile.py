@@ -24,8 +24,8 @@ from jmsx.config.uri import parse_broker_uri
 from jmsx.core.events import LinkClosed
 from jmsx.core.management import Inquiry, Question
 from jmsx.core.values import DestinationKind
-from jmsx.drivers.exchange import CannotAskError, Exchange
 from jmsx.drivers.machine import Machine
+from jmsx.drivers.management_link import CannotAskError, conduct
 from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, JmsxError
 from jmsx.jms.session import link_of
 from jmsx_artemis import DIALECT as ARTEMIS
@@ -352,7 +352,7 @@ def test_what_was_not_asked_answers_nothing(caplog: pytest.LogCaptureFixture) ->
 
 def test_a_late_answer_is_not_taken_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who did not answer is asked nothing more, whatever the inquiry makes of that."""
-    monkeypatch.setattr("jmsx.drivers.exchange.PATIENCE", 0.2)
+    monkeypatch.setattr("jmsx.drivers.request_link.PATIENCE", 0.2)
     asked: list[str] = []
 
     def late(frame: Frame) -> str:
@@ -367,9 +367,15 @@ def test_a_late_answer_is_not_taken_for_the_next_one(monkeypatch: pytest.MonkeyP
 
     with Liar(partial(manage, late)) as liar:
         (address,) = parse_broker_uri(liar.url).addresses
-        exchange = Exchange(address, ConnectionOptions(), Machine())
         with pytest.raises(CannotAskError, match="did not answer SEND first in"):
-            exchange.conduct(ARTEMIS, ArtemisManagement(), inquiry())
+            conduct(
+                inquiry(),
+                address=address,
+                options=ConnectionOptions(),
+                dialect=ARTEMIS,
+                management=ArtemisManagement(),
+                machine=Machine(),
+            )
     assert asked == ["first"]
 
 

@@ -117,7 +117,7 @@ def test_deliveries_that_follow() -> None:
     history = History(2, 1, on_arrival=2)
     assert history.failed()[:3] == (3, 2, 2)
     assert history.undone()[:3] == (3, 1, 2)
-    assert history.spared()[:3] == (2, 0, 2)
+    assert history.not_failed()[:3] == (2, 0, 2)
 
 
 def test_everybody_is_asked_once() -> None:

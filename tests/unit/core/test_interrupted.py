@@ -15,7 +15,7 @@ import pytest
 from jmsx.core.delivery import Held
 from jmsx.core.events import DeadLetterFailed, MessagesAcknowledged
 from jmsx.core.values import Failure, OptimizeAcknowledge
-from jmsx.drivers.counting import AGAIN, Counting
+from jmsx.drivers.hand_outs import AGAIN, HandOuts
 from tests.unit.core.harness import (
     AUTO,
     BROKEN,
@@ -108,7 +108,7 @@ class Program(Talk):
         book: Book | None = None,
         **settings: Any,
     ) -> None:
-        self.counting = Counting(book)
+        self.hand_outs = HandOuts(book)
         self.book = book
         self.messages = messages
         self.books = Books(*messages, single=single or mode is INDIVIDUAL)
@@ -125,7 +125,7 @@ class Program(Talk):
 
     def recorded(self, told: Any) -> None:
         """As the engine."""
-        self.counting.record(told)
+        self.hand_outs.record(told)
 
     def settle(self) -> None:
         """What the core has written reaches the broker, which answers."""
@@ -153,7 +153,7 @@ class Program(Talk):
             self.settle()
 
     def _receive(self, held: Held) -> str | None:
-        delivery = self.counting.deliver(self.core, ["1"], self.now, held)
+        delivery = self.hand_outs.deliver(self.core, ["1"], self.now, held)
         if delivery is None:
             return None
         self.core.consumed(delivery, self.now, returning=True)
@@ -209,7 +209,7 @@ def receive_all(program: Program, interrupt: Interrupt, seen: list[str]) -> None
             name = program.returned(interrupt)
             if name is not None:
                 seen.append(name)
-            elif program.book is not None and program.counting.withheld:
+            elif program.book is not None and program.hand_outs.withheld:
                 program.now += AGAIN
                 program.book.away = False
             else:

@@ -16,7 +16,7 @@ from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.policy import ArtemisRedeliveryPolicy
 from jmsx.core.process_memory import ProcessMemory
 from jmsx.core.values import DestinationKind
-from jmsx.drivers.counting import AGAIN, Counting
+from jmsx.drivers.hand_outs import AGAIN, HandOuts
 from jmsx.errors import StoreError
 from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT
@@ -128,16 +128,16 @@ class Counted(Talk):
     """A session whose hand-outs a ledger counts."""
 
     def __init__(self, mode: AcknowledgeMode, book: Book, **settings: Any) -> None:
-        self._counting = Counting(book)
+        self._hand_outs = HandOuts(book)
         super().__init__(mode, **settings)
 
     def _deliver(self, consumers: Sequence[str]) -> Delivery | None:
         """As the engine does it."""
-        return self._counting.deliver(self.core, consumers, self.now)
+        return self._hand_outs.deliver(self.core, consumers, self.now)
 
     def recorded(self, told: Record) -> None:
         """As the engine does it, when the frames are written."""
-        self._counting.record(told)
+        self._hand_outs.record(told)
 
 
 def start(mode: AcknowledgeMode, book: Book, **settings: Any) -> Counted:
@@ -203,9 +203,9 @@ def test_what_is_given_back_unseen_is_no_delivery(mode: AcknowledgeMode) -> None
     talk = start(mode, book)
     talk.comes("a")
     held = Held()
-    counting = Counting(book)
+    hand_outs = HandOuts(book)
     for _ in range(3):
-        assert counting.deliver(talk.core, ["1"], talk.now, held) is not None
+        assert hand_outs.deliver(talk.core, ["1"], talk.now, held) is not None
         assert talk.core.take_back(held)
         talk.wrote()
     assert book.told() == {"a": (0, 0)}

@@ -14,7 +14,7 @@ from jmsx.core.identity import stamp
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.translating import OFTEN, SOON, Translating, is_same
 from jmsx.core.values import ConsumerSettings, DestinationKind, StompAck
-from jmsx.drivers.counting import Counting
+from jmsx.drivers.hand_outs import HandOuts
 from jmsx.drivers.looking import _merged
 from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT as CLASSIC
@@ -211,7 +211,7 @@ def test_a_map_keeps_its_count_on_links_without_translation(
     mode: AcknowledgeMode, before: int
 ) -> None:
     """What was counted is believed, and what was lost is known, as soon as the body is there."""
-    talk, counting = Talk(mode, dialect=CLASSIC), Counting(None)
+    talk, hand_outs = Talk(mode, dialect=CLASSIC), HandOuts(None)
     talk.subscribe(
         headers={"destination": "/queue/q", "transformation": "jms-map-xml"}, policy=at_most(9)
     )
@@ -225,10 +225,10 @@ def test_a_map_keeps_its_count_on_links_without_translation(
             talk.now,
             WALL + talk.now,
         )
-        assert counting.deliver(talk.core, ["1"], talk.now) is None
-        bodiless = counting.bodiless
+        assert hand_outs.deliver(talk.core, ["1"], talk.now) is None
+        bodiless = hand_outs.bodiless
         assert bodiless is not None
-        counting.looked(talk.core, bodiless, sent_back_map(talk, before, untranslated=False))
-        again = counting.deliver(talk.core, ["1"], talk.now)
+        hand_outs.looked(talk.core, bodiless, sent_back_map(talk, before, untranslated=False))
+        again = hand_outs.deliver(talk.core, ["1"], talk.now)
         assert again is bodiless
         assert (again.delivery_count, again.failures) == (before + lost + 1, before + lost)

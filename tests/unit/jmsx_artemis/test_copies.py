@@ -29,7 +29,7 @@ CAME = {
 }
 
 
-def certificate(**fields: Any) -> DeathRecord:
+def death_record(**fields: Any) -> DeathRecord:
     """Died of a ValueError after three deliveries from the queue orders."""
     given: dict[str, Any] = {
         "reason": "max_redeliveries",
@@ -57,7 +57,7 @@ def copied(
 ) -> Frame:
     """The copy of a message that came with these headers, too."""
     frame = MessageFrame.of({**CAME, **(headers or {})}, body)
-    return DIALECT.copying.dead_letter_copy(delivery(frame), dlq, certificate(**died))
+    return DIALECT.copying.dead_letter_copy(delivery(frame), dlq, death_record(**died))
 
 
 def test_copy_says_where_it_was_as_the_broker_does() -> None:
@@ -108,7 +108,7 @@ def test_queue_of_a_subscriber_that_is_gone_is_not_named() -> None:
     one, two = (copied(destination=topic, origin=f"{topic}:{session}") for session in "12")
     assert "_AMQ_ORIG_QUEUE" not in one.headers
     assert one.headers["_AMQ_DUPL_ID"] != two.headers["_AMQ_DUPL_ID"]
-    assert queue_name(certificate(destination=topic, origin=f"{topic}:1"), "prices") is None
+    assert queue_name(death_record(destination=topic, origin=f"{topic}:1"), "prices") is None
 
 
 def test_copy_goes_where_it_is_told() -> None:
@@ -190,7 +190,7 @@ def test_endless_header_is_cut() -> None:
 def test_copy_is_of_the_original_s_type(block: str, body: bytes, length: str | None) -> None:
     """With a content-length it is a BytesMessage, and only a BytesMessage has one; a NUL needs one on the wire."""
     frame = DIALECT.copying.dead_letter_copy(
-        delivery(MessageFrame(block.encode(), body)), "queue://DLQ", certificate()
+        delivery(MessageFrame(block.encode(), body)), "queue://DLQ", death_record()
     )
     assert (frame.body, frame.headers.get("content-length")) == (body, length)
 
@@ -198,7 +198,7 @@ def test_copy_is_of_the_original_s_type(block: str, body: bytes, length: str | N
 def test_text_with_nul_stays_text_for_us() -> None:
     """Java's TextMessage may hold one; its copy has to be a BytesMessage, and says what it was."""
     frame = MessageFrame(b"message-id:5,4\ncontent-length:3", b"a\0b")
-    copy = DIALECT.copying.dead_letter_copy(delivery(frame), "queue://DLQ", certificate())
+    copy = DIALECT.copying.dead_letter_copy(delivery(frame), "queue://DLQ", death_record())
     assert DIALECT.reading.decode_body(copy.headers, copy.body) == "a\0b"
 
 

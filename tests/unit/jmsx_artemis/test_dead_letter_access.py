@@ -7,7 +7,7 @@ import json
 import pytest
 
 from jmsx.core.management import Question
-from jmsx.drivers.exchange import CannotAskError
+from jmsx.drivers.management_link import CannotAskError
 from jmsx.errors import BrokerError, BrokerTimeoutError, ConnectionFailedError, JmsxError
 from jmsx_artemis.dead_letter_access import PAGE, _advice, _letter, _listed
 from tests.unit.jmsx_artemis.inquiring import queue

@@ -13,7 +13,7 @@ from jmsx.core.wire import Splitter
 from jmsx_classic import DIALECT
 
 
-def certificate(**fields: Any) -> DeathRecord:
+def death_record(**fields: Any) -> DeathRecord:
     """Died of a ValueError after three deliveries."""
     given: dict[str, Any] = {
         "reason": "max_redeliveries",
@@ -32,7 +32,7 @@ def certificate(**fields: Any) -> DeathRecord:
     return DeathRecord(**given)
 
 
-def copied(body: bytes = b"x", /, certificate_: DeathRecord | None = None, **headers: str) -> Frame:
+def copied(body: bytes = b"x", /, death: DeathRecord | None = None, **headers: str) -> Frame:
     """The copy of a message that came with these headers, `_` for `-`."""
     given = {"message-id": "ID:1", "destination": "/queue/orders", "ack": "7", "subscription": "1"}
     given.update({name.replace("__", "-"): text for name, text in headers.items()})
@@ -45,7 +45,7 @@ def copied(body: bytes = b"x", /, certificate_: DeathRecord | None = None, **hea
         received_at=0.0,
         expires_at=None,
     )
-    return DIALECT.copying.dead_letter_copy(delivery, "queue://dead", certificate_ or certificate())
+    return DIALECT.copying.dead_letter_copy(delivery, "queue://dead", death or death_record())
 
 
 def test_copy_stays_in_its_group() -> None:
@@ -82,7 +82,7 @@ def test_copy_says_why_the_message_died() -> None:
 
 def test_failures_that_this_process_did_not_see_are_not_dated() -> None:
     """Over its limit on arrival: it failed elsewhere."""
-    headers = copied(certificate_=certificate(first_failure=None, last_failure=None)).headers
+    headers = copied(death=death_record(first_failure=None, last_failure=None)).headers
     assert not {"jmsx_first_failure", "jmsx_last_failure"} & headers.keys()
 
 
@@ -96,9 +96,7 @@ def test_cause_is_worded_as_the_java_client_does() -> None:
 
 def test_without_an_error_there_is_none() -> None:
     """A rollback of the application's own."""
-    headers = copied(
-        certificate_=certificate(error_type=None, error_message=None, stack=None)
-    ).headers
+    headers = copied(death=death_record(error_type=None, error_message=None, stack=None)).headers
     assert not {"jmsx_exception", "jmsx_exception_message", "jmsx_stack"} & headers.keys()
     assert headers["dlqDeliveryFailureCause"].endswith("cause:null")
 
@@ -152,7 +150,7 @@ def test_bytes_stay_bytes_and_text_stays_text() -> None:
     assert "content-length" not in copied(b"text").headers
 
 
-def test_certificate_of_an_earlier_death_is_replaced() -> None:
+def test_what_an_earlier_death_told_is_replaced() -> None:
     """A copy of a copy tells of its own."""
     headers = copied(
         jmsx_death_reason="rejected",
@@ -186,7 +184,7 @@ def test_text_is_cut_between_characters(text: str, limit: int, start: str, end: 
 def test_texts_that_utf8_cannot_carry_are_carried_as_well_as_they_can_be() -> None:
     """An exception may speak of a file name that is no UTF-8; its copy must still be written."""
     headers = copied(
-        certificate_=certificate(error_message="no file \udcff", stack="stack \udcff")
+        death=death_record(error_message="no file \udcff", stack="stack \udcff")
     ).headers
     assert headers["jmsx_exception_message"] == "no file ?"
     assert headers["jmsx_stack"] == "stack ?"
@@ -196,7 +194,7 @@ def test_texts_that_utf8_cannot_carry_are_carried_as_well_as_they_can_be() -> No
 def test_long_texts_are_cut() -> None:
     """1 KiB of message and 8 KiB of stack, of which the end is kept."""
     headers = copied(
-        certificate_=certificate(error_message="m" * 5000, stack="x" * 20000 + "end")
+        death=death_record(error_message="m" * 5000, stack="x" * 20000 + "end")
     ).headers
     assert headers["jmsx_exception_message"] == "m" * 1024
     assert len(headers["jmsx_stack"]) <= 8192
@@ -227,7 +225,7 @@ def test_the_copy_of_a_truncated_message_can_be_read(text: bytes) -> None:
         received_at=0.0,
         expires_at=None,
     )
-    death = certificate(reason="undecodable")
+    death = death_record(reason="undecodable")
     copy = DIALECT.copying.dead_letter_copy(delivery, "queue://dead", death)
     length = copy.headers["content-length"]
     splitter = Splitter()

@@ -19,7 +19,7 @@ from jmsx.errors import JmsxError
 from jmsx.observe import Observers
 
 
-class OpenLink:
+class OpenedLink:
     """A link that is kept alive until a session takes it; raises what `Connector.first` does."""
 
     def __init__(

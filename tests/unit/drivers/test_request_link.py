@@ -12,7 +12,7 @@ import pytest
 from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress
 from jmsx.core.frames import MessageFrame
-from jmsx.drivers.exchange import MisreadError, Talk
+from jmsx.drivers.request_link import MisreadError, RequestLink
 from jmsx_classic import DIALECT
 
 if TYPE_CHECKING:
@@ -50,12 +50,14 @@ def late(name: str) -> MessageFrame:
     return frame
 
 
-def talk_on(*chunks: list[MessageFrame]) -> Talk:
-    """A talk to which these come, one after the other."""
+def link_on(*chunks: list[MessageFrame]) -> RequestLink:
+    """A link on which these come, one after the other."""
     machine = Played()
     for chunk in chunks:
         machine.came.put((None, chunk))
-    return Talk(BrokerAddress("mq", 61613), ConnectionOptions(), DIALECT, cast("Machine", machine))
+    return RequestLink(
+        BrokerAddress("mq", 61613), ConnectionOptions(), DIALECT, cast("Machine", machine)
+    )
 
 
 def last(headers: Mapping[str, str]) -> bool:
@@ -67,16 +69,16 @@ def last(headers: Mapping[str, str]) -> bool:
 def test_one_that_was_not_whole_costs_no_other(*, together: bool) -> None:
     """It is told as broken, whether the first half of it has been read or not."""
     came = [message("a"), message("b"), late("b"), message("c"), message("end")]
-    talk = talk_on(came) if together else talk_on(*([one] for one in came))
+    link = link_on(came) if together else link_on(*([one] for one in came))
     told = [
-        (one.headers["message-id"], bool(one.broken), one.body) for one in talk.messages("q", last)
+        (one.headers["message-id"], bool(one.broken), one.body) for one in link.messages("q", last)
     ]
     assert told == [("a", False, b"a body"), ("b", True, b""), ("c", False, b"a body")]
 
 
 def test_who_has_it_already_is_told() -> None:
     """He may have sent it on."""
-    talk = talk_on([message("a")], [late("a"), message("b")])
-    assert talk.message("q").body == b"a body"
+    link = link_on([message("a")], [late("a"), message("b")])
+    assert link.message("q").body == b"a body"
     with pytest.raises(MisreadError):
-        talk.message("q")
+        link.message("q")

@@ -25,7 +25,7 @@ _BROKERS: Final = "where the broker's strategy puts it"
 _log = logger("jmsx.session")
 
 
-class Complaints:
+class SessionLog:
     """
     Logs a session's dead letters, those that the broker refuses, ERRORs that answer nothing, and a frame that ends one
     link after the other.

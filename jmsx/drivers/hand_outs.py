@@ -39,7 +39,7 @@ _AWAY: Final = (StoreError, sqlite3.Error)
 _log = logger("jmsx.session")
 
 
-class Counting:
+class HandOuts:
     """Hands out one session's messages, counted by a ledger if there is one."""
 
     def __init__(self, ledger: DoubtingLedger | None) -> None:

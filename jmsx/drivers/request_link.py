@@ -1,43 +1,31 @@
 """
-Questions to a broker's management, on a link of their own.
+A link beside the session's, whose caller waits for each answer.
 
-Not on the session's: whatever the broker refuses there costs the link, and with it all that the session has in hand
-(STOMP 1.2: ERROR closes the connection). The link lives as long as the inquiry, and no thread waits for it but the
-caller's.
+What the broker refuses there costs that link alone (STOMP 1.2: ERROR closes the connection), and no thread waits for it
+but the caller's.
 """
 
 from __future__ import annotations
 
 import contextlib
 import queue
-import uuid
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress
 from jmsx.core.dialect import Dialect
 from jmsx.core.frames import Frame, MessageFrame
-from jmsx.core.management import Inquiry, Management, Question
-from jmsx.core.requests import silent
 from jmsx.core.wire import Told
 from jmsx.drivers.epoch import Seal
 from jmsx.drivers.link import Arrival, LinkLost
 from jmsx.drivers.machine import Machine
-from jmsx.errors import (
-    BrokerError,
-    BrokerTimeoutError,
-    ConnectionFailedError,
-    JmsxError,
-    LinkError,
-    ProtocolError,
-)
+from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, JmsxError, ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-T = TypeVar("T")
 Came = TypeVar("Came", Frame, MessageFrame)
 
 #: Seconds that an answer is waited for: a broker whose management has another address is silent.
@@ -52,65 +40,11 @@ def bounded(options: ConnectionOptions) -> ConnectionOptions:
     return replace(options, connect_timeout=min(options.connect_timeout or LIMIT, LIMIT))
 
 
-class CannotAskError(Exception):
-    """
-    The broker cannot, or may not, be asked; `cause` says why.
-
-    `reached`: it is there. `cut`: the link was lost under a question, which says nothing of what it would answer.
-    """
-
-    def __init__(self, cause: JmsxError, *, reached: bool = True) -> None:
-        super().__init__(str(cause))
-        self.cause = cause
-        self.cut = reached and isinstance(cause, LinkError)
-        self.reached = reached and not self.cut
-
-
-class Exchange:
-    """Asks one broker questions of management, each inquiry on a STOMP link of its own."""
-
-    def __init__(
-        self, address: BrokerAddress, options: ConnectionOptions, machine: Machine
-    ) -> None:
-        self._address = address
-        self._options = bounded(options)
-        self._machine = machine
-
-    def conduct(self, dialect: Dialect, management: Management, inquiry: Inquiry[T]) -> T:
-        """
-        What the inquiry comes to; raises what it raises, and CannotAskError if the broker cannot be asked.
-
-        Takes at most `connect_timeout` or LIMIT, and PATIENCE for each answer.
-        """
-        conversation = _Conversation(
-            self._address, self._options, dialect, management, self._machine
-        )
-        try:
-            self._begin(conversation)
-            result = _conduct(inquiry, conversation)
-            conversation.end()
-            return result
-        finally:
-            conversation.drop()
-
-    def _begin(self, conversation: _Conversation) -> None:
-        try:
-            conversation.connect()
-        except (LinkError, BrokerTimeoutError) as error:
-            raise CannotAskError(error, reached=False) from error
-        except JmsxError as error:
-            raise CannotAskError(error) from error
-        try:
-            conversation.listen()
-        except JmsxError as error:
-            raise CannotAskError(error) from error
-
-
 class MisreadError(ConnectionFailedError):
     """Nobody knows what a message on this link is, or what settles it; the next link may tell (core/wire.py)."""
 
 
-class Talk:
+class RequestLink:
     """
     Frames and their answers on a link of its own, whose caller waits for each.
 
@@ -265,34 +199,6 @@ class Talk:
             raise self._dialect.reading.error(command, subject, frame, self.broker)
 
 
-class _Conversation(Talk):
-    """One question after the other on one link."""
-
-    def __init__(
-        self,
-        address: BrokerAddress,
-        options: ConnectionOptions,
-        dialect: Dialect,
-        management: Management,
-        machine: Machine,
-    ) -> None:
-        super().__init__(address, options, dialect, machine)
-        self._management = management
-        self._answers = f"jmsx.answers.{uuid.uuid4().hex}"
-
-    def listen(self) -> None:
-        """Make a place for the answers."""
-        self.request(self._management.listen(self._answers), self._answers)
-
-    def ask(self, question: Question | Frame) -> Any:
-        """What the broker told to it; nothing, where it was to take a frame."""
-        if isinstance(question, Frame):
-            return self.request(question, self._answers)
-        self.send(self._management.ask(question, self._answers))
-        answer = self.shown(self._answers, "SEND", question.operation)
-        return self._management.told(question, answer)
-
-
 def _legible(frame: Came) -> Came:
     """The bare frame of a message that cannot be understood: whoever sent it must not keep others from an answer."""
     if isinstance(frame, Frame):
@@ -303,44 +209,3 @@ def _legible(frame: Came) -> Came:
     except ProtocolError:
         pass
     return frame.bare()
-
-
-def _conduct(inquiry: Inquiry[T], conversation: _Conversation) -> T:
-    """
-    Ask what the inquiry wants to know; an error that it does not take for an answer ends it.
-
-    So does an answer that it cannot read: other versions of a broker tell other things, and a broker may lie. And one
-    that did not come: if it came later, it would be taken for that to the next question.
-    """
-    try:
-        return _converse(inquiry, conversation)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        odd = f"{conversation.broker} told what cannot be read ({type(error).__name__}: {error})"
-        raise CannotAskError(BrokerError(odd)) from error
-
-
-def _converse(inquiry: Inquiry[T], conversation: _Conversation) -> T:
-    try:
-        question = next(inquiry)
-        while True:
-            try:
-                told = conversation.ask(question)
-            except JmsxError as error:
-                if silent(error):
-                    raise CannotAskError(error) from error
-                question = _refuse(inquiry, error)
-            else:
-                question = inquiry.send(told)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-
-
-def _refuse(inquiry: Inquiry[T], error: JmsxError) -> Question | Frame:
-    """The next question after one that was not answered."""
-    try:
-        return inquiry.throw(error)
-    except JmsxError as raised:
-        if raised is error:
-            raise CannotAskError(error) from error
-        raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jmsx.core.events import DeadLetterFailed, LinkClosed, Source
-from jmsx.drivers.complaints import PAUSE, Complaints
+from jmsx.drivers.session_log import PAUSE, SessionLog
 
 if TYPE_CHECKING:
     import pytest
@@ -29,9 +29,9 @@ def refused(at: float) -> DeadLetterFailed:
 
 def test_a_dead_letter_that_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     """What stands still, where it was to go, and why; one line in ten seconds, for it is tried again and again."""
-    complaints = Complaints()
+    log = SessionLog()
     for at in (0.0, 5.0, PAUSE):
-        complaints.observe(refused(at), SOURCE)
+        log.observe(refused(at), SOURCE)
     first, second = (record.jmsx for record in caplog.records)  # type: ignore[attr-defined]  # our own extra field
     assert first["event"].startswith("dead letter not confirmed")
     assert (first["consumer"], first["destination"]) == ("desk", "queue://q")
@@ -43,8 +43,8 @@ def test_a_dead_letter_that_is_refused(caplog: pytest.LogCaptureFixture) -> None
 
 def test_a_frame_that_ends_each_link(caplog: pytest.LogCaptureFixture) -> None:
     """One line for many in a row, and none for a link that ends for another reason behind them."""
-    complaints = Complaints()
+    log = SessionLog()
     for reason in (*["protocol"] * 3, "io", "closed"):
-        complaints.observe(LinkClosed(at=0.0, reason=reason, detail="a lie"), SOURCE)
+        log.observe(LinkClosed(at=0.0, reason=reason, detail="a lie"), SOURCE)
     assert len(caplog.records) == 1
     assert "again and again" in caplog.text
