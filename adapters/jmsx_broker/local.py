@@ -39,7 +39,7 @@ class LocalBroker(OwnBroker):
         self._log_start = 0
 
     def after_fork(self) -> None:
-        """In the child of a fork: nothing here has a process."""
+        """Have no process in the child of a fork: it is the parent's."""
         super().after_fork()
         if self._child is not None:
             self._child.leave()

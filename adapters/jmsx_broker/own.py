@@ -81,7 +81,7 @@ class OwnBroker(Broker):
         tell_of_forks(self)
 
     def after_fork(self) -> None:
-        """In the child of a fork: what runs, and its folder, stay the parent's, whatever is called here."""
+        """Leave what runs, and its folder, to the parent in the child of a fork, whatever is called there."""
         self._inherited = self._inherited or self._has_run
         if self._remove_scratch is not None:
             self._remove_scratch.detach()

@@ -96,7 +96,7 @@ class Child:
             self.kill()
 
     def leave(self) -> None:
-        """In the child of a fork: close our ends of the pipes without a word, or the watch would not see its end."""
+        """Close our ends of the pipes in the child of a fork, or the watch would not see its end."""
         for shell in (self._process, self._watch):
             if shell is not None:
                 _close(shell)

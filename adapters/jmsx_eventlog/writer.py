@@ -104,7 +104,7 @@ class Writer:
         self._thread.join(self._settings.close_seconds + _RETRY + _GRACE)
 
     def forget(self) -> None:
-        """In the child of a fork: leave the segment to the parent, whose thread is not here."""
+        """Leave the segment to the parent in the child of a fork, where its thread is not."""
         if self._segment is not None:
             self._segment.abandon()
 

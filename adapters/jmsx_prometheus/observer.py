@@ -167,7 +167,7 @@ class PrometheusObserver:
         self.wsgi = make_wsgi_app(self.registry)  #: shows the metrics; `App(health=…)` serves it
 
     def after_fork(self) -> None:
-        """In the child of a fork: it goes on with what the parent has counted."""
+        """Go on, in the child of a fork, from what the parent has counted."""
         self._lock = Lock()
 
     def observe(self, event: Event, source: Source) -> None:

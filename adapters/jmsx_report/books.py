@@ -165,7 +165,7 @@ def second_look(held: Books) -> pl.Series:
 
 
 def cuts(held: Books) -> pl.DataFrame:
-    """Sender, cut_us: the horizon by the clock of each sender; nothing where nobody writes any more."""
+    """Return the horizon by the clock of each sender (columns sender, cut_us); no rows where nobody writes any more."""
     senders = held.flows.filter(pl.col("kind") == "send").select(sender="writer").unique()
     if not held.horizon.living or held.horizon.until_us is None:
         return senders.clear().with_columns(pl.lit(None, pl.Int64).alias("cut_us"))

@@ -63,7 +63,7 @@ def content_of(segment: Path) -> bytes | None:
     Read a segment that was compacted, by the path that it had; None: it is in no file there.
 
     Raises:
-        ConfigurationError: a file is spoilt.
+        ConfigurationError: a file is damaged.
 
     """
     for file in files(segment.parent):
@@ -83,7 +83,7 @@ def contents(file: Path) -> dict[str, bytes]:
     Read all segments of a file, each held against its checksum; name -> bytes.
 
     Raises:
-        ConfigurationError: it is spoilt.
+        ConfigurationError: it is damaged.
 
     """
     index = listed(file)
@@ -98,6 +98,6 @@ def contents(file: Path) -> dict[str, bytes]:
     for name, size, _, _, checksum in index:
         if len(found[name]) != size or zlib.crc32(found[name]) != checksum:
             raise ConfigurationError(
-                f"{file} is spoilt: {name} is not what was put into it; take the file from a copy"
+                f"{file} is damaged: {name} in it is not what was written; restore the file from a backup"
             )
     return found

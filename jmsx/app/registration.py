@@ -61,12 +61,12 @@ class Consumer:
         parameters: what the handler is called with.
         mode: when a message counts as handled; AUTO_ACKNOWLEDGE.
         redelivery: when it comes again after a failure; None: as the app's options say.
-        give_up_on: errors that no retry can cure: dead letter at once.
+        give_up_on: errors that no retry can cure: dead letter at once; (): there are none.
         retry_on: errors that a retry may cure: all others are dead letters at once; None: all are retried. What jmsx
             itself raises because a link or a store is away is always retried, and so is what is no Exception, such as
             SystemExit, KeyboardInterrupt and CancelledError.
-        redelivery_for: policies for certain errors in place of `redelivery`; that of the nearest class counts.
-        middleware: around the handler, inside the app's; the first outside.
+        redelivery_for: policies for certain errors in place of `redelivery`; that of the nearest class counts; {}.
+        middleware: around the handler, inside the app's; the first outside; (): there is none.
         timeout: of a call of the handler; one that is no `async def` goes on. None: there is none.
         rate_limit: of calls, such as `100/s`; None: there is none.
         breaker: pauses it after failures in a row; None: nothing does.

@@ -183,7 +183,7 @@ class Shared(Generic[T]):
         tell_of_forks(self)
 
     def after_fork(self) -> None:
-        """In the child of a fork: the next use opens a connection of its own."""
+        """Have the next use open a connection of its own, in the child of a fork."""
         self._guard = NonReentrantLock(self._what)
         self._shared = None
 

@@ -38,7 +38,7 @@ class Signals:
         tell_of_forks(self)
 
     def after_fork(self) -> None:
-        """In the child of a fork: nobody waits here, and a child that takes no notice of SIGTERM is a nuisance."""
+        """Take the handlers away in the child of a fork: nobody waits there, and SIGTERM shall end it."""
         for number, handler in self._previous.items():
             if signal.getsignal(number) == self._note:
                 signal.signal(number, handler)

@@ -244,9 +244,9 @@ class ConnectionOptions:
     Args:
         client_id: names the connection for ever; durable subscriptions need it. None: they cannot be made.
         username: None: the broker lets anybody in.
-        password: of that user.
-        prefetch_policy: how many unacknowledged messages the broker sends ahead.
-        redelivery_policy: how often, and when, a message whose handling failed comes again.
+        password: of that user; None: there is none.
+        prefetch_policy: how many unacknowledged messages the broker sends ahead; PrefetchPolicy().
+        redelivery_policy: how often, and when, a message whose handling failed comes again; RedeliveryPolicy().
         redelivery_policies: policies by destination, which win over redelivery_policy; None: there are none.
         optimize_acknowledge: whether acknowledgements go out in batches; in AUTO_ACKNOWLEDGE only; False.
         optimize_acknowledge_timeout: a batch older than this goes out with the next message, 0.3 s; 0: off.
@@ -270,7 +270,7 @@ class ConnectionOptions:
             broker, if that drops a second one. True is for a pair of Artemis brokers, too, of which one takes over what
             the other was sent.
         max_body_size: bytes, 128 MiB, of a body to send; a broker that sends a longer one loses the link.
-        tls: whom to trust and who we are, for `stomp+ssl://`.
+        tls: whom to trust and who we are, for `stomp+ssl://`; TlsOptions(), which trusts as the system does.
 
     """
 

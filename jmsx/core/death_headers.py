@@ -61,7 +61,7 @@ class DeathRecord:
     host: str = ""
     first_failure: int | None = None  #: of this process
     last_failure: int | None = None
-    key: str = ""  #: under which log and events have it
+    key: str = ""  #: by which log lines and events name the message
     origin: str = ""  #: what names the queue or subscription that it was consumed from
 
     def headers(self, message_id: str) -> dict[str, str]:

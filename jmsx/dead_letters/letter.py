@@ -46,7 +46,7 @@ class DeadLetter:
     id: str
     message_id: str  #: under which it was consumed, as log and events have it
     key: str  #: its sender's, as told; else empty
-    broker_key: str  #: its broker's, by which log and events have what no sender gave a key
+    broker_key: str  #: its broker's, by which log lines and events name what no sender gave a key
     origin: str  #: URI of where it was consumed
     reason: str  #: `max_redeliveries`, `rejected`, `expired`, `undecodable` or `untold`
     error: str  #: type of the last exception

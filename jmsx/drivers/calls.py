@@ -194,7 +194,7 @@ class Calls:
             self._await_commit()
 
     def _await_commit(self) -> None:
-        """Under the lock: as `await_commit`, which nearly always has nothing to wait for."""
+        """Do as `await_commit`, which nearly always has nothing to wait for; the caller holds the lock."""
         if self.engine.core.committing and not self.engine.changed.wait_for(
             lambda: not self.engine.core.committing, self.engine.request_timeout
         ):
@@ -241,7 +241,7 @@ class Calls:
             self._look_for_body(bodiless)
 
     def has_next(self, subscription_id: str) -> bool:
-        """Under the lock: whether `take` would find a message of this subscription here, and need ask nobody for it."""
+        """Return whether `take` finds a message here, and need ask nobody for it; the caller holds the lock."""
         core = self.engine.core
         return (
             self.running
@@ -256,7 +256,11 @@ class Calls:
         deadline: float | None,
         given_up: Callable[[], bool],
     ) -> T | None:
-        """Under the lock: what `take` takes; None also where the body of a message is to be looked for first."""
+        """
+        Return what `take` takes; None also where the body of a message is to be looked for first.
+
+        The caller holds the lock.
+        """
         while not given_up():
             self.engine.check()
             flows = self.engine.outage is None and self.running and not self.engine.core.committing

@@ -139,7 +139,7 @@ class Engine:
         tell_of_forks(self)
 
     def after_fork(self) -> None:
-        """In the child of a fork: it has ended, and nobody is told so."""
+        """End in the child of a fork, and tell nobody so: the link is the parent's."""
         self.lock = threading.RLock()
         self.changed = self._machine.changed(self.lock)
         self.forked = self._ended = self._told = True
@@ -193,7 +193,7 @@ class Engine:
             )
 
     def work(self, operation: Callable[[SessionCore, float], T]) -> T:
-        """Under the lock: run `operation(core, now)`, and do what the core then asks for."""
+        """Run `operation(core, now)`, and do what the core then asks for; the caller holds the lock."""
         self._refuse_reentry()
         self._reentered = False
         self._working = True

@@ -164,7 +164,7 @@ class Epoch:
         return self._stuck(now)
 
     def measured(self, now: float, *, finally_: bool = False) -> LinkMeasured | None:
-        """What has gone over the link, if that is to be told again: now and then, and `finally_`."""
+        """Return what has gone over the link; None if that was told not long ago, unless this is `finally_` the end."""
         if self.link.in_memory or not (finally_ or now >= self._measure_at):
             return None
         self._measure_at = now + MEASURE_EVERY

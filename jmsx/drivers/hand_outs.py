@@ -46,15 +46,15 @@ class HandOuts:
         self._ledger = ledger
         #: Looks for the body of a message that came without; raises JmsxError if the broker cannot be asked.
         self.look: Callable[[Delivery], MessageFrame | None] = lambda _delivery: None
-        self._epoch = 0  #: of which it has looked for
-        self._maps = 0  #: so many messages that had one
-        self._others = 0  #: and so many that had none
+        self._epoch = 0  #: the one in which bodies were last looked for
+        self._maps = 0  #: messages that turned out to have a body
+        self._others = 0  #: messages that turned out to have none
         self.away: str | None = None  #: why the ledger cannot be used
         self.withheld = False  #: the next message waits for it, or for the broker
         #: The next message, which came without its body: to be looked for, by who waits for it.
         self.bodiless: Delivery | None = None
-        self._ask_at = -math.inf  #: when it is asked again (seconds, monotonic)
-        self._look_at = -math.inf  #: when the broker is
+        self._ask_at = -math.inf  #: when the ledger is asked again (seconds, monotonic)
+        self._look_at = -math.inf  #: when the broker is asked again
 
     def asks_nobody(self, core: SessionCore) -> bool:
         """Whether a message is handed out as the core says, without a ledger, and with its body."""

@@ -69,7 +69,7 @@ class TcpStream:
 
     def after_fork(self) -> None:
         """
-        In the child of a fork: nothing can be written on the parent's connection any more, and it goes on undisturbed.
+        Let nothing be written on the parent's connection in the child of a fork; it goes on undisturbed.
 
         Nor does it stay open when the parent dies, which the broker has to see.
         """

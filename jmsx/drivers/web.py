@@ -51,7 +51,7 @@ class WebServer:
         tell_of_forks(self)
 
     def after_fork(self) -> None:
-        """In the child of a fork: the port is the parent's, and free when that has ended."""
+        """Leave the port to the parent, in the child of a fork: it is free when that has ended."""
         self._server.let_go()
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
                 self._cut(request)
 
     def let_go(self) -> None:
-        """In the child of a fork: close the parent's descriptors, which says nothing to the peers."""
+        """Close the parent's descriptors in the child of a fork, which says nothing to the peers."""
         self._lock = threading.Lock()
         for each in (self.socket, *self._begun):
             each.close()

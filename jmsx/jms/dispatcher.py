@@ -140,7 +140,7 @@ class Dispatcher:
                 lock.release()
 
     def _next(self, call: HandlerCall) -> Message | None:
-        """Under the lock: see `go_on`."""
+        """Do as `go_on` says; the caller holds the lock."""
         name, engine = call.delivery.subscription_id, self._engine
         here = engine.reachable and not self._stopped and name in self.listeners
         if not (here and self._calls.has_next(name)):
@@ -177,7 +177,7 @@ class Dispatcher:
         return tuple(name for name in self.listeners if self._engine.core.is_open(name))
 
     def _read(self, delivery: Delivery) -> tuple[Listener, Message, Delivery]:
-        """Under the lock with the hand-out: a listener that is taken away now still gets this message."""
+        """Find the listener, under the lock of the hand-out: if it is taken away now, it still gets this message."""
         listener = self.listeners[delivery.subscription_id]
         message = ReceivedMessage(delivery, self._dialect, self._acknowledging(delivery))
         return listener, message, delivery

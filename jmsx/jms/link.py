@@ -392,7 +392,7 @@ class ConnectionLinks:
         tell_of_forks(self)
 
     def after_fork(self) -> None:
-        """In the child of a fork: it is the parent's, and neither closed nor used here."""
+        """Leave all of it to the parent in the child of a fork, where it is neither closed nor used."""
         self._lock, self._opening = threading.RLock(), threading.RLock()
         self._left = left_behind(
             f"the Connection to {self._uri} was made", "make one of its own in the child"

@@ -206,7 +206,7 @@ class DeliveryLedger:
         tell_of_forks(self)
 
     def after_fork(self) -> None:
-        """In the child of a fork: what is not written is the parent's; it goes on with a connection of its own."""
+        """Go on, in the child of a fork, with a connection of its own; what is not written is the parent's."""
         self._away, self._pauses = None, pauses()
         self._me = living.name()
         self._done.clear()
@@ -400,12 +400,12 @@ class _Shared:
         tell_of_forks(self)
 
     def after_fork(self) -> None:
-        """In the child of a fork: the connections that use them are the parent's."""
+        """Forget, in the child of a fork, the connections that use them: they are the parent's."""
         self.lock = threading.Lock()
         self.ledgers.clear()
 
     def release(self, ledger: Ledger) -> None:
-        """Under the lock: one connection uses it no more."""
+        """Note that one connection uses the file no more; the caller holds the lock."""
         for key, (shared, users) in list(self.ledgers.items()):
             if shared is ledger:
                 self.ledgers[key] = (shared, users - 1)

@@ -23,7 +23,7 @@ class SharedMemory(ProcessMemory):
         tell_of_forks(self)
 
     def after_fork(self) -> None:
-        """In the child of a fork: it knows what the parent knew."""
+        """Keep, in the child of a fork, what the parent knew, with a lock of its own."""
         self._lock = threading.RLock()
 
 

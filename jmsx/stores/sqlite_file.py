@@ -130,7 +130,7 @@ class OwnFile:
             self.lock.release()
 
     def after_fork(self) -> None:
-        """In the child of a fork: it is closed, and the lock is free."""
+        """Let go of the connection in the child of a fork, where it is the parent's, and of the lock."""
         if self.connection is not None:
             keep_for_ever(self.connection)
             self._interrupted = True

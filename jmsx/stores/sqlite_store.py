@@ -80,7 +80,7 @@ class SqliteStore:
         tell_of_forks(self)
 
     def after_fork(self) -> None:
-        """In the child of a fork: whoever opens it gets its own connection; what is not written is the parent's."""
+        """Start anew in the child of a fork: what is not written is the parent's, and written by it."""
         self._users = 0
         self._owed, self._away, self._ended = {}, None, threading.Event()
 

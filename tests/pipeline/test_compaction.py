@@ -153,7 +153,7 @@ def test_what_was_written_wrong_is_not_relied_on(
         real(frame.with_columns(pl.col("line").str.replace("send", "sent")), path, **options)
 
     monkeypatch.setattr(pl.DataFrame, "write_parquet", lying)
-    with pytest.raises(ConfigurationError, match="is spoilt"):
+    with pytest.raises(ConfigurationError, match="is damaged"):
         list(compact(events))
     monkeypatch.undo()
     assert contents(events) == before
