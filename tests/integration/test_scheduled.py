@@ -94,3 +94,38 @@ def test_a_link_that_is_cut_while_the_broker_is_asked(
         message = consumer.receive(10)
         assert message is not None
         assert message.text == "here"
+
+
+@pytest.mark.parametrize("body", ["text", {"n": 1}], ids=["text", "map"])
+@pytest.mark.parametrize("kind", ["classic", "artemis"])
+def test_a_link_that_is_cut_under_the_handler(
+    kind: str, body: Any, request: pytest.FixtureRequest
+) -> None:
+    """The count goes on, also on Classic's next link, which brings a map without its body."""
+    broker: Broker = request.getfixturevalue(f"{kind}_broker")
+    queue, dead = fresh_queue(), fresh_queue()
+    seen: list[tuple[Any, int]] = []
+    with (
+        Proxy(broker.url) as proxy,
+        jmsx.Connection(
+            f"failover:({proxy.url})", redelivery_policy=POLICY, dead_letter=str(dead)
+        ) as connection,
+    ):
+        connection.start()
+        session = connection.create_session(Mode.AUTO_ACKNOWLEDGE)
+
+        def handle(message: jmsx.Message) -> None:
+            seen.append((message.body, message.delivery_count))
+            if len(seen) == 2:
+                proxy.cut()
+            raise ValueError("bad")
+
+        session.create_consumer(queue).set_listener(handle)
+        with jmsx.Connection(broker.url) as sending:
+            sending.create_session().create_producer(queue).send(
+                jmsx.Message(body, properties={"of": queue.name})
+            )
+        assert eventually(lambda: broker.statistics(dead.name).size == 1, 60)
+        (letter,) = broker.browse(dead.name)
+    assert seen == [(body, 1), (body, 2), (body, 3)]
+    assert letter.headers["jmsx_delivery_count"] == "3"
