@@ -43,10 +43,15 @@ def duration(microseconds: float | None) -> str:
     """Word a duration with three digits and the unit that suits it."""
     if microseconds is None:
         return "-"
+    shown = _rounded(microseconds)  # 999.6 ms are 1 s, and not 1e+03 ms
     for unit, size in (("h", 3.6e9), ("min", 6e7), ("s", 1e6), ("ms", 1e3)):
-        if abs(microseconds) >= size * (10 if unit == "min" else 1):
-            return f"{microseconds / size:.3g} {unit}"
-    return f"{microseconds:.3g} us"
+        if abs(shown) >= size * (10 if unit == "min" else 1):
+            return f"{_rounded(microseconds / size):,.12g} {unit}"
+    return f"{shown:g} us"
+
+
+def _rounded(number: float) -> float:
+    return float(f"{number:.3g}")
 
 
 def count(number: int, thing: str) -> str:

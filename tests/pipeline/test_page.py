@@ -132,6 +132,9 @@ def test_instants_are_utc_and_never_break() -> None:
     assert until(0, 60_000_000) == "1970-01-01 00:00:00 to 00:01:00 UTC"
     assert until(0, 90_000_000_000) == "1970-01-01 00:00:00 to 1970-01-02 01:00:00 UTC"
     assert duration(7_200_000_000) == "2 h"
+    assert duration(999_600) == "1 s"
+    assert duration(-999.7) == "-1 ms"
+    assert duration(3_600_000_000 * 1234) == "1,230 h"
 
 
 @pytest.mark.parametrize("buckets", [1, 2, 499, 500, 501, 8640, 259_200])
