@@ -80,7 +80,7 @@ class Reading:
     lines: pl.DataFrame  #: line (counts from 0 over all segments), text
     #: segment (its path), start (its first line), first (lines of it that are not here, before that): one row each.
     starts: pl.DataFrame
-    frames: Mapping[str, pl.DataFrame]  #: kind -> its good lines, with their `line`
+    frames: Mapping[str, pl.DataFrame]  #: kind -> its good lines, with their `line`, in no order
     aside: pl.DataFrame  #: line, why
 
     def numbered(self) -> pl.DataFrame:
@@ -121,7 +121,7 @@ def read(contents: Sequence[Content]) -> Reading:
     exact, aside = _exact(pl.concat([rest, *odd]))
     for kind, frame in exact.items():
         found.setdefault(kind, []).append(frame)
-    frames = {kind: _in_order(several) for kind, several in found.items()}
+    frames = {kind: _together(several) for kind, several in found.items()}
     return Reading(
         lines=lines,
         starts=_starts(contents, sizes, ends),
@@ -172,9 +172,9 @@ def _decoded(line: bytes) -> str:
         return ""
 
 
-def _in_order(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+def _together(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     several = [frame for frame in frames if frame.height] or list(frames[:1])
-    return several[0] if len(several) == 1 else pl.concat(several).sort("line")
+    return several[0] if len(several) == 1 else pl.concat(several)
 
 
 def _cells(whole: bytes, lines: pl.DataFrame) -> pl.DataFrame:
