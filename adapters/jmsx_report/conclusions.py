@@ -167,8 +167,11 @@ def pieces(held: Books, found: pl.DataFrame, dest: str) -> list[pl.DataFrame]:
 def wide(rows: Iterable[pl.DataFrame], by: tuple[str, ...]) -> pl.DataFrame:
     """Add up rows of numbers by `by`; one column a number."""
     number, n = pl.col("number"), pl.col("n")
+    # Added up by number first, the few rows that are left are looked through once for each number.
     return (
         pl.concat(rows)
+        .group_by(*by, "number")
+        .agg(n.sum())
         .group_by(by)
         .agg(n.filter(number == name).sum().alias(name) for name in ALL_NUMBERS)
     )

@@ -139,16 +139,22 @@ def _latency(folder: Path, asked: Period) -> Shown:
 
 def _slices(folder: Path) -> Iterator[pl.DataFrame]:
     """Read the table some rows at a time, with sums in place of means."""
-    table = pl.scan_parquet(folder / "*.parquet").with_columns(
-        n
-        for name in SPANS
-        for n in (
-            pl.when(pl.col(f"{name}_mean_us").is_not_null())
-            .then("n")
-            .otherwise(0)
-            .alias(f"{name}_n"),
-            (pl.col(f"{name}_mean_us").fill_null(0.0) * pl.col("n")).alias(f"{name}_us"),
-        )
+    table = pl.scan_parquet(folder / "*.parquet").select(
+        *_CONSUMER,
+        "minute_us",
+        "n",
+        *(f"{name}_histogram" for name in MEASURED),
+        *(
+            n
+            for name in SPANS
+            for n in (
+                pl.when(pl.col(f"{name}_mean_us").is_not_null())
+                .then("n")
+                .otherwise(0)
+                .alias(f"{name}_n"),
+                (pl.col(f"{name}_mean_us").fill_null(0.0) * pl.col("n")).alias(f"{name}_us"),
+            )
+        ),
     )
     # An empty table has no slice, and its columns are wanted all the same.
     for begin in range(0, max(1, table.select(pl.len()).collect().item()), _AT_ONCE):
