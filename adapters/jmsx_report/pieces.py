@@ -8,7 +8,6 @@ been read of a segment is not changed by its writer any more, also when it is cl
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from io import BytesIO
 from itertools import pairwise
 from operator import attrgetter
@@ -158,7 +157,7 @@ class Pieces:
             if one.begin > reached:
                 return piece(now, reached, one.begin)
             reached = one.size
-        rest = replace(now, begin=reached)
+        rest = now._replace(begin=reached)
         end = whole_lines(events, rest) if now.is_open else now.size
         return piece(now, reached, end) if end > reached else None
 

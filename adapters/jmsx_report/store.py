@@ -14,10 +14,11 @@ import os
 import shutil
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import polars as pl
 
@@ -45,8 +46,7 @@ _ROW_GROUP: Final = 50_000
 _FLUSHES: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A segment as it was read: lines that are also in `earlier` segments were taken from those."""
 
     segment: Segment
@@ -144,8 +144,8 @@ class Store:
             ConfigurationError: the report that this was for has ended, or it cannot be written.
 
         """
-        listed = sorted(parts, key=lambda part: part.segment)
-        told = [[*astuple(part.segment), part.earlier] for part in listed]
+        listed = sorted(parts, key=attrgetter("segment"))
+        told = [[*part.segment, part.earlier] for part in listed]
         name = hashlib.sha256(json.dumps(told).encode()).hexdigest()[:24]
         # Two may be at it at once, where a scheduler takes a slow process for a dead one: each has its own folder.
         unfinished = self._work / f"{name}-{uuid.uuid4().hex}"
