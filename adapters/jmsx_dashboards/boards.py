@@ -48,7 +48,7 @@ _FIRST_FOLD: Final = Row(
             "Messages of the shown time that became dead letters. Good is 0. Else the table below says of which"
             " queue, and why.",
             "short",
-            f"sum(increase(jmsx_dead_lettered_messages_total{{{D}}}{R}))",
+            f"round(sum(increase(jmsx_dead_lettered_messages_total{{{D}}}{R})))",
             AT_ALL,
         ),
         stat(
@@ -80,7 +80,7 @@ _FIRST_FOLD: Final = Row(
             "Transactions in doubt",
             "COMMITs of the shown time that nobody answered. Good is 0. Else find them in the event log.",
             "short",
-            f'sum(increase(jmsx_transactions_total{{{J},outcome="in_doubt"}}{R}))',
+            f'round(sum(increase(jmsx_transactions_total{{{J},outcome="in_doubt"}}{R})))',
             AT_ALL,
             board=RELIABILITY,
         ),
@@ -250,7 +250,7 @@ _CONFIGURATION: Final = Row(
             "Worker processes (`jmsx run`, `--workers`) that died in the shown time, and were started again. Good is 0."
             " Else its log tells by which signal or exit code; what they held came again.",
             "short",
-            f"sum(increase(jmsx_worker_restarts_total{{{J}}}{R})) or vector(0)",
+            f"round(sum(increase(jmsx_worker_restarts_total{{{J}}}{R}))) or vector(0)",
             AT_ALL,
         ),
         Panel(
