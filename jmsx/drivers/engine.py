@@ -71,6 +71,9 @@ TOGETHER: Final = 0.005
 #: Seconds that a broker is given to answer on a link that we drop.
 LAST_ANSWERS: Final = 1.0
 
+#: Stands among receipts that are owed for the end of the link, which the broker makes when it has our DISCONNECT.
+_THE_END: Final = "the end"
+
 #: Bytes of bodies from which on it waits no longer.
 MOST_TOGETHER: Final = 64 * 1024
 
@@ -118,7 +121,7 @@ class Engine:
         self._epoch = self._epoch_on(connected)
         self._up = True  #: there is a socket, as far as we know
         #: A link that was dropped and is still open, and the receipts that its broker owes us
-        self._parting: tuple[StompLink, set[str]] | None = None
+        self._parting: tuple[Epoch, set[str]] | None = None
         #: What is to be done because the link is gone
         self._losing: Callable[[], None] | None = None
         self._lost_for = ""  #: what ended the last link
@@ -400,25 +403,48 @@ class Engine:
 
     def _part(self) -> None:
         """
-        Close the link that was dropped, when its broker has said what it owes us, or a moment later.
+        Close the link that was dropped, when its broker has said what it owes us and has taken our DISCONNECT.
 
-        A thread of Artemis that answers a client which has just gone waits 10 s for another one, and does nothing for
-        its other connections; if it answers with an ERROR, they wait for each other for ever (BROKER.md A70, A65).
+        It has a moment for both. A thread of Artemis that answers a client which has just gone waits 10 s for another
+        one, and does nothing for its other connections; if it answers with an ERROR, they wait for each other for ever
+        (BROKER.md A70, A65). And of a consumer whose socket is closed without a word it may keep a message for nobody
+        (A66).
         """
         parting, self._parting = self._parting, None
         if parting is None:
             return
-        link, owed = parting
+        epoch, owed = parting
         deadline = self.now() + LAST_ANSWERS
         try:
-            while owed and not self._ended and (left := deadline - self.now()) > 0:
-                arrival = self._inbox.get(timeout=left)
-                if arrival is not None and arrival[0] is link:
-                    owed = _still_owed(owed, arrival[1])
-        except queue.Empty:
-            pass
+            if self._hear_out(epoch.link, owed, deadline) and epoch.disconnect(self.now()):
+                self._hear_out(epoch.link, {_THE_END}, deadline)
         finally:
-            link.drop()
+            epoch.link.drop()
+
+    def _hear_out(self, link: StompLink, owed: set[str], deadline: float) -> bool:
+        """
+        Wait until `link`, which is not up any more, has brought the `owed` receipts.
+
+        Returns False if it will bring no more: at its end, behind an ERROR, and at the deadline (seconds, monotonic).
+        """
+        while owed:
+            left = deadline - self.now()
+            if self._ended or left <= 0:
+                return False
+            try:
+                arrival = self._inbox.get(timeout=left)
+            except queue.Empty:
+                return False
+            if arrival is None or arrival[0] is not link:
+                continue
+            if isinstance(arrival[1], LinkLost) or link.condemned:
+                return False
+            owed = owed - {
+                frame.headers.get("receipt-id", "")
+                for frame in arrival[1]
+                if isinstance(frame, Frame)
+            }
+        return True
 
     # Restoring, on the thread ----------------------------------------------------------------------------------------
 
@@ -577,11 +603,15 @@ class Engine:
 
     def _write_after_all(self, data: bytes, now: float) -> None:
         """Writing `data` was interrupted."""
-        written = self._epoch.link.written(data) if self._up else len(data)
+        if not self._up:
+            return
+        written = self._epoch.link.written(data)
         if data and not written:
             self._epoch.write(data, now)
-        elif 0 < written < len(data):
+        elif written < len(data):
             self.interrupted("a write was interrupted")
+        else:
+            self._epoch.torn = False
 
     def interrupted(self, why: str) -> None:
         """Begin anew on another link at once, because an exception from outside (Ctrl-C) came at an unknown moment."""
@@ -614,7 +644,7 @@ class Engine:
         ending = for_good or self.disconnecting or self._connector.cancelled
         link = self._epoch.link
         if dropped and self._epoch.patient and not (ending or link.condemned):
-            self._parting = link, self.core.owed
+            self._parting = self._epoch, self.core.owed
         else:
             self._epoch.drop()
         if (measured := self._epoch.measured(self._machine.monotonic(), finally_=True)) is not None:
@@ -683,13 +713,3 @@ def _parted(actions: list[Action]) -> tuple[list[Transmit], list[Action]]:
         [action for action in actions if isinstance(action, Transmit)],
         [action for action in actions if not isinstance(action, Transmit)],
     )
-
-
-def _still_owed(receipts: set[str], arrival: Arrival) -> set[str]:
-    """Those that a broker owes us when it has said this; behind an ERROR, or its end, it says no more."""
-    if isinstance(arrival, LinkLost):
-        return set()
-    said = [frame for frame in arrival if isinstance(frame, Frame)]
-    if any(frame.command == "ERROR" for frame in said):
-        return set()
-    return receipts - {frame.headers.get("receipt-id", "") for frame in said}

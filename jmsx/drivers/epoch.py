@@ -116,6 +116,7 @@ class Epoch:
         self._asked = False  #: for a receipt, while that frame did not grow
         self._unwritten: OSError | None = None  #: why nothing can be written any more
         self._over_at = math.inf  #: when that is told, unless the broker's words came first
+        self.torn = False  #: a frame may be written in part, and none may follow
         # A write blocks whoever would look after heart-beats, so it looks itself.
         self.link.silence = self._heartbeat.silence or math.inf
 
@@ -126,12 +127,14 @@ class Epoch:
         Why, the reader tells, whose end comes now: the broker may have said ERROR before it closed. See `cause`.
         """
         if self._unwritten is None:
+            self.torn = True
             try:
                 self._write(data)
             except OSError as error:
                 self._unwritten, self._over_at = error, now + LAST_WORDS
                 self.link.hang_up(at_once=not self.patient)
             else:
+                self.torn = False
                 self.written_at = now
                 self._bytes_out += len(data)
         return self._unwritten is None
@@ -213,6 +216,10 @@ class Epoch:
         looks = math.inf if self._limit is None else self._look_at
         timers = (self._heartbeat.next_timer() or math.inf, looks, self._measure_at)
         return None if min(timers) == math.inf else min(timers)
+
+    def disconnect(self, now: float) -> bool:
+        """Write DISCONNECT, on which the broker forgets us and closes; False if it cannot be written any more."""
+        return not self.torn and self.write(self.encode(Frame("DISCONNECT", {})), now)
 
     def drop(self) -> None:
         """Close the socket without DISCONNECT; from any thread."""

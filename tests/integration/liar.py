@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 CONNECTED = b"CONNECTED\nversion:1.2\nserver:ActiveMQ/6.1.8\nheart-beat:0,0\n\n\0"
 
+#: The same of an Artemis.
+ARTEMIS = CONNECTED.replace(b"ActiveMQ/6.1.8", b"ActiveMQ-Artemis/2.44.0 a broker")
+
 
 def receipt(frame: Frame) -> bytes:
     """The RECEIPT that a frame asks for, if it does."""

@@ -16,15 +16,13 @@ from jmsx.errors import (
 )
 from jmsx.jms.session import link_of
 from tests.integration.broker_support import eventually
-from tests.integration.liar import CONNECTED, Client, Liar, receipt
+from tests.integration.liar import ARTEMIS, Client, Liar, receipt
 from tests.integration.support import TRANSACTED, nothing_left, within
 from tests.integration.support import Outcome as Call
 
 pytestmark = pytest.mark.timeout(60)
 
 QUEUE = Queue("q")
-
-ARTEMIS = CONNECTED.replace(b"ActiveMQ/6.1.8", b"ActiveMQ-Artemis/2.44.0 a broker")
 
 REFUSAL = b"ERROR\nmessage:refused\n\n\0"
 
@@ -111,18 +109,22 @@ def test_a_refusal_with_the_end_behind_it() -> None:
 def test_artemis_may_answer_before_we_close() -> None:
     """A link that we drop stays until what it owes us has come; not for ever, and the next one comes behind it."""
     seen: dict[str, bool] = {}
+    taken_leave: list[bool] = []
 
     def answer(client: Client) -> None:
         commit = client.obey("COMMIT", greeting=ARTEMIS)
         assert commit is not None
         seen["waits"] = not gone(client, 0.3)
         seen["alone"] = len(liar.clients) == 1
+        taken_leave.append(b"DISCONNECT" in client.said)
         client.say(receipt(commit))
-        seen["goes"] = gone(client, 0.3)
+        seen["takes leave"] = next(client.frames()).command == "DISCONNECT"
+        seen["waits for our end"] = not gone(client, 0.3)
 
     def keep_silent(client: Client) -> None:
         client.obey("COMMIT", greeting=ARTEMIS)
         seen["goes all the same"] = gone(client, 20)
+        taken_leave.append(b"DISCONNECT" in client.said)
 
     def obey(client: Client) -> None:
         client.obey(greeting=ARTEMIS)
@@ -144,7 +146,9 @@ def test_artemis_may_answer_before_we_close() -> None:
             assert eventually(lambda: link_of(session).engine.reachable)
         producer.send(Message("y"))
         assert within(5, session.commit).error is None
-    assert seen == dict.fromkeys(("waits", "alone", "goes", "goes all the same"), True)
+    told = ("waits", "alone", "takes leave", "waits for our end", "goes all the same")
+    assert seen == dict.fromkeys(told, True)
+    assert taken_leave == [False, False]  # not before it has answered
 
 
 def test_so_does_a_link_that_is_dropped_while_it_is_restored() -> None:

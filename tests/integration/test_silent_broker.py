@@ -26,8 +26,9 @@ from jmsx.drivers.epoch import Epoch
 from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, JmsxError, SendUnconfirmedError
 from jmsx.jms.session import link_of
 from tests.integration.broker_support import eventually
-from tests.integration.support import Outcome as Call
+from tests.integration.liar import ARTEMIS, Client, Liar
 from tests.integration.support import (
+    TRANSACTED,
     bodies,
     nothing_left,
     paused,
@@ -36,6 +37,7 @@ from tests.integration.support import (
     text,
     within,
 )
+from tests.integration.support import Outcome as Call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,6 +72,34 @@ def test_ctrl_c_in_the_middle_of_a_frame(mortal: ClassicBroker, queue: Queue) ->
         within(5, connection.close)
     put(mortal, queue, "last")
     assert bodies(mortal, queue) == ["warm", "second", "last"]
+
+
+def test_no_farewell_behind_half_a_frame(queue: Queue) -> None:
+    """Artemis is told DISCONNECT on a link that we drop, which would be the end of a text without content-length."""
+    stalled = threading.Event()
+    said: list[bytes] = []
+
+    def read_no_more(client: Client) -> None:
+        client.obey("BEGIN", greeting=ARTEMIS)
+        stalled.set()
+        assert eventually(lambda: not stalled.is_set(), 20)
+        for _ in client.frames():
+            pass
+        said.append(client.said)
+
+    with nothing_left(), Liar(read_no_more, partial(Client.obey, greeting=ARTEMIS)) as liar:
+        connection = Connection(liar.url, request_timeout=5)
+        session = connection.create_session(TRANSACTED)
+        producer = session.create_producer(queue)
+        writing = link_of(session).engine.changed
+        press = Call(partial(press_ctrl_c_when, lambda: stalled.is_set() and is_blocked(writing)))
+        with pytest.raises(KeyboardInterrupt):
+            producer.send(Message(HUGE.decode()))
+        press.join(5)
+        stalled.clear()
+        assert eventually(lambda: said, 10)
+        assert said[0].endswith(b"x")
+        within(5, connection.close)
 
 
 def test_a_blocked_write_ends(mortal: ClassicBroker, queue: Queue) -> None:
