@@ -26,7 +26,14 @@ from jmsx.config.options import FOR_EVER
 from jmsx.config.uri import BrokerUri
 from jmsx.core.durations import seconds
 from jmsx.drivers.machine import Machine
-from jmsx.errors import IllegalStateError, InvalidClientIdError, JmsxError, StoreError
+from jmsx.errors import (
+    BrokerTimeoutError,
+    ConnectionFailedError,
+    IllegalStateError,
+    InvalidClientIdError,
+    JmsxError,
+    StoreError,
+)
 from jmsx.jms.connection import Connection
 from jmsx.jms.destination import Destination
 from jmsx.jms.message import Message
@@ -255,7 +262,29 @@ class Workers(Sequence[Worker]):
             raise IllegalStateError("the app was told to stop while it started")
 
     def _open_one(self, consumer: Consumer) -> None:
-        shared, connection = self._shared, self._connection(consumer)
+        """Open one worker; where the app waits for its broker, again and again until its consumer is confirmed."""
+        for pause in pauses():
+            connection = self._connection(consumer)
+            try:
+                self._open_on(connection, consumer)
+            except (ConnectionFailedError, BrokerTimeoutError) as error:
+                policy = connection.options.reconnect
+                if policy is None or not policy.waits_for_ever:
+                    raise
+                self._check_wanted()
+                _log.warning(
+                    "consumer not opened: it is tried again",
+                    consumer=consumer.name,
+                    error=str(error),
+                    seconds=pause,
+                )
+            else:
+                return
+            self._pause(pause)
+
+    def _open_on(self, connection: Connection, consumer: Consumer) -> None:
+        """Open a worker on a connection of its own, which is closed if that fails."""
+        shared = self._shared
         self._opening = connection
         try:
             self._check_wanted()
