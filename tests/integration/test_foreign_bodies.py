@@ -87,6 +87,20 @@ def test_what_classic_does_not_carry(classic_broker: ClassicBroker, queue: Queue
 
 
 @NEEDS_JDK
+def test_an_object_of_a_class_that_classic_trusts(
+    classic_broker: ClassicBroker, queue: Queue
+) -> None:
+    """It is a text of XML, which nothing tells from a text; without translation it is unreadable."""
+    java(classic_broker, queue, "trusted")
+    (thing,) = received(classic_broker, queue, 1)
+    assert (thing.properties["kind"], thing.body) == ("trusted", "<string>x</string>")
+    java(classic_broker, queue, "trusted")
+    plain = Queue(f"{queue.name}?consumer.transformation=none")
+    (thing,) = received(classic_broker, plain, 1)
+    assert (thing.properties["kind"], thing.readable) == ("trusted", False)
+
+
+@NEEDS_JDK
 def test_what_artemis_does_not_carry(artemis_broker: ArtemisBroker, queue: Queue) -> None:
     """An ObjectMessage and a MapMessage come without, or with a part of their inside."""
     java(artemis_broker, queue, "text", "object", "bytes", "map")

@@ -51,6 +51,8 @@ public class BodyPeer {
                 message.writeString("x");
                 return message;
             }
+            case "trusted":
+                return session.createObjectMessage("x");
             case "object":
                 return session.createObjectMessage(new ArrayList<>(List.of("x")));
             default:
