@@ -152,6 +152,11 @@ class Splitter:
         size = len(self._kept)
         return (self._whole, size) if size else None
 
+    @property
+    def unclear(self) -> int | None:
+        """Which frame, by number, shows its end only when the broker's next one comes; None: none does."""
+        return None if self._odd is None else self._whole
+
     def describe(self) -> str:
         """What is known of the incomplete frame, for a person."""
         kept = self._bared(bytes(self._kept[:_SHOWN]))

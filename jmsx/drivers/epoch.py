@@ -113,7 +113,9 @@ class Epoch:
         self._look_at = now
         self._frame: tuple[int, int] | None = None  #: that was coming in, and its size, at `_since`
         self._since = now
-        self._asked = False  #: for a receipt, while that frame did not grow
+        self._asked_behind: int | None = (
+            None  #: the frame, by number, behind which a receipt was asked for last
+        )
         self._unwritten: OSError | None = None  #: why nothing can be written any more
         self._over_at = math.inf  #: when that is told, unless the broker's words came first
         self.torn = False  #: a frame may be written in part, and none may follow
@@ -186,27 +188,37 @@ class Epoch:
         """
         Reason and detail if a frame stays incomplete, whatever comes inside it.
 
-        Its content-length is wrong: the broker will not send what is missing, and what it does send is swallowed.
+        Its content-length is wrong: the broker will not send what is missing, and what it does send is swallowed. A
+        receipt behind it shows that its body has ended long since. It is asked for at once where the frame itself tells
+        that something is wrong with it, and else when the frame does not grow.
         """
+        if self.link.in_memory:
+            return None
+        unclear = self.link.unclear
+        if unclear is not None and unclear != self._asked_behind:
+            self._ask_behind(unclear, now)
         if self._limit is None or now < self._look_at:
             return None
         self._look_at = now + max(self._limit / LOOKS, PAUSE)
         frame, before = self.link.incomplete, self._frame
-        grown = (
+        if (
             frame is None
             or before is None
             or frame[0] != before[0]
             or frame[1] - before[1] >= SLOWEST * self._limit
-        )
-        if grown:
-            self._frame, self._since, self._asked = frame, now, False
-        elif not self._asked:  # the answer shows whether its body has ended long since
-            self._asked = True
-            self.write(b"".join(self.encode(one) for one in barrier("whole")), now)
+        ):
+            self._frame, self._since = frame, now
+        elif frame[0] != self._asked_behind:
+            self._ask_behind(frame[0], now)
         elif now - self._since >= self._limit:
             told = self.link.describe_incomplete()
             return "protocol", f"a frame has been incomplete for {self._limit:g} s: {told}"
         return None
+
+    def _ask_behind(self, frame: int, now: float) -> None:
+        """Ask for a receipt behind this frame."""
+        self._asked_behind = frame
+        self.write(b"".join(self.encode(one) for one in barrier("whole")), now)
 
     def next_timer(self) -> float | None:
         """When `beat` is due."""

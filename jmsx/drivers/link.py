@@ -152,6 +152,11 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         """Which frame has begun to come in, by number, and how many bytes of it have come; None: none has."""
         return self._transport.splitter.incomplete
 
+    @property
+    def unclear(self) -> int | None:
+        """Which frame, by number, shows its end only when the broker says something more; None: none does."""
+        return self._transport.splitter.unclear
+
     def describe_incomplete(self) -> str:
         """Say in words which frame has begun to come in, for a log line or an error."""
         return self._told(self._transport.splitter.describe())
@@ -236,8 +241,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
                     self._inbox.put((self, frames[:position]))  # what was true before the lie
                     raise ProtocolError("the broker said CONNECTED a second time")
                 frames[position] = self._legible(frame)
-        if frames:
-            self._inbox.put((self, frames))
+        self._inbox.put((self, frames) if frames else None)
 
     def _take_answer(self, frame: Frame | MessageFrame) -> None:
         """The first frame: CONNECTED, or an ERROR that says why not."""

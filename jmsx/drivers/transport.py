@@ -57,7 +57,8 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
     """
     One socket of one epoch.
 
-    `sink` is given each chunk's frames, on stomp.py's thread; what it raises ends the link, with that as its cause.
+    `sink` is given each chunk's frames, on stomp.py's thread; none, where only another frame of the broker's will tell
+    what came. What it raises ends the link, with that as its cause.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
                 self.bytes_in += len(data)
                 frames = self._splitter.feed(data)
                 self.frames_in += len(frames)
-                if frames:
+                if frames or self._splitter.unclear is not None:
                     self._sink(frames)
                 if self._splitter.fault is not None:
                     self.cause = self._splitter.fault

@@ -395,6 +395,20 @@ def test_a_body_without_an_end_is_a_dead_letter(
     assert lonely_broker.statistics(DEAD_LETTERS).size - before == len(ENDLESS)
 
 
+@NEEDS_JDK
+def test_a_body_whose_head_tells_that_it_has_no_end(lonely_broker: ClassicBroker) -> None:
+    """With a window of one message nothing comes behind it; it is asked for at once, however long answers may take."""
+    queue, seen = fresh_queue(), []
+    app = App(lonely_broker.url, request_timeout=600.0)
+    app.consumer(queue, name="read", prefetch=1)(lambda message: seen.append(message.text))
+    with app:
+        for word in ("first", "second"):
+            java(lonely_broker, (queue, "persistent", 0, "odd", {"content-length": "abc"}))
+            java(lonely_broker, (queue, "persistent", 0, word, {}))
+        assert eventually(lambda: seen == ["first", "second"], 30)
+        assert eventually(lambda: lonely_broker.statistics(queue.name).size == 0)
+
+
 @pytest.mark.parametrize(
     ("body", "odd"), [("short", {"content-length": "99999"}), ("a␀␤MESSAGE␤ack:f␤x:", {})]
 )

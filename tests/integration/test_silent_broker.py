@@ -97,7 +97,7 @@ def test_no_farewell_behind_half_a_frame(queue: Queue) -> None:
             producer.send(Message(HUGE.decode()))
         press.join(5)
         stalled.clear()
-        assert eventually(lambda: said, 10)
+        assert eventually(lambda: bool(said), 10)
         assert said[0].endswith(b"x")
         within(5, connection.close)
 
