@@ -220,26 +220,31 @@ def test_a_sender_is_refused(refusing: Broker, limit: str) -> None:
     make_room(refusing, queue)
 
 
-def test_a_dead_letter_for_which_there_is_no_room(
-    refusing: Broker, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The broker would delete what is refused then, and not say so: it stays in its queue until there is room."""
+def test_a_dead_letter_for_which_there_is_no_room(caplog: pytest.LogCaptureFixture) -> None:
+    """
+    The broker would delete what is refused then, and not say so: it stays in its queue until there is room.
+
+    On a broker of its own, in whose store the dead letter stays.
+    """
     full, queue = fresh_queue(), fresh_queue()
-    put(refusing, queue, "a", key="a", case=queue.name)
 
     def refuse(message: Message) -> None:
         raise ValueError(message.text)
 
-    with Connection(refusing.url, redelivery_policy=NO_RETRY) as connection:
+    with (
+        full_broker(refuses=True) as broker,
+        Connection(broker.url, redelivery_policy=NO_RETRY) as connection,
+    ):
+        put(broker, queue, "a", key="a", case=queue.name)
         connection.start()
         fill(connection.create_session(), full, persistent=True)
         connection.create_session().create_consumer(queue).set_listener(refuse)
         assert eventually(lambda: "dead letter not confirmed" in caplog.text, 40)
-        kept = bodies(refusing, queue)
-        make_room(refusing, full)  # before what may fail, for others share this broker
+        kept = bodies(broker, queue)
+        make_room(broker, full)
         assert kept == ["a"]
-        assert eventually(lambda: len(dead_copies(refusing, queue.name)) == 1)
-        assert settles(refusing, queue, size=0)
+        assert eventually(lambda: len(dead_copies(broker, queue.name)) == 1)
+        assert settles(broker, queue, size=0)
 
 
 def test_a_queue_that_is_called_like_another_cause(refusing: Broker) -> None:
