@@ -140,11 +140,12 @@ class HandingOut:
         """
         Take the frame that another look at an `unclear` message has `shown`; None: nothing more is known.
 
-        Only now it is known which message it is, and so how often it was delivered before.
+        Only now it is known which message it is, and so how often it was delivered before. That is left to the next
+        link where its own was lost meanwhile: there it comes again.
         """
         delivery.complete(shown)
         consumer = self._consumers.get(delivery.subscription_id)
-        if shown is not None and consumer is not None:
+        if shown is not None and consumer is not None and delivery in consumer.waiting:
             self._consumers.recall(consumer, delivery)
 
     def decline(self, held: Held) -> None:

@@ -232,3 +232,32 @@ def test_a_map_keeps_its_count_on_links_without_translation(
         again = hand_outs.deliver(talk.core, ["1"], talk.now)
         assert again is bodiless
         assert (again.delivery_count, again.failures) == (before + lost + 1, before + lost)
+
+
+def test_a_look_that_outlasts_its_link_forgets_nothing() -> None:
+    """The count of a map waits for the one that comes on the next link, not for one that nobody will get."""
+    talk, hand_outs = Talk(AUTO, dialect=CLASSIC), HandOuts(None)
+    talk.subscribe(
+        headers={"destination": "/queue/q", "transformation": "jms-map-xml"}, policy=at_most(9)
+    )
+
+    def come(*, untranslated: bool) -> None:
+        frame = sent_back_map(talk, 0, untranslated=untranslated, redelivered="true")
+        talk.core.receive([frame], talk.now, WALL + talk.now)
+
+    def bodiless() -> Delivery:
+        come(untranslated=True)
+        assert hand_outs.deliver(talk.core, ["1"], talk.now) is None
+        assert hand_outs.bodiless is not None
+        return hand_outs.bodiless
+
+    come(untranslated=False)
+    first = talk.held()
+    talk.lose()
+    old = bodiless()
+    talk.lose()
+    hand_outs.looked(talk.core, old, sent_back_map(talk, 0, untranslated=False))
+    hand_outs.looked(talk.core, bodiless(), sent_back_map(talk, 0, untranslated=False))
+    again = hand_outs.deliver(talk.core, ["1"], talk.now)
+    assert again is not None
+    assert (again.delivery_count, again.failures) == (first.delivery_count + 1, first.failures + 1)
