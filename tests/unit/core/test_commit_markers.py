@@ -362,6 +362,6 @@ def test_orphans_are_those_of_a_week_ago() -> None:
         frame for action in talk.core.take_actions() for frame in getattr(action, "frames", ())
     ]
     (subscribe,) = [frame for frame in frames if frame.command == "SUBSCRIBE"]
-    assert subscribe.headers["selector"] == "jmsx_session = 's' OR jmsx_day < 20000"
+    assert subscribe.headers["selector"] == "jmsx_session = 's' OR jmsx_day < 20000.0"
     assert frames[-1].headers["jmsx_day"] == "20007"
     assert frames[-1].headers["persistent"] == "true"
