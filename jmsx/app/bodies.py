@@ -326,7 +326,7 @@ def _is_never(schema: Any, never: Collection[str]) -> bool:
     if kind == "union":
         choices = [one[0] if isinstance(one, tuple) else one for one in schema["choices"]]
         return all(_is_never(one, never) for one in choices)
-    if kind in ("custom-error", "default", "definitions", "nullable"):
+    if kind in ("custom-error", "default", "definitions", "nullable") or schema.get("root_model"):
         return _is_never(inner, never)
     own = kind in ("dataclass", "model") and inner["type"].startswith("function-")
     return kind in never and not own  # a validator of its own may take anything

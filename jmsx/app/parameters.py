@@ -16,6 +16,7 @@ header.
 from __future__ import annotations
 
 import collections.abc
+import functools
 import inspect
 import sys
 import types
@@ -280,7 +281,9 @@ class _Reading:
     def _check_strange(self, parameter: inspect.Parameter, annotation: Any) -> None:
         """Raise ConfigurationError for what only another framework could fill in, and for two marks of ours."""
         extras = typing.get_args(annotation)[1:] if _is_annotated(annotation) else ()
-        for one in (parameter.default, *extras):
+        bound = self._is_bound(parameter, annotation)
+        marks = () if bound else (parameter.default, *extras)
+        for one in marks:
             root = type(one).__module__.partition(".")[0]
             if root in _FRAMEWORKS:
                 raise ConfigurationError(
@@ -288,10 +291,16 @@ class _Reading:
                     " in; it gives Annotated[str, Property()] and Annotated[str, Header()], and what else a handler"
                     f" needs is bound before: functools.partial({self._name}, {parameter.name}=...)"
                 )
-        if len(marks := [one for one in map(_made, extras) if one is not None]) > 1:
+        if len(ours := [one for one in map(_made, extras) if one is not None]) > 1:
             raise ConfigurationError(
-                f"{self._name} takes {parameter.name} from {' and '.join(map(repr, marks))}, and it gets one: keep one"
+                f"{self._name} takes {parameter.name} from {' and '.join(map(repr, ours))}, and it gets one: keep one"
             )
+
+    def _is_bound(self, parameter: inspect.Parameter, annotation: Any) -> bool:
+        """Whether its default is what it shall be: functools.partial has bound it, or it is what its type says."""
+        bound = self._handler.keywords if isinstance(self._handler, functools.partial) else {}
+        plain, _ = without_none(annotation)
+        return parameter.name in bound or plain in type(parameter.default).__mro__[:-1]
 
     def _check_marker(self, parameter: inspect.Parameter, annotation: Any) -> None:
         """Raise ConfigurationError for a Property or Header in another place than an Annotated's second."""

@@ -69,6 +69,11 @@ def check_runs(handler: Callable[..., Any], *, awaited: bool = False) -> None:
         kind = _kind(inner)
         if kind and not (awaits and inspect.iscoroutinefunction(inner)):
             wrapped = "" if inner is handler else " inside its wrapper"
+            if isinstance(inner, _CACHED):
+                raise ConfigurationError(
+                    f"{name} is {kind}{wrapped}, so its body would not run for a message that is equal to an earlier"
+                    " one; put functools.cache on what it looks up, and not on the function itself"
+                )
             raise ConfigurationError(
                 f"{name} is {kind}{wrapped}, so its body would not run when it is called; {_REMEDY}"
                 + (

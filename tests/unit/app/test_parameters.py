@@ -20,7 +20,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, RootModel, field_validator
 from typing_extensions import TypedDict  # which pydantic wants on Python 3.11
 
 from jmsx import (
@@ -53,6 +53,10 @@ class Order:
 
     id: int
     note: str = ""
+
+
+class Sku(RootModel[str]):
+    """A text with a name."""
 
 
 class Item(TypedDict):
@@ -419,6 +423,33 @@ def test_a_session_that_may_be_left_out() -> None:
     assert len(given(partial(handle, message=mine), '{"id": 1}')) == 2
 
 
+def test_what_is_bound_before_is_no_mark() -> None:
+    """Whatever it is of: the container of a framework, or its application."""
+
+    def handle(message: Message, *, container: Any) -> None: ...
+    def kept(message: Message, container: Depends | None = Depends()) -> None: ...  # noqa: B008 - as a program has it
+
+    assert len(given(partial(handle, container=Depends()), "x")) == 1
+    assert len(given(kept, "x")) == 1
+    for handler in (marked_by_others, default_of_others):  # as their refusals say
+        assert len(given(partial(handler, user="me"), "x")) == 1
+
+
+def test_a_model_that_is_one_text_may_be_a_property() -> None:
+    """What it is a model of counts."""
+    got: list[Sku] = []
+    app = App()
+
+    @app.consumer("queue://q")
+    def handle(message: Message, sku: Annotated[Sku | None, Property()]) -> None:
+        assert sku is not None
+        got.append(sku)
+
+    with harness(app) as mq:
+        mq.send("queue://q", "x", properties={"sku": "A-1"})
+    assert got == [Sku("A-1")]
+
+
 def test_the_connection_of_a_store(tmp_path: Path) -> None:
     """By keyword, beside a body."""
     app = App()
@@ -599,7 +630,11 @@ def unknown_within(order: Elsewhere) -> None: ...
             "a Depends of fast_depends at user, which jmsx does not fill in; it",
         ),
         (default_of_others, {}, "bound before: functools.partial(default_of_others, user=...)"),
-        (remembering, {}, "a function that remembers what it returned, so its body would not run"),
+        (
+            remembering,
+            {},
+            "so its body would not run for a message that is equal to an earlier one; put functools.cache on",
+        ),
         (awaited_by_nobody, {}, "says that it returns a Awaitable, so its body has not run to its"),
         (
             called_by_nobody,
