@@ -48,6 +48,7 @@ class BrokerErrors:
         if request is not None:
             error = self._dialect.reading.error(request.command, request.subject, frame, broker)
             if self._dialect.reading.explains_later(request.command, text) and not rollback_only:
+                self.explain(now)  # there may be another one
                 self.held = _Held(request.receipt_id, error, now + PATIENCE)
             else:
                 self._requests.answer(request.receipt_id, now, error)

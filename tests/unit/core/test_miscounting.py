@@ -98,6 +98,22 @@ def test_what_is_refused_for_all_that_is_acknowledged_on_another_link() -> None:
     assert talk.wrote() == ["ACK a", "ACK b"]
 
 
+def test_refusals_that_come_one_behind_the_other() -> None:
+    """The broker may complain of both before it refuses the first; each is an answer."""
+    talk = talk_of(AUTO)
+    fail(talk)
+    talk.comes("a", "b")
+    assert [talk.receive(), talk.receive()] == ["a#1", "b#1"]
+    assert talk.wrote() == [*acks("a"), *acks("b")]
+    talk.refuse(ROLLBACK_ONLY)
+    talk.refuse(ROLLBACK_ONLY)
+    talk.lose()
+    talk.comes("a", redelivered="true")
+    talk.comes("b", redelivered="true")
+    talk.comes("c")
+    assert talk.receive() == "c#1"
+
+
 def test_what_is_not_answered_comes_again() -> None:
     """Nobody knows whether it was done, as with a plain ACK."""
     talk = talk_of(AUTO)
