@@ -34,7 +34,7 @@ from jmsx.errors import (
     JmsxError,
     StoreError,
 )
-from jmsx.jms.connection import Connection
+from jmsx.jms.connection import Connection, lost_for_good
 from jmsx.jms.destination import Destination
 from jmsx.jms.message import Message
 from jmsx.log import logger
@@ -264,26 +264,25 @@ class Workers(Sequence[Worker]):
     def _open_one(self, consumer: Consumer) -> None:
         """Open one worker; where the app waits for its broker, again and again until its consumer is confirmed."""
         for pause in pauses():
-            connection = self._connection(consumer)
-            try:
-                self._open_on(connection, consumer)
-            except (ConnectionFailedError, BrokerTimeoutError) as error:
-                policy = connection.options.reconnect
-                if policy is None or not policy.waits_for_ever:
-                    raise
-                self._check_wanted()
-                _log.warning(
-                    "consumer not opened: it is tried again",
-                    consumer=consumer.name,
-                    error=str(error),
-                    seconds=pause,
-                )
-            else:
+            error = self._open_on(self._connection(consumer), consumer)
+            if error is None:
                 return
+            self._check_wanted()
+            _log.warning(
+                "consumer not opened: it is tried again",
+                consumer=consumer.name,
+                error=str(error),
+                seconds=pause,
+            )
             self._pause(pause)
 
-    def _open_on(self, connection: Connection, consumer: Consumer) -> None:
-        """Open a worker on a connection of its own, which is closed if that fails."""
+    def _open_on(self, connection: Connection, consumer: Consumer) -> JmsxError | None:
+        """
+        Open a worker on a connection of its own, which is closed if that fails.
+
+        Returns why it failed where another connection may do. Raises it where the app does not wait for its broker, and
+        where no link would follow on this one either, as behind a fault of ours.
+        """
         shared = self._shared
         self._opening = connection
         try:
@@ -300,6 +299,13 @@ class Workers(Sequence[Worker]):
             )
             worker.reply = shared.reply
             self._open.append(worker)
+        except (ConnectionFailedError, BrokerTimeoutError) as error:
+            policy = connection.options.reconnect
+            waits = policy is not None and policy.waits_for_ever and not lost_for_good(connection)
+            connection.abort()
+            if not waits:
+                raise
+            return error
         except InvalidClientIdError as error:
             connection.abort()
             raise self._clash(consumer, error) from error
@@ -308,6 +314,7 @@ class Workers(Sequence[Worker]):
             raise
         finally:
             self._opening = None
+        return None
 
     def _connection(self, consumer: Consumer) -> Connection:
         """Of one worker of `consumer`, with options that fit it; raises ConfigurationError where none do."""
