@@ -26,15 +26,8 @@ from jmsx.config.options import FOR_EVER
 from jmsx.config.uri import BrokerUri
 from jmsx.core.durations import seconds
 from jmsx.drivers.machine import Machine
-from jmsx.errors import (
-    BrokerTimeoutError,
-    ConnectionFailedError,
-    IllegalStateError,
-    InvalidClientIdError,
-    JmsxError,
-    StoreError,
-)
-from jmsx.jms.connection import Connection, lost_for_good
+from jmsx.errors import IllegalStateError, InvalidClientIdError, JmsxError, StoreError
+from jmsx.jms.connection import Connection
 from jmsx.jms.destination import Destination
 from jmsx.jms.message import Message
 from jmsx.log import logger
@@ -262,28 +255,7 @@ class Workers(Sequence[Worker]):
             raise IllegalStateError("the app was told to stop while it started")
 
     def _open_one(self, consumer: Consumer) -> None:
-        """Open one worker; where the app waits for its broker, again and again until its consumer is confirmed."""
-        for pause in pauses():
-            error = self._open_on(self._connection(consumer), consumer)
-            if error is None:
-                return
-            self._check_wanted()
-            _log.warning(
-                "consumer not opened: it is tried again",
-                consumer=consumer.name,
-                error=str(error),
-                seconds=pause,
-            )
-            self._pause(pause)
-
-    def _open_on(self, connection: Connection, consumer: Consumer) -> JmsxError | None:
-        """
-        Open a worker on a connection of its own, which is closed if that fails.
-
-        Returns why it failed where another connection may do. Raises it where the app does not wait for its broker, and
-        where no link would follow on this one either, as behind a fault of ours.
-        """
-        shared = self._shared
+        shared, connection = self._shared, self._connection(consumer)
         self._opening = connection
         try:
             self._check_wanted()
@@ -299,13 +271,6 @@ class Workers(Sequence[Worker]):
             )
             worker.reply = shared.reply
             self._open.append(worker)
-        except (ConnectionFailedError, BrokerTimeoutError) as error:
-            policy = connection.options.reconnect
-            waits = policy is not None and policy.waits_for_ever and not lost_for_good(connection)
-            connection.abort()
-            if not waits:
-                raise
-            return error
         except InvalidClientIdError as error:
             connection.abort()
             raise self._clash(consumer, error) from error
@@ -314,7 +279,6 @@ class Workers(Sequence[Worker]):
             raise
         finally:
             self._opening = None
-        return None
 
     def _connection(self, consumer: Consumer) -> Connection:
         """Of one worker of `consumer`, with options that fit it; raises ConfigurationError where none do."""

@@ -140,15 +140,6 @@ class ReconnectPolicy:
         if self.startup_timeout not in (None, FOR_EVER):
             check_seconds("startup_timeout", self.startup_timeout, "; -1 waits for ever")
 
-    @property
-    def waits_for_ever(self) -> bool:
-        """Whether nothing ends the attempts to connect for the first time."""
-        return (
-            self.startup_timeout == FOR_EVER
-            and self.startup_maximum_attempts < 0
-            and self.maximum_attempts < 0
-        )
-
     def delay(self, failed: int) -> float:
         """Seconds between the attempt number `failed`, counted from 1, and the next."""
         if not self.use_exponential_back_off:

@@ -95,8 +95,3 @@ class Connection:
 
     def __repr__(self) -> str:
         return f"<Connection {self._links}>"
-
-
-def lost_for_good(connection: Connection) -> bool:
-    """Whether one of its sessions will have no link any more."""
-    return connection._links.lost_for_good  # noqa: SLF001 - for the app; JMS has no such call

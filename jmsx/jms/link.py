@@ -401,11 +401,6 @@ class ConnectionLinks:
     def __str__(self) -> str:
         return f"{self._uri} [{len(self._links)} sessions]"
 
-    @property
-    def lost_for_good(self) -> bool:
-        """Whether one of its sessions will have no link any more."""
-        return any(link.lost_for_good for link in self._links)
-
     def _check(self) -> None:
         if self._closed:
             raise IllegalStateError("The Connection is closed")

@@ -13,7 +13,6 @@ from jmsx import (
     AcknowledgeMode,
     Message,
     Queue,
-    ReconnectPolicy,
     Reject,
 )
 from jmsx.app import App
@@ -21,12 +20,10 @@ from jmsx.core.events import (
     Outcome,
 )
 from jmsx.errors import (
-    BrokerTimeoutError,
     ConnectionFailedError,
     DrainError,
 )
 from tests.integration.broker_support import eventually, python, read_line
-from tests.integration.liar import Client, Liar
 from tests.integration.support import (
     CLIENT,
     INDIVIDUAL,
@@ -71,36 +68,6 @@ def test_the_apps_sender_recovers(mortal: ClassicBroker, queue: Queue) -> None:
         assert results[0] is None or isinstance(results[0], ConnectionFailedError)
         app.stop()
     assert bodies(mortal, queue)[:2] == ["first", "second"]
-
-
-def keep_silent(client: Client) -> None:
-    """Take SUBSCRIBE, and answer nothing from then on."""
-    client.obey("SUBSCRIBE")
-    for _ in client.frames():
-        pass
-
-
-def test_a_start_whose_first_links_go_silent() -> None:
-    """An app waits for its broker: also where the first two take SUBSCRIBE, and never answer."""
-    with nothing_left(), Liar(keep_silent, keep_silent, Client.obey) as liar:
-        app = App(liar.url, request_timeout=0.5, watch=0)
-        app.consumer("queue://q")(lambda _message: None)
-        assert within(20, app.start).error is None
-        assert app.ready().ok
-        assert len(liar.clients) == 3
-        within(5, app.abort)
-
-
-@pytest.mark.parametrize(
-    "reconnect", [False, ReconnectPolicy(startup_maximum_attempts=1)], ids=["no", "one attempt"]
-)
-def test_a_start_that_is_not_to_wait(reconnect: bool | ReconnectPolicy) -> None:  # noqa: FBT001 - a parameter
-    """Whoever has said so hears of it."""
-    with nothing_left(), Liar(keep_silent, Client.obey) as liar:
-        app = App(liar.url, request_timeout=0.5, watch=0, reconnect=reconnect)
-        app.consumer("queue://q")(lambda _message: None)
-        assert isinstance(within(10, app.start).error, BrokerTimeoutError)
-        within(5, app.abort)
 
 
 def test_a_block_that_loses_its_broker(mortal: ClassicBroker, queue: Queue) -> None:
