@@ -241,7 +241,10 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
                     self._inbox.put((self, frames[:position]))  # what was true before the lie
                     raise ProtocolError("the broker said CONNECTED a second time")
                 frames[position] = self._legible(frame)
-        self._inbox.put((self, frames) if frames else None)
+        if frames:
+            self._inbox.put((self, frames))
+        elif self.unclear is not None:
+            self._inbox.put(None)
 
     def _take_answer(self, frame: Frame | MessageFrame) -> None:
         """The first frame: CONNECTED, or an ERROR that says why not."""

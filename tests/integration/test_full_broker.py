@@ -277,7 +277,17 @@ def test_one_of_two_queues_is_full(refusing: Broker) -> None:
 
 
 def test_one_of_the_queues_of_a_virtual_topic_is_full(refusing: Broker) -> None:
-    """It is the same: who sends to a topic may have several queues behind it, and knows none of them."""
+    """
+    It is the same: who sends to a topic may have several queues behind it, and knows none of them.
+
+    The broker takes them in the order of the hashes of their names (BROKER.md C74), so that the full one may be the
+    first: of one topic in seven.
+    """
+    assert any(sends_to_some_behind_a_topic(refusing) for _ in range(8))
+
+
+def sends_to_some_behind_a_topic(refusing: Broker) -> bool:
+    """Whether a send that is in doubt, for one of seven queues is full, has reached one of the others."""
     topic = f"VirtualTopic.{fresh_queue().name}"
     full, others = (
         Queue(f"Consumer.memory.{topic}"),
@@ -291,7 +301,7 @@ def test_one_of_the_queues_of_a_virtual_topic_is_full(refusing: Broker) -> None:
         with pytest.raises(SendUnconfirmedError, match=r"Memory Limit reached.*may be there twice"):
             session.create_producer(f"topic://{topic}").send(Message("x"))
     make_room(refusing, full)
-    assert "x" in [body for other in others for body in bodies(refusing, other)]
+    return "x" in [body for other in others for body in bodies(refusing, other)]
 
 
 def test_a_send_that_nobody_waits_for(refusing: Broker, caplog: pytest.LogCaptureFixture) -> None:
