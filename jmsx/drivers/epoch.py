@@ -113,9 +113,8 @@ class Epoch:
         self._look_at = now
         self._frame: tuple[int, int] | None = None  #: that was coming in, and its size, at `_since`
         self._since = now
-        self._asked_behind: int | None = (
-            None  #: the frame, by number, behind which a receipt was asked for last
-        )
+        #: The frame, by number, behind which a receipt was asked for last
+        self._asked_behind: int | None = None
         self._unwritten: OSError | None = None  #: why nothing can be written any more
         self._over_at = math.inf  #: when that is told, unless the broker's words came first
         self.torn = False  #: a frame may be written in part, and none may follow
