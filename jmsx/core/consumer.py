@@ -19,6 +19,7 @@ from jmsx.core.delivery_state import DeliveryInput, DeliveryState
 from jmsx.core.dialect import Dialect
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame
+from jmsx.core.held_on_lost_links import HeldOnLostLinks
 from jmsx.core.non_blocking_redelivery import NonBlockingRedelivery
 from jmsx.core.open_copies import OpenCopies
 from jmsx.core.process_memory import ConsumerMemory
@@ -34,10 +35,6 @@ if TYPE_CHECKING:
 
 #: So many times the prefetch may wait to be handed out; more would fill the memory.
 FLOOD: Final = 100
-
-#: Messages of earlier lost links that are kept at most when another one is lost: an application that never says how it
-#: went must not fill the memory.
-LOST_AND_OPEN: Final = 1000
 
 #: The transaction on the wire of ACKs that a broker which has miscounted would refuse outside one.
 _WIRE_NAME: Final = "jmsx-ack"
@@ -58,6 +55,7 @@ class ConsumerCore:
         now: float,
         *,
         requests: Requests,
+        on_lost_links: HeldOnLostLinks,
         changes: Callable[[ConsumerCore], None],
         releases: Callable[[], list[Frame]],
     ) -> None:
@@ -67,6 +65,7 @@ class ConsumerCore:
         """
         self.settings = settings
         self._requests = requests
+        self._on_lost_links = on_lost_links
         self._changes = changes
         self._releases = releases
         #: Its ACKs may come too late to keep messages coming
@@ -89,8 +88,6 @@ class ConsumerCore:
         self.copies: OpenCopies
         self.wanted_since: float | None  #: the application waits for a message
         self._idle_since: float | None
-        #: Handed out on links that were lost since, and the application has not said yet how that went
-        self._on_lost_link: dict[Delivery, None] = {}
         #: Acknowledged by a `receive()` that was interrupted then: to be handed out once more, on whatever link.
         self._unreturned: dict[Delivery, None] = {}
         self._dialect = dialect
@@ -359,12 +356,7 @@ class ConsumerCore:
         for delivery in owed:
             delivery.history = delivery.history.not_failed()
         held = [one for one in self.delivered if not one.is_acknowledged]
-        if not self.settings.transacted:
-            while (
-                len(self._on_lost_link) > LOST_AND_OPEN
-            ):  # too much is held: the oldest count as failed
-                self.failed_late(next(iter(self._on_lost_link)))
-        self._on_lost_link.update(dict.fromkeys(held))
+        self._on_lost_links.add(held, self.memory, bounded=not self.settings.transacted)
         handed_out = [*owed, *held]
         self.end(handed_out, Outcome.ABANDONED, now)
         self.end_unwritten(self.copies.owed, Outcome.ABANDONED, now)
@@ -463,27 +455,6 @@ class ConsumerCore:
         self.reports.dropped(1, now)
         self.memory.acknowledged([delivery])
         return True
-
-    def held_on_lost_links(self) -> list[Delivery]:
-        """Return what the application was handed on links that were lost since, and may still be at."""
-        return list(self._on_lost_link)
-
-    def forget_lost_links(self) -> None:
-        """Count what was handed out on lost links as failed: nobody will say any more how that went."""
-        late, self._on_lost_link = list(self._on_lost_link), {}
-        self.memory.lost(late)
-        self.count_failures(late)
-
-    def failed_late(self, delivery: Delivery) -> None:
-        """Note that a delivery of a lost link has failed, too, if the application still held it."""
-        if delivery in self._on_lost_link:
-            self.told_late(delivery)
-            self.memory.lost([delivery])
-            self.count_failures([delivery])
-
-    def told_late(self, delivery: Delivery) -> None:
-        """Forget a delivery of a lost link: the application has said how it went, or never saw it."""
-        self._on_lost_link.pop(delivery, None)
 
     def flush(self, trigger: AckTrigger, now: float, *, idle: bool = False) -> None:
         """Write the ACK that the consumed batch owes, if any. `idle`: nothing is left to hand out."""
@@ -714,9 +685,10 @@ class ConsumerCore:
 
     def give_up(self, now: float) -> None:
         """Report the ACKs that are owed for messages of a lost link as dropped: there will be no other link."""
-        if self._on_lost_link and self.settings.acknowledges_itself:
-            self.reports.dropped(len(self._on_lost_link), now)
-        self.forget_lost_links()
+        held = self._on_lost_links.of(self.memory)
+        if held and self.settings.acknowledges_itself:
+            self.reports.dropped(len(held), now)
+        self._on_lost_links.forget(self.memory)
 
     def next_timer(self) -> float | None:
         """Return when `handle_timer` has something to do or a pause ends (seconds, monotonic), or None."""
@@ -812,10 +784,10 @@ class ConsumerCore:
         if outcome in events.DONE:
             self.memory.acknowledged(alive)
         elif outcome in (Outcome.ABANDONED, Outcome.RELEASED):
-            over = [one for one in alive if one not in self._on_lost_link]
+            over = [one for one in alive if one not in self._on_lost_links]
             self.memory.lost(over)
             self.count_failures(over)
-            self.memory.in_hand(one for one in alive if one in self._on_lost_link)
+            self.memory.in_hand(one for one in alive if one in self._on_lost_links)
         if not self._outbox.detailed:
             return
         for delivery in alive:

@@ -113,6 +113,7 @@ class SessionCore:
             self._outbox,
             sending=self.sending,
             consumers=self._consumers,
+            on_lost_links=self._consumers.on_lost_links,
             lost_deliveries=lost_deliveries,
             releases=self._consumers.release_windows,
             subscribe_wholly=self._consumers.subscribe_wholly,
@@ -486,7 +487,7 @@ class SessionCore:
         if self.transacted:
             raise IllegalStateError("recover() in a transacted session: use rollback()")
         self._spare_lost(failure)
-        self._work.forget_lost_links()
+        self._consumers.on_lost_links.forget()
         for consumer in self._consumers.agenda.holding():
             self._failed_deliveries.give_back(consumer, failure, now)
 
@@ -679,7 +680,7 @@ class SessionCore:
     ) -> None:
         """Note how a delivery of a lost link went; None: it is done."""
         if failure is not None and failure.disposition in _FAILED:
-            consumer.failed_late(delivery)
+            self._consumers.on_lost_links.failed(delivery)
         else:
             self._consumers.note_not_failed(consumer, delivery)
 

@@ -15,6 +15,7 @@ from jmsx.core.dialect import Dialect
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.headers import COUNT_HEADER, SUBSCRIPTION_SEPARATOR
+from jmsx.core.held_on_lost_links import HeldOnLostLinks
 from jmsx.core.identity import count
 from jmsx.core.lost_deliveries import LostDeliveries
 from jmsx.core.process_memory import ConsumerMemory, ProcessMemory
@@ -63,8 +64,7 @@ class Subscriptions:
         self._closing: list[str] = []  #: consumers closed inside a transaction
         self._left: dict[str, ConsumerMemory] = {}  #: closed consumers, for which more may come
         self.linked = False  #: there is a link to write to
-        #: Consumers may have messages that the application was handed on a lost link, and has said nothing of
-        self._held_on_lost_links = False
+        self.on_lost_links = HeldOnLostLinks(outbox)
         #: To be subscribed on it, when what has to come before is done.
         self._awaited: dict[str, Request] = {}
         #: Those that get only what a commit in doubt has received, until its end
@@ -188,7 +188,7 @@ class Subscriptions:
         seen it.
         """
         self._finish(delivery)
-        consumer.told_late(delivery)
+        self.on_lost_links.told(delivery)
         if self._lost_deliveries.note_not_failed(consumer, delivery):
             return
         # It may have come again before the application was done.
@@ -213,14 +213,11 @@ class Subscriptions:
 
         Only the links have failed; one that was given back meanwhile may have come again to any session of the process.
         """
-        if not self._held_on_lost_links:
-            return
-        self._held_on_lost_links = only is not None
-        for consumer in self:
-            for delivery in consumer.held_on_lost_links():
-                if only in (None, delivery):
-                    consumer.memory.acknowledged([delivery])
-                    self.note_not_failed(consumer, delivery)
+        for delivery in self.on_lost_links:
+            if only in (None, delivery):
+                consumer = self._consumers[delivery.subscription_id]
+                consumer.memory.acknowledged([delivery])
+                self.note_not_failed(consumer, delivery)
 
     # The link --------------------------------------------------------------------------------------------------------
 
@@ -327,7 +324,6 @@ class Subscriptions:
         self._awaited.clear()
         for consumer in self:
             handed_out, waiting = consumer.cut(now)
-            self._held_on_lost_links |= bool(handed_out)
             self._lost_deliveries.note(consumer, handed_out, handed_out=True)
             self._lost_deliveries.note(consumer, waiting, handed_out=False)
         for consumer, delivery in self._dead_letters.lose(now):
@@ -363,6 +359,7 @@ class Subscriptions:
             memory,
             now,
             requests=self._requests,
+            on_lost_links=self.on_lost_links,
             changes=self.agenda.note,
             releases=self.release_windows,
         )
@@ -462,7 +459,7 @@ class Subscriptions:
             if awaited is not None:
                 self._requests.answer(awaited.receipt_id, now)
             return answered("UNSUBSCRIBE", settings.destination)
-        consumer.forget_lost_links()
+        self.on_lost_links.forget(consumer.memory)
         consumer.flush(AckTrigger.CLOSE, now)
         if settings.acknowledges_itself and consumer.delivered and idle:
             consumer.acknowledge(consumer.take_delivered(), AckTrigger.CLOSE, now)

@@ -26,6 +26,7 @@ from jmsx.core.destination_names import is_foreign_temporary
 from jmsx.core.dialect import Dialect
 from jmsx.core.events import AckTrigger, Outcome, TransactionOutcome
 from jmsx.core.frames import Frame
+from jmsx.core.held_on_lost_links import HeldOnLostLinks
 from jmsx.core.journal_barrier import journal_barrier
 from jmsx.core.lost_deliveries import LostDeliveries
 from jmsx.core.requests import Request, Requests, answered, unanswered
@@ -67,6 +68,7 @@ class UnitOfWork:
         *,
         sending: Sends,
         consumers: Iterable[ConsumerCore],
+        on_lost_links: HeldOnLostLinks,
         lost_deliveries: LostDeliveries,
         releases: Callable[[], list[Frame]],
         subscribe_wholly: Callable[[float], None],
@@ -77,6 +79,7 @@ class UnitOfWork:
         self._outbox = outbox
         self._sending = sending
         self._consumers = consumers  #: of the session
+        self._on_lost_links = on_lost_links
         self._lost_deliveries = lost_deliveries
         self._releases = releases  #: what ends every transaction that keeps a window open
         #: Ends that consumers get only what a commit in doubt has received
@@ -314,17 +317,12 @@ class UnitOfWork:
     def rollback(self, now: float) -> None:
         """Undo the sends; the caller gives back what was delivered."""
         self.complained = False
-        self.forget_lost_links()
+        self._on_lost_links.forget()
         transaction = self._transaction
         self._sending.report_all(transaction, "rolled_back", now)
         if transaction.started_at is not None:
             self._sending.report_end(transaction, TransactionOutcome.ROLLED_BACK, 0, now)
         self._abort()
-
-    def forget_lost_links(self) -> None:
-        """Let all that the application was handed on lost links, and has not done, count as failed."""
-        for consumer in self._consumers:
-            consumer.forget_lost_links()
 
     def _abort(self) -> None:
         transaction = self._transaction
@@ -377,10 +375,9 @@ class UnitOfWork:
         The application has to call `rollback`. Source: `ActiveMQMessageConsumer.java:761-771`.
         """
         if self.complained:
-            for consumer in self._consumers:
-                for delivery in consumer.held_on_lost_links():
-                    if delivery.epoch == epoch:
-                        consumer.failed_late(delivery)
+            for delivery in self._on_lost_links:
+                if delivery.epoch == epoch:
+                    self._on_lost_links.failed(delivery)
             self.complained = False
         if self.markers is not None:
             self.markers.lost()

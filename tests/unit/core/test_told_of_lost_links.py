@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx.core.consumer import LOST_AND_OPEN
+from jmsx.core.held_on_lost_links import MOST
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.process_memory import ProcessMemory
 from jmsx.core.values import Disposition, Failure
@@ -188,21 +188,20 @@ def test_what_nobody_says_of_lost_links_is_bounded() -> None:
     """An application that acknowledges nothing on links that are lost must not fill the memory."""
     talk = Talk(INDIVIDUAL)
     talk.subscribe(policy=AT_ONCE, prefetch=ENDLESS)
-    names = [f"m{n}" for n in range(LOST_AND_OPEN)]
+    names = [f"m{n}" for n in range(MOST)]
     for _ in range(4):
         talk.comes(*names)
         for _ in names:
             talk.held()
         talk.lose()
-    (consumer,) = talk.core._consumers
-    assert len(consumer.held_on_lost_links()) == 2 * LOST_AND_OPEN
+    assert len(list(talk.core._consumers.on_lost_links)) == 2 * MOST
 
 
 def test_what_is_forgotten_of_lost_links_has_failed() -> None:
     """Nobody can say any more that it has not, and else it would come for ever."""
     one, two = two_sessions(INDIVIDUAL)
     for number in range(3):
-        names = [f"{number}-{n}" for n in range(LOST_AND_OPEN)]
+        names = [f"{number}-{n}" for n in range(MOST)]
         one.comes(*names)
         for _ in names:
             one.held()

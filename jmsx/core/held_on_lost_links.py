@@ -1,0 +1,73 @@
+"""
+What the application was handed on links that were lost since, and has not told yet how that went.
+
+The broker delivers it again, to any consumer. It has failed only if the application says so, or cannot say any more
+how it went.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from jmsx.core.actions import Outbox
+from jmsx.core.delivery import Delivery
+from jmsx.core.process_memory import ConsumerMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+#: Messages of a consumer that are kept at most when another link is lost: an application that never says how it went
+#: must not fill the memory. In a transaction all are kept, for its end says it.
+MOST: Final = 1000
+
+
+class HeldOnLostLinks:
+    """The deliveries of a session that are held on lost links, oldest first, each with the memory of its consumer."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._held: dict[Delivery, ConsumerMemory] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._held)
+
+    def __contains__(self, delivery: Delivery) -> bool:
+        return delivery in self._held
+
+    def __iter__(self) -> Iterator[Delivery]:
+        # Over a copy: whoever asks may note how each of them went.
+        return iter(list(self._held))
+
+    def of(self, memory: ConsumerMemory) -> list[Delivery]:
+        """Return those of the consumer that has this memory."""
+        return [one for one, its in self._held.items() if its is memory]
+
+    def add(self, batch: Iterable[Delivery], memory: ConsumerMemory, *, bounded: bool) -> None:
+        """Keep what a consumer has handed out on a link that is lost; `bounded`: no more than MOST of earlier links."""
+        if bounded:
+            for delivery in self.of(memory)[:-MOST]:
+                self.failed(delivery)
+        self._held.update(dict.fromkeys(batch, memory))
+
+    def told(self, delivery: Delivery) -> None:
+        """Forget a delivery: the application has said how it went, or never saw it."""
+        self._held.pop(delivery, None)
+
+    def failed(self, delivery: Delivery) -> None:
+        """Count a delivery as failed, if the application still held it."""
+        memory = self._held.pop(delivery, None)
+        if memory is not None:
+            self._count([delivery], memory)
+
+    def forget(self, memory: ConsumerMemory | None = None) -> None:
+        """Count as failed those of one consumer, or all: nobody will say any more how that went."""
+        for each in [memory] if memory is not None else dict.fromkeys(self._held.values()):
+            late = self.of(each)
+            for delivery in late:
+                del self._held[delivery]
+            self._count(late, each)
+
+    def _count(self, batch: list[Delivery], memory: ConsumerMemory) -> None:
+        memory.lost(batch)
+        self._outbox.fail(one.entry for one in batch)
