@@ -247,6 +247,24 @@ def test_what_shifts_behind_a_stranded_message_is_one_difference() -> None:
     assert judged(shifting, {3: NONE, 4: NONE}, stranded=1) is None
 
 
+def test_a_stranded_message_is_missing_wherever_it_was_to_come_again() -> None:
+    """It is one message, however often it was expected; one that comes later was not kept."""
+    crash = ({"op": "crash", "target": "c"}, OK)
+    of = scenario(
+        send("a"), receive(one("a")), crash, receive(one("a", 2)), receive(one("a", 3)),
+        drain(message("a", 4)),
+    )  # fmt: skip
+    twice = scenario(
+        send("a", "a"), receive(one("a")), crash, receive(one("a", 2)), receive(one("a", 3))
+    )
+
+    assert judged(of, {3: NONE, 4: NONE, 5: many()}, stranded=1) == artemis.STRANDED
+    assert judged(of, {4: NONE, 5: many()}, stranded=1) == artemis.STRANDED
+    assert judged(of, {3: NONE, 4: NONE}, stranded=1) is None
+    assert judged(of, {3: NONE, 4: NONE, 5: many()}, stranded=0) is None
+    assert judged(twice, {3: NONE, 4: NONE}, stranded=1) is None
+
+
 def test_what_may_be_otherwise_over_stomp_may_be_so_behind_a_stranded_message() -> None:
     """The scenario says itself what a client of STOMP may see, and that is no difference."""
     either = {"body": "c", "redelivered": {"one_of": [False, True]}, "delivery_count": {"min": 1}}
