@@ -70,8 +70,10 @@ def test_consume_is_at_least_once(
 
     assert eventually(lambda: broker.statistics(queue.name).consumer_count == 0, 10)
     again = left(connection, queue)
-    assert "".join(texts(again)) in (wanted, wanted[stranded(broker, queue) :])
-    assert mode is Mode.AUTO_ACKNOWLEDGE or again[0].redelivered
+    kept = stranded(broker, queue)
+    assert "".join(texts(again)) in (wanted, wanted[kept:])
+    # what comes first had been handed out, unless the broker keeps just that
+    assert mode is Mode.AUTO_ACKNOWLEDGE or kept or again[0].redelivered
 
 
 def test_what_a_killed_broker_forgot_is_flagged(kind: str, queue: jmsx.Queue) -> None:
