@@ -7,6 +7,7 @@ range or of the wrong type raises ConfigurationError when it is given, and not w
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields
 from os import PathLike, fspath
 from typing import Any, Final, TypeAlias, TypedDict
@@ -110,9 +111,11 @@ class ReconnectPolicy:
         use_exponential_back_off: whether the delay grows from attempt to attempt; True.
         back_off_multiplier: of the delay, from each attempt to the next, 2.
         maximum_attempts: -1: for ever, which is the default; 0: a lost connection stays lost.
-        startup_maximum_attempts: of the first connection; -1: as maximum_attempts.
+        startup_maximum_attempts: of the first connection, and of links on which a consumer is opened; -1: as
+            maximum_attempts.
         timeout: how long a call waits for a connection; -1: `request_timeout`.
-        startup_timeout: how long the first connection may take; None: as any call, -1: for ever.
+        startup_timeout: how long the first connection may take, and after it the broker's answer to each consumer that
+            is opened, on whichever link; None: as any call, -1: for ever.
 
     """
 
@@ -139,6 +142,19 @@ class ReconnectPolicy:
             check_seconds("timeout", self.timeout, "; -1 is the request_timeout")
         if self.startup_timeout not in (None, FOR_EVER):
             check_seconds("startup_timeout", self.startup_timeout, "; -1 waits for ever")
+
+    @property
+    def startup_attempts(self) -> int:
+        """How often the first connection is tried at most; below 0: there is no limit."""
+        own = self.startup_maximum_attempts
+        return own if own >= 0 else self.maximum_attempts
+
+    def startup_seconds(self, request_timeout: float | None) -> float:
+        """For how long the first connection is tried, where an answer is waited for as long as `request_timeout`."""
+        seconds = self.startup_timeout
+        if seconds is None:
+            seconds = self.timeout if self.timeout > 0 else request_timeout
+        return math.inf if seconds is None or seconds == FOR_EVER else seconds
 
     def delay(self, failed: int) -> float:
         """Seconds between the attempt number `failed`, counted from 1, and the next."""

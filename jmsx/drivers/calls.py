@@ -109,6 +109,31 @@ class Calls:
             else:
                 return
 
+    def persist(self, what: str, attempt: Callable[[], T]) -> T:
+        """
+        What `attempt` comes to, which opens something; made again where its link is lost or answers nothing in time.
+
+        For as long, and as often, as the first connection may be tried: that is of no use before. A link without an
+        answer is dropped. Raises what the last attempt raised, at once where no link is restored, and behind what the
+        broker complained of.
+        """
+        policy = self.engine.reconnect_policy
+        if policy is None:
+            return attempt()
+        until = self.engine.now() + policy.startup_seconds(self.engine.request_timeout)
+        made = 0
+        while True:
+            made += 1
+            try:
+                return attempt()
+            except (LinkError, BrokerTimeoutError) as error:
+                spent = 0 <= policy.startup_attempts <= made or self.engine.now() >= until
+                lost = self.engine.error is not None or self.closing
+                if spent or lost or isinstance(error.__cause__, BrokerFaultError):
+                    raise
+                if isinstance(error, BrokerTimeoutError):
+                    self.engine.renew(f"{what} was not answered in time")
+
     def wait(self, request: Request, limit: float | None = None) -> None:
         """Wait for one answer, `limit` seconds if that is given; raises its error, or BrokerTimeoutError."""
         seconds = self.engine.request_timeout if limit is None else limit

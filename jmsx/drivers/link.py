@@ -81,6 +81,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         self._options = options
         self._inbox = inbox
         self._answered = threading.Event()
+        self._asked = False  #: CONNECT was written
         self._connected: Frame | None = None
         self._refusal: str | None = None
         self.condemned = False  #: the broker has said ERROR
@@ -106,6 +107,11 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         except BaseException:
             self.drop()
             raise
+
+    @property
+    def unheard(self) -> bool:
+        """Whether CONNECT was written, and neither taken nor refused as far as we know."""
+        return self._asked and self._connected is None and self._refusal is None
 
     def send(self, data: bytes) -> None:
         """Write bytes; raises OSError if the socket is gone. One caller at a time."""
@@ -192,6 +198,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
                 headers=headers,
                 with_connect_command=True,
             )
+            self._asked = True
 
     def _await_connected(self, client_id: str | None) -> Frame:
         limit = self._options.connect_timeout

@@ -16,7 +16,7 @@ import tenacity
 from tenacity import Retrying, retry_if_exception
 
 from jmsx import plugins
-from jmsx.config.options import FOR_EVER, ReconnectPolicy
+from jmsx.config.options import ReconnectPolicy
 from jmsx.config.uri import BrokerAddress, BrokerUri
 from jmsx.core.dialect import Dialect
 from jmsx.core.events import ConnectFailed
@@ -99,6 +99,7 @@ class Connector:
         self._failed: BrokerAddress | None = None  #: whose link was lost
         self._dialect: Dialect | None = None  #: of the first link; the others must have it too
         self._told = Told()  #: by one link to the next
+        self._unheard = False  #: a broker may have a link that was to be ours, and have told nobody
         #: Is told which broker did not let us in, and why.
         self.on_failure: Callable[[BrokerAddress, JmsxError], None] = lambda _address, _error: None
 
@@ -124,21 +125,13 @@ class Connector:
         The session's first link; without a reconnect policy, or if not `patient`, there is one round only.
 
         Raises SecurityError, InvalidClientIdError, TlsError or ConfigurationError at once, and ConnectionFailedError or
-        BrokerTimeoutError when the attempts or the time that the policy gives are used up.
+        BrokerTimeoutError when the attempts or the time that the policy gives are used up. So it does with
+        InvalidClientIdError behind a CONNECT without an answer: the broker may have that link yet.
         """
         policy = (self.policy if patient else None) or ONCE
-        attempts = policy.maximum_attempts
-        if policy.startup_maximum_attempts >= 0:
-            attempts = policy.startup_maximum_attempts
-        seconds = policy.startup_timeout
-        if seconds is None:
-            seconds = policy.timeout if policy.timeout > 0 else self.uri.options.request_timeout
-        if seconds is None or seconds == FOR_EVER:
-            seconds = math.inf
-        retrying, began = (
-            self._retrying(policy, attempts, seconds, _HOPELESS),
-            self._machine.monotonic(),
-        )
+        seconds = policy.startup_seconds(self.uri.options.request_timeout)
+        retrying = self._retrying(policy, policy.startup_attempts, seconds, self._is_hopeless)
+        began = self._machine.monotonic()
         connected = retrying(self.connect)
         tried = int(retrying.statistics["attempt_number"])
         if tried > 1:
@@ -157,7 +150,9 @@ class Connector:
         self._failed = lost
         if flaps:
             self._cancelled.wait(min(policy.delay(flaps), max(CALM, policy.delay(1))))
-        retrying = self._retrying(policy, policy.maximum_attempts, math.inf, (), before=flaps)
+        retrying = self._retrying(
+            policy, policy.maximum_attempts, math.inf, lambda _error: False, before=flaps
+        )
         retrying(attempt)
         return int(retrying.statistics["attempt_number"])
 
@@ -188,6 +183,7 @@ class Connector:
         try:
             frame, self._dialect = self._greet(link)
         except BaseException:
+            self._unheard = self._unheard or link.unheard
             link.drop()
             raise
         finally:
@@ -208,12 +204,17 @@ class Connector:
             )
         return frame, dialect
 
+    def _is_hopeless(self, error: JmsxError) -> bool:
+        """Whether no second try cures it. The client id may be that of a link of ours which nobody answered."""
+        own = self._unheard and isinstance(error, InvalidClientIdError)
+        return isinstance(error, _HOPELESS) and not own
+
     def _retrying(
         self,
         policy: ReconnectPolicy,
         attempts: int,
         seconds: float,
-        hopeless: tuple[type[JmsxError], ...],
+        hopeless: Callable[[JmsxError], bool],
         *,
         before: int = 0,
     ) -> Retrying:
@@ -221,7 +222,7 @@ class Connector:
         rounds = tenacity.stop_never if attempts < 0 else tenacity.stop_after_attempt(attempts)
         return Retrying(
             retry=retry_if_exception(
-                lambda error: isinstance(error, JmsxError) and not isinstance(error, hopeless)
+                lambda error: isinstance(error, JmsxError) and not hopeless(error)
             ),
             wait=lambda state: min(
                 policy.delay(before + state.attempt_number), max(seconds - _spent(state), 0.0)

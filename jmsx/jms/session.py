@@ -293,14 +293,18 @@ class Session:
         self.close()
 
     def _subscribe(self, wanted: ConsumerRequest) -> MessageConsumer:
+        calls, what = self._link.calls, f"SUBSCRIBE {wanted.destination}"
         prefetch = subscribing.prefetch(self._link, wanted)
-        settings = subscribing.settings(self._link, wanted, prefetch)
+        settings = calls.persist(what, lambda: subscribing.settings(self._link, wanted, prefetch))
         try:
-            self._prepare(settings, wanted.durable_name)
-            self._link.calls.ask(
-                f"SUBSCRIBE {wanted.destination}",
-                lambda core, now: core.subscribe(settings, now),
-                repeat=True,
+            # Not once more with each SUBSCRIBE: behind one without an answer the broker may have us as a subscriber,
+            # and a durable subscription that is in use cannot be claimed.
+            calls.persist(what, lambda: self._prepare(settings, wanted.durable_name))
+            calls.persist(
+                what,
+                lambda: calls.ask(
+                    what, lambda core, now: core.subscribe(settings, now), repeat=True
+                ),
             )
         except InvalidSelectorError as error:
             raise InvalidSelectorError(

@@ -30,6 +30,8 @@ class Proxy:
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
         self._traps: dict[bool, Trap] = {}  #: by whether they wait for bytes to the broker
         self._frozen: frozenset[socket.socket] = frozenset()
+        #: At what, how many connections that carry it go silent, and whether the broker gets it
+        self._silencing = re.compile(b""), 0, False
         self._deaf: set[socket.socket] = set()  #: are being cut, and hear nothing more
         self.sprung = threading.Event()  #: the trap has cut a connection
         self.visitors = 0
@@ -118,6 +120,19 @@ class Proxy:
         """Swallow all that comes on the connections there are, even their end; new ones live."""
         self._frozen |= {sock for pair in self._take() for sock in pair}
 
+    def silence_at(self, frame: str, connections: int, *, passed: bool = False) -> None:
+        """
+        Freeze each of the next `connections` whose bytes to the broker match the pattern `frame`.
+
+        The broker gets that frame if it is `passed`.
+        """
+        self._silencing = re.compile(frame.encode()), connections, passed
+
+    @property
+    def silencing(self) -> int:
+        """How many connections are yet to go silent."""
+        return self._silencing[1]
+
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
         """As `freeze()`, and at the end of the block those connections are reset."""
@@ -189,6 +204,8 @@ class Proxy:
     ) -> bool:
         """Forward `data`; False if that was the end of the connection."""
         self._passing.wait()
+        if to_broker and self._goes_silent(data, source, sink):
+            return True
         if sink in self._frozen or sink in self._deaf:
             return True
         with self._lock:
@@ -202,6 +219,18 @@ class Proxy:
             return True
         self.sprung.set()
         return False
+
+    def _goes_silent(self, data: bytes, source: socket.socket, sink: socket.socket) -> bool:
+        with self._lock:
+            frame, left, passed = self._silencing
+            if not left or sink in self._frozen or frame.search(data) is None:
+                return False
+            self._silencing = frame, left - 1, passed
+            self._pairs.discard((source, sink))
+            self._frozen |= {source, sink}
+        if passed:
+            sink.sendall(data)
+        return True
 
 
 def _reset(sock: socket.socket) -> None:

@@ -11,19 +11,26 @@ import pytest
 
 from jmsx import (
     AcknowledgeMode,
+    Connection,
     Message,
     Queue,
+    ReconnectPolicy,
     Reject,
+    Topic,
 )
 from jmsx.app import App
 from jmsx.core.events import (
     Outcome,
 )
 from jmsx.errors import (
+    BrokerTimeoutError,
     ConnectionFailedError,
     DrainError,
+    JmsxError,
 )
 from tests.integration.broker_support import eventually, python, read_line
+from tests.integration.liar import Client, Liar
+from tests.integration.proxy import Proxy
 from tests.integration.support import (
     CLIENT,
     INDIVIDUAL,
@@ -83,6 +90,96 @@ def test_a_block_that_loses_its_broker(mortal: ClassicBroker, queue: Queue) -> N
     with nothing_left():
         assert isinstance(within(10, block).error, ConnectionFailedError)
         assert not app._running
+
+
+# Brokers that go silent while an app starts --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("heartbeat", [(0.3, 0.3), (0, 0)], ids=["noticed", "unnoticed"])
+@pytest.mark.parametrize("silent", [2, 4])
+def test_a_start_whose_first_links_go_silent(
+    broker: Broker, queue: Queue, silent: int, heartbeat: tuple[float, float]
+) -> None:
+    """An app waits for its broker: also where the first links take SUBSCRIBE, and answer nothing any more."""
+    seen: list[str] = []
+    with Connection(broker.url) as connection:
+        connection.create_session().create_producer(queue).send("a")
+    with nothing_left(), Proxy(broker.url) as proxy:
+        proxy.silence_at("SUBSCRIBE", silent)
+        app = App(proxy.url, request_timeout=1, heartbeat=heartbeat, watch=0, use_management=False)
+        app.consumer(queue)(lambda message: seen.append(message.text))
+        assert within(30, app.start).error is None
+        assert not proxy.silencing
+        assert eventually(lambda: seen == ["a"])
+        assert app.ready().ok
+        app.stop()
+    assert settles(broker, queue, size=0)
+
+
+def keep_silent(client: Client) -> None:
+    """Take SUBSCRIBE, and answer nothing from then on."""
+    client.obey("SUBSCRIBE")
+    for _ in client.frames():
+        pass
+
+
+@pytest.mark.parametrize(
+    "reconnect", [False, ReconnectPolicy(startup_maximum_attempts=1)], ids=["no", "one attempt"]
+)
+def test_a_start_that_is_not_to_wait(reconnect: bool | ReconnectPolicy) -> None:  # noqa: FBT001 - a parameter
+    """Whoever has said so hears of it."""
+    with nothing_left(), Liar(keep_silent, Client.obey) as liar:
+        app = App(liar.url, request_timeout=0.5, watch=0, reconnect=reconnect)
+        app.consumer("queue://q")(lambda _message: None)
+        assert isinstance(within(10, app.start).error, BrokerTimeoutError)
+        within(5, app.abort)
+
+
+def test_a_consumer_that_is_opened_has_as_long_as_any_call() -> None:
+    """Without an App nobody has said that it should wait for ever."""
+    with (
+        nothing_left(),
+        Liar(keep_silent) as liar,
+        Connection(f"failover:({liar.url})", request_timeout=0.5) as connection,
+    ):
+        session = connection.create_session()
+        call = within(10, lambda: session.create_consumer("queue://q"))
+        assert isinstance(call.error, BrokerTimeoutError)
+        assert 0.5 <= call.seconds < 3
+        connection.abort()
+
+
+def test_a_start_on_silent_links_can_be_left() -> None:
+    """It ends at once, and does not come up behind its end."""
+    with nothing_left(), Liar(keep_silent) as liar:
+        app = App(liar.url, request_timeout=0.2, watch=0)
+        app.consumer("queue://q")(lambda _message: None)
+        start = Call(app.start)
+        assert eventually(lambda: len(liar.clients) > 2)
+        app.abort()
+        assert isinstance(start.join(3).error, JmsxError)
+
+
+@pytest.mark.parametrize("word", [r"^CONNECT\n", r"^SUBSCRIBE\n(.+\n)*.*subscription-?[nN]ame:"])
+def test_a_durable_consumer_whose_first_links_go_silent(broker: Broker, word: str) -> None:
+    """The broker has the client id, and the subscription, on a link that we have given up: it is waited for."""
+    topic, seen = Topic(fresh_queue().name), list[str]()
+    with nothing_left(), Proxy(broker.url) as proxy:
+        proxy.silence_at(word, 1, passed=True)
+        app = App(
+            proxy.url,
+            client_id=topic.name,
+            request_timeout=1,
+            connect_timeout=1,
+            heartbeat=(2, 2),  # by which the broker notices, later than we do
+            watch=0,
+        )
+        app.consumer(topic, durable="d")(lambda message: seen.append(message.text))
+        assert within(40, app.start).error is None
+        assert not proxy.silencing
+        app.send(topic, "a")
+        assert eventually(lambda: seen == ["a"])
+        app.stop()
 
 
 # Stopping ------------------------------------------------------------------------------------------------------------
