@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack, overload
 from jmsx.app.answers import Requests
 from jmsx.app.bodies import Data
 from jmsx.app.counting import Counting
+from jmsx.app.draining import DRAIN_TIMEOUT
 from jmsx.app.endpoint import Endpoint, application, parse_address
 from jmsx.app.gates import Gates
 from jmsx.app.health import HealthLimits, HealthReport, WorkerState, live, ready
@@ -34,7 +35,6 @@ from jmsx.app.signals import Interrupted, Signals
 from jmsx.app.watch import Watch
 from jmsx.app.workers import Shared, Workers
 from jmsx.config.options import (
-    DRAIN_TIMEOUT,
     AppKeywords,
     ConnectionKeywords,
     ConnectionOptions,

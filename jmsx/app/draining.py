@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+#: Seconds that draining an app may take; Kubernetes kills 30 s after its SIGTERM.
+DRAIN_TIMEOUT: Final = 25.0
+
 #: Seconds that a dropped connection needs to end its threads, at the most.
 DROPPING: Final = 2.0
 
@@ -80,7 +83,9 @@ class _Drain:
         lost = not self.worker.connected or self.worker.greeting is not greeting
         self.worker.close()
         if call is not None and lost:
-            raise ConnectionFailedError(f"the connection was lost with message {call.message_id}")
+            raise ConnectionFailedError(
+                f"the connection was lost while message {call.message_id} was handled, so it comes again"
+            )
 
     def cut_off(self) -> None:
         """Drop the worker's socket, which also ends the waiting for its broker."""

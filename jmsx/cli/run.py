@@ -45,7 +45,7 @@ _err = console(stderr=True)
 
 
 def _drain_timeout() -> float:
-    from jmsx.config.options import DRAIN_TIMEOUT  # noqa: PLC0415 - 80 ms, and `--help` goes by no option
+    from jmsx.app.draining import DRAIN_TIMEOUT  # noqa: PLC0415 - with it comes the client
 
     return DRAIN_TIMEOUT
 
@@ -65,7 +65,7 @@ class RunSettings:
 
     @classmethod
     def of(cls, folder: Path, **given: Any) -> RunSettings:
-        """Those that are `given` (not None) win over those in `folder`; raises ConfigurationError."""
+        """Read the settings in `folder`; those that are `given` (not None) win. Raises ConfigurationError."""
         settings = replace(_from_file(folder), **{k: v for k, v in given.items() if v is not None})
         for name in ("app", "broker_url", "health"):
             check_text(name.replace("_", "-"), getattr(settings, name))
@@ -227,7 +227,7 @@ def misspelt(variables: Iterable[str]) -> list[str]:
 
 
 def _also_unread(say: Callable[[str], object]) -> Callable[[str], object]:
-    """`say`; but that the other end of the pipe is closed ends nothing that runs."""
+    """Return `say`, so that a closed other end of the pipe ends nothing that runs."""
 
     def announce(words: str) -> None:
         with contextlib.suppress(OSError, SystemExit):  # which rich makes of a broken pipe
@@ -244,7 +244,7 @@ def _run_supervised(
     settings: RunSettings, app: jmsx.App, supervised: int, tell: Callable[[str], object]
 ) -> None:
     """In a supervisor's worker."""
-    from jmsx.app.endpoint import Endpoint  # noqa: PLC0415 - as the next one
+    from jmsx.app.endpoint import Endpoint  # noqa: PLC0415 - with it comes the client
     from jmsx.cli.supervisor import Supervised  # noqa: PLC0415 - with it comes the client
 
     wished, app.health = app.health, None
@@ -263,9 +263,7 @@ def _run_supervised(
 
 
 def _introduce(settings: RunSettings, app: jmsx.App, how: str, *, as_json: bool) -> None:
-    from jmsx.config.uri import parse_broker_uri  # noqa: PLC0415 - as above
-
-    broker = parse_broker_uri(str(app.url))  # shown without its password
+    broker = app.connection_uri()  # shown without its password
     if as_json:
         told = {
             "app": settings.app,

@@ -47,9 +47,6 @@ from jmsx.errors import ConfigurationError
 #: As a time: no end.
 FOR_EVER: Final = -1
 
-#: Seconds that draining an app may take; Kubernetes kills 30 s after its SIGTERM.
-DRAIN_TIMEOUT: Final = 25.0
-
 #: How often a link shows that it lives: (send every, expect every).
 Heartbeat: TypeAlias = Default[tuple[Duration, Duration], tuple[float, float]]
 
@@ -84,7 +81,7 @@ class PrefetchPolicy:
 
     @classmethod
     def all(cls, prefetch: int) -> PrefetchPolicy:
-        """The same prefetch for everything."""
+        """Return a policy with the same prefetch for queues, topics, durable subscriptions and browsers."""
         return cls(queue=prefetch, queue_browser=prefetch, topic=prefetch, durable_topic=prefetch)
 
     def prefetch(self, kind: DestinationKind) -> int:
