@@ -104,7 +104,7 @@ class ByteWindow:
             if delivery.wire_subscription in self._credits:
                 self._credits[delivery.wire_subscription].take(delivery)
 
-    def settled(self, batch: Sequence[Delivery], older: int = 0) -> None:  # noqa: ARG002 - each ACK is told
+    def settled(self, batch: Sequence[Delivery], older: int = 0) -> None:  # noqa: ARG002 - a credit counts that itself
         """Give the credits of `batch`, and of what its cumulative ACKs cover, back."""
         for delivery in batch:
             if delivery.wire_subscription in self._credits:

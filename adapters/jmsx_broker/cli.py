@@ -3,7 +3,7 @@
 
 What its commands need is imported by them: `jmsx --help` shows this one as well, and must not wait for it.
 """
-# ruff: noqa: PLC0415 - therefore
+# ruff: noqa: PLC0415 - not for `jmsx --help`
 
 from __future__ import annotations
 

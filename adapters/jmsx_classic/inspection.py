@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from jmsx import Session
 from jmsx.check.finding import Finding, Level
@@ -11,6 +11,10 @@ from jmsx_classic.statistics import Statistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+
+#: Percent of a limit from which the broker is soon to hold senders back.
+_NEARLY_FULL: Final = 80
 
 
 def inspect(session: Session, queues: Sequence[str]) -> Iterator[Finding]:
@@ -56,5 +60,5 @@ def _limits(broker: Mapping[str, object]) -> Iterator[Finding]:
     used = {what: broker.get(f"{what}PercentUsage") for what in ("store", "memory", "temp")}
     numbers = {what: value for what, value in used.items() if isinstance(value, int)}
     words = ", ".join(f"{what} {value} %" for what, value in numbers.items())
-    full = any(value >= 80 for value in numbers.values())  # noqa: PLR2004 - time to look at it
+    full = any(value >= _NEARLY_FULL for value in numbers.values())
     yield Finding("broker limits", Level.WARNING if full else Level.OK, f"in use: {words}")

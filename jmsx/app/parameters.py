@@ -18,7 +18,6 @@ from __future__ import annotations
 import collections.abc
 import functools
 import inspect
-import sys
 import types
 import typing
 from dataclasses import dataclass, field
@@ -539,9 +538,11 @@ def _names_of(handler: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, An
     if not hasattr(inner, "__globals__"):
         inner = getattr(type(inner).__call__, "__func__", type(inner).__call__)
     own: dict[str, Any] = {}
-    frame = sys._getframe()  # noqa: SLF001 - where it is registered, the names of its surroundings are known
+    frame = (
+        inspect.currentframe()
+    )  # where it is registered, the names of its surroundings are known
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "jmsx":
-        frame = frame.f_back  # type: ignore[assignment]  # of the outermost
+        frame = frame.f_back
     if frame is not None:
         own.update(frame.f_locals)
     code, cells = getattr(inner, "__code__", None), getattr(inner, "__closure__", None)

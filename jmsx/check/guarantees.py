@@ -39,6 +39,9 @@ _PATIENCE: Final = 10.0
 #: Seconds in which what must not come would come.
 _SILENCE: Final = 0.5
 
+#: Characters of a line of a terminal, of which what was found may take one.
+_LINE: Final = 80
+
 _MODES: Final = (
     Mode.AUTO_ACKNOWLEDGE,
     Mode.CLIENT_ACKNOWLEDGE,
@@ -161,7 +164,7 @@ def _expect(what: str, got: object, wanted: object) -> None:
 
 def _brief(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= 80 else f"{text[:79]}…"  # noqa: PLR2004 - a line of a terminal
+    return text if len(text) <= _LINE else f"{text[: _LINE - 1]}…"
 
 
 def _bodies(messages: Sequence[Message]) -> list[Any]:

@@ -53,7 +53,7 @@ class Console:
     @cached_property
     def rich(self) -> rich.console.Console:
         """For what is more than lines, such as a bar."""
-        from rich import console  # noqa: PLC0415 - therefore
+        from rich import console  # noqa: PLC0415 - not for `jmsx --help`
 
         made = console.Console(
             highlight=False, soft_wrap=True, markup=False, emoji=False, stderr=self._stderr

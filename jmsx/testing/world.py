@@ -9,6 +9,7 @@ on while somebody can go on; when nobody can, only time can change that.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import queue
 import sys
 import threading
@@ -281,7 +282,7 @@ class World(Machine):
             if due is None and self._await_guests(wait, alone=alone):
                 continue
             if due is None:
-                place = _place(sys._getframe())  # noqa: SLF001 - there is no other way
+                place = _place(inspect.currentframe())
                 raise BlockedError(
                     f"{place} waits for ever: nothing in this test will happen any more"
                 )
@@ -364,8 +365,8 @@ class World(Machine):
         return all(thread.ident in awaiting for thread in self._busy)
 
     def _told_of(self, thread: threading.Thread) -> str:
-        frame = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 - there is no other way
-        where = "nowhere" if frame is None else _place(frame)
+        frame = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 - of another thread there is no other way
+        where = _place(frame)
         return (
             f"{thread.name} has not come back for {self._patience:g} s: it is in {where}. A handler under test must"
             " not wait for anything real; harness(..., patience=...) says how long it may take"
@@ -591,7 +592,7 @@ class _Thread(threading.Thread):
             super().join()
 
 
-def _place(frame: FrameType) -> str:
+def _place(frame: FrameType | None) -> str:
     """The innermost line of what is neither jmsx nor Python's own."""
     lines = traceback.extract_stack(frame)
     theirs = [line for line in lines if not _is_foreign(line.filename)]
