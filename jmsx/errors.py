@@ -233,6 +233,12 @@ def context_of(error: BaseException) -> BaseException | None:
     return context
 
 
+def class_of(error: BaseException) -> str:
+    """The name of its class, whatever a metaclass of the application's makes of that."""
+    name: str = type.__dict__["__name__"].__get__(type(error))
+    return name
+
+
 def text_of(error: BaseException) -> str:
     """The words of `error`; its class, where it cannot be printed."""
     try:
@@ -240,7 +246,7 @@ def text_of(error: BaseException) -> str:
     except BaseException as another:
         if from_a_signal(another):
             raise
-        return f"<{type(error).__name__} that cannot be printed>"
+        return f"<{class_of(error)} that cannot be printed>"
 
 
 def traceback_of(error: BaseException) -> str:
@@ -250,7 +256,7 @@ def traceback_of(error: BaseException) -> str:
     except BaseException as another:
         if from_a_signal(another):
             raise
-    told = f"{type(error).__name__}: {text_of(error)}\n"
+    told = f"{class_of(error)}: {text_of(error)}\n"
     try:
         return "".join((*traceback.format_tb(_trace(error)), told))
     except Exception:  # noqa: BLE001 - of a module that does not give its source

@@ -28,3 +28,18 @@ class HidingError(Exception):
 
     def __len__(self) -> int:
         raise ValueError("no length")
+
+
+class _Nameless(type):
+    """A class that does not say what it is called."""
+
+    @property
+    def __name__(cls) -> Any:  # type: ignore[override]  # what every class has is hidden
+        raise ValueError("no name")
+
+
+class NamelessError(Exception, metaclass=_Nameless):
+    """Not even the name of its class can be had, nor its words."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 TRANSFORMS: Final = TRANSLATION_HEADER
 
 
+#: The broker closes the connection at more than 1,000 headers (BROKER.md C53); the others are left to those of jmsx.
+_PROPERTIES: Final = 960
+
 _CRON: Final = re.compile(r"[0-9*/,-]+( [0-9*/,-]+){4}")
 
 
@@ -32,7 +35,12 @@ class ClassicWriting(Writing):
     """Writes frames for Classic."""
 
     def check_properties(self, properties: Mapping[str, str]) -> None:
-        """Refuse properties that only Artemis obeys, such as a point in time for delivery."""
+        """Refuse properties that only Artemis obeys, such as a point in time for delivery, and too many of them."""
+        if len(properties) > _PROPERTIES:
+            raise MessageFormatError(
+                f"the message has {len(properties)} properties, with jmsx's own of them; {_PROPERTIES} are the most,"
+                " because ActiveMQ Classic closes the connection over 1,000 headers"
+            )
         if "AMQ_SCHEDULED_TIME" in properties:
             raise UnsupportedError(
                 "ActiveMQ Classic does not know AMQ_SCHEDULED_TIME; it has AMQ_SCHEDULED_DELAY"

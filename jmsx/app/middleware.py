@@ -22,6 +22,7 @@ replace. What fails with one of them, or does not fit, is the message that it st
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -32,7 +33,7 @@ from jmsx.jms.message import Message
 from jmsx.jms.outcomes import BatchError, Reject, Unhandled
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
 
@@ -135,6 +136,7 @@ class Around:
         run = _Run(self._handler, arguments, taken)
 
         def call_next(given: Any) -> Any:
+            given = run.whole(given)
             args, named = run.begin(given)
             return run.end(given, self._handler(*args, **named))
 
@@ -154,6 +156,7 @@ class Around:
         run = _Run(self._handler, arguments, taken)
 
         async def call_next(given: Any) -> Any:
+            given = run.whole(given)
             args, named = run.begin(given)
             return run.end(given, await self._handler(*args, **named))
 
@@ -196,13 +199,18 @@ class _Run:
     def __init__(self, handler: Callable[..., Any], arguments: Arguments, taken: Any) -> None:
         self._handler = handler
         self._arguments = arguments
-        self._batch: list[Message] = taken if isinstance(taken, list) else []
+        #: As it came: a middleware may change the list that it is given.
+        self._batch: list[Message] = list(taken) if isinstance(taken, list) else []
         self.calls = 0  #: of the handler
         #: Why it was not called, or has not run to its end.
         self.refusal: BaseException | None = None
         self._given: set[Message] = set()
         #: What a middleware gave in the place of a message of the batch, with that message.
         self._replaced: dict[Message, Message] = {}
+
+    def whole(self, given: Any) -> Any:
+        """Of a batch a list, also of what can be read once only, such as a generator."""
+        return list(given) if self._batch and isinstance(given, Iterable) else given
 
     def begin(self, given: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
         """What the handler is called with; raises for what does not fit."""
@@ -254,7 +262,7 @@ class _Run:
 
     def _note_replaced(self, given: Any) -> None:
         """Note which is in the place of which, in their order, if there is one for each of the batch."""
-        if self._batch and given is not self._batch:
+        if self._batch and given != self._batch:
             own, taken = set(self._batch), set(_listed(given))
             others = [one for one in _listed(given) if one not in own]
             missing = [one for one in self._batch if one not in taken]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from jmsx.core.durations import Duration, bounded
 from jmsx.core.option_checks import by_name, check_whole, wrong_type
 from jmsx.drivers.machine import Machine
-from jmsx.errors import ConfigurationError
+from jmsx.errors import ConfigurationError, class_of, text_of
 from jmsx.jms.outcomes import BatchError, Retry, Steering, told_by
 from jmsx.log import logger, shortened
 
@@ -139,16 +139,16 @@ class Circuit:
 
     def ended(self, error: BaseException | None, now: float) -> None:
         """Note that a call of the handler has ended, or was not made."""
-        counts = error is not None and self._counts(error)
+        counted = error if error is not None and self._counts(error) else None
         with self._lock:
             if self._over:
                 return
             before, mine = self._state, self._prober == threading.get_ident()
             if error is None and (before is _State.CLOSED or mine):
                 self._state, self._failed, self._prober = _State.CLOSED, 0, 0
-            elif counts and (before is _State.CLOSED or mine):
+            elif counted is not None and (before is _State.CLOSED or mine):
                 self._failed += 1
-                self._why = shortened(f"{type(error).__name__}: {error}")
+                self._why = shortened(f"{class_of(counted)}: {text_of(counted)}")
                 if mine or self._failed >= self._breaker.failures:
                     self._state, self._prober = _State.OPEN, 0
                     self._until = now + self._pause

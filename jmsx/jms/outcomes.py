@@ -23,6 +23,7 @@ from jmsx.core.values import Disposition, Failure
 from jmsx.errors import (
     ConfigurationError,
     cause_of,
+    class_of,
     context_of,
     exc_info_of,
     from_a_signal,
@@ -159,7 +160,7 @@ def failure_of(error: BaseException) -> Failure:
     except BaseException as another:
         if from_a_signal(another):
             raise
-        return Failure(error_type=type(error).__name__, error_message=text_of(error))
+        return Failure(error_type=class_of(error), error_message=text_of(error))
 
 
 def _failure(error: BaseException) -> Failure:
@@ -178,7 +179,7 @@ def _failure(error: BaseException) -> Failure:
     _check_delay(delay)  # it may have been changed
     told = told_by(error)
     return Failure(
-        error_type=type(told).__name__,
+        error_type=class_of(told),
         error_message=text_of(told),
         stack=traceback_of(told),
         trace=trace_of(told),
@@ -233,10 +234,10 @@ def trace_of(error: BaseException) -> str:
         folders = _folders()
         while one is not None and len(told) < _CAUSES:
             way = " > ".join(f"{frame.told(folders)} {frame.function}" for frame in _frames(one))
-            told.insert(0, f"{way}: {type(one).__name__}" if way else type(one).__name__)
+            told.insert(0, f"{way}: {class_of(one)}" if way else class_of(one))
             one = cause_of(one) or context_of(one)
     except Exception:  # noqa: BLE001 - as above
-        told = told or [type(error).__name__]
+        told = told or [class_of(error)]
     return cut(" | ".join(told), STACK_LIMIT, keep_end=True)
 
 

@@ -38,6 +38,7 @@ UNFIT = {
     "correlation id": Message("x", correlation_id="\udcff"),
     "long property": Message("x", properties={"a": "x" * 11_000}),
     "long correlation id": Message("x", correlation_id="ä" * 6_000),
+    "many properties": Message("x", properties={f"p{number}": 1 for number in range(961)}),
     "negative delay": Message("x", properties={"AMQ_SCHEDULED_DELAY": -1}),
     "number that is none": Message("x", properties={"JMSXGroupSeq": "first"}),
 }
@@ -100,3 +101,29 @@ def test_a_header_line_of_the_greatest_length(classic_broker: Broker, queue: Que
         message = session.create_consumer(queue).receive(5)
         assert message is not None
         assert message.properties["p"] == value
+
+
+def test_the_most_properties(classic_broker: Broker, queue: Queue) -> None:
+    """They arrive beside all that jmsx itself writes, for a message that has all that there is."""
+    # One is for the types of the others.
+    names = [f"p{number}" for number in range(960 - 4)]
+    with Connection(classic_broker.url) as connection:
+        connection.start()
+        session = connection.create_session(TRANSACTED)
+        message = Message(
+            {"a": 1},
+            properties={
+                **dict.fromkeys(names, 1),
+                "JMSXGroupID": "g",
+                "JMSXGroupSeq": 1,
+                "AMQ_SCHEDULED_DELAY": 1,
+            },
+            correlation_id="c",
+            type="t",
+            reply_to=queue,
+        )
+        session.create_producer(queue).send(message, priority=9, time_to_live=60)
+        session.commit()
+        came = session.create_consumer(queue).receive(5)
+        assert came is not None
+        assert came.properties.keys() >= {*names}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,7 @@ from jmsx.core.values import Disposition, Failure
 from jmsx.jms.outcomes import Reject, failure_of, told_by
 from jmsx.log import logger
 from jmsx.observe import Observers
-from tests.hiding import HidingError
+from tests.hiding import HidingError, NamelessError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -96,6 +97,18 @@ def test_an_observer_that_raises(
     assert [record.msg for record in caplog.records] == [
         "event='observer failed' observer='Watcher' error='why'"
     ]
+
+
+def test_an_exception_of_a_class_without_a_name() -> None:
+    """A failure as any other: in a transaction one that nobody could tell was committed with the next message."""
+    failure = None
+    with suppress(ValueError):  # which would tell of the other one, and pytest could not print that
+        failure = raised(NamelessError())
+    assert failure is not None
+    assert (failure.error_type, failure.disposition) == ("NamelessError", Disposition.REDELIVER)
+    assert failure.error_message == "<NamelessError that cannot be printed>"
+    assert "test_foreign_errors.py" in (failure.stack or "")
+    assert (failure.trace or "").endswith("raised: NamelessError")
 
 
 def test_an_alarm_inside_an_observer(alarm: Callable[[], None]) -> None:

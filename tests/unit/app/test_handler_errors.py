@@ -11,6 +11,7 @@ import pytest
 
 from jmsx import (
     App,
+    CircuitBreaker,
     ConfigurationError,
     HealthLimits,
     IllegalStateError,
@@ -23,6 +24,7 @@ from jmsx import (
 from jmsx.app.loops import Loop, Running
 from jmsx.errors import ConnectionFailedError, JmsxError
 from jmsx.testing import harness
+from tests.hiding import NamelessError
 
 KINDS = pytest.mark.parametrize("kind", ["classic", "artemis"])
 URL = "stomp://localhost:61613"
@@ -118,6 +120,31 @@ def test_policies_for_errors(kind: str, mode: str) -> None:
         assert left["away"] == 0
         assert len(mq.dead_letters()) == 3
         assert mq.messages("queue://orders") == []
+
+
+@KINDS
+@pytest.mark.parametrize("mode", ["auto", "transacted"])
+@pytest.mark.parametrize("settings", [{}, {"breaker": CircuitBreaker(failures=1, pause=1.0)}])
+def test_an_exception_that_tells_nothing(kind: str, mode: str, settings: dict[str, Any]) -> None:
+    """It has failed all the same: its output is not committed, the breaker opens, and the next message has its turn."""
+    app, seen = App(redelivery_policy=NEVER), []
+
+    def ship(order: Message) -> None:
+        seen.append(order.text)
+        app.send("queue://shipped", order.text)
+        if order.text == "bad":
+            raise NamelessError
+
+    app.consumer("queue://orders", name="ship", mode=mode, **settings)(ship)
+    with harness(app, kind) as mq:
+        for text in ("good", "bad", "next"):
+            mq.send("queue://orders", text)
+        assert app.ready().ok is not bool(settings)
+        mq.advance("1min")
+        assert seen == ["good", "bad", "next"]
+        assert deaths(mq) == [("max_redeliveries", "NamelessError")]
+        shipped = [one.text for one in mq.messages("queue://shipped")]
+        assert shipped == ["good", "next"] if mode == "transacted" else seen
 
 
 @pytest.mark.parametrize(

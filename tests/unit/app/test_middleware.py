@@ -333,6 +333,17 @@ def deaf_parts(taken: list[Message], call_next: CallNext) -> None:
             call_next(taken[start : start + 2])
 
 
+def emptied(taken: list[Message], call_next: CallNext) -> None:
+    """Takes 3 and 4 out of the very list that it was given."""
+    taken[:] = [one for one in taken if one.text not in "34"]
+    call_next(taken)
+
+
+def lazily(taken: list[Message], call_next: CallNext) -> None:
+    """Gives what can be read once only."""
+    call_next(one for one in taken if one.text != "4")
+
+
 @KINDS
 @pytest.mark.parametrize("mode", ["auto", "transacted"])
 @pytest.mark.parametrize(
@@ -340,6 +351,8 @@ def deaf_parts(taken: list[Message], call_next: CallNext) -> None:
     [
         (parts, "1234", [["1", "2"], ["3", "4"]], []),
         (first_part, "1234", [["1", "2"]], ["3", "4"]),
+        (emptied, "1234", [["1", "2"]], ["3", "4"]),
+        (lazily, "1234", [["1", "2", "3"]], ["4"]),
         (unwanted, "1234", [["1", "2"]], ["4"]),
         (parts, "12b4", None, ["b"]),
         (parts, "b234", None, ["b"]),
@@ -369,9 +382,16 @@ def test_a_batch_in_parts(  # noqa: PLR0917 - parameters
             assert got == handled
 
 
-def test_a_batch_with_others_in_its_place() -> None:
+def replaced_in_it(taken: list[Message], call_next: CallNext) -> None:
+    """In the very list that it was given."""
+    taken[:] = [Message(one.text.upper()) for one in taken]
+    call_next(taken)
+
+
+@pytest.mark.parametrize("middleware", [replaced, replaced_in_it])
+def test_a_batch_with_others_in_its_place(middleware: Any) -> None:
     """A middleware may do that."""
-    app, got = App(middleware=[replaced]), list[str]()
+    app, got = App(middleware=[middleware]), list[str]()
 
     @app.consumer("queue://rows", batch=2, batch_timeout="1s")
     def write(rows: list[str]) -> None:
@@ -398,9 +418,10 @@ def replaced_backwards(taken: list[Message], call_next: CallNext) -> None:
 
 @KINDS
 @pytest.mark.parametrize("awaited", [False, True])
-def test_what_fails_in_the_place_of_others(kind: str, awaited: bool) -> None:  # noqa: FBT001 - a parameter
+@pytest.mark.parametrize("plain", [replaced, replaced_in_it])
+def test_what_fails_in_the_place_of_others(kind: str, awaited: bool, plain: Any) -> None:  # noqa: FBT001 - a parameter
     """Is what the handler names: the others of the batch are done."""
-    app, got = App(middleware=[Layer(replaced, areplaced)], redelivery_policy=NEVER), list[str]()
+    app, got = App(middleware=[Layer(plain, areplaced)], redelivery_policy=NEVER), list[str]()
 
     def write(rows: list[Message]) -> None:
         got.extend(one.text for one in rows)
