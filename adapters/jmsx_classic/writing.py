@@ -14,7 +14,7 @@ from jmsx.core.dialect import Body, Writing
 from jmsx.core.map_body import TRANSFORMATION, encode_map
 from jmsx.core.selectors import check_arithmetic, check_functions, in_decimals, spelled_out
 from jmsx.core.values import StompAck
-from jmsx.errors import MessageFormatError, UnsupportedError
+from jmsx.errors import InvalidDestinationError, MessageFormatError, UnsupportedError
 from jmsx_classic.bodies import A_MAP, NO_TEXT, TEXT_HEADER, TRANSLATION_HEADER, looks_like_map
 
 if TYPE_CHECKING:
@@ -69,6 +69,11 @@ class ClassicWriting(Writing):
         Source: `JmsFrameTranslator.convertMessage`; measured on 6.1.8.
         """
         named = destination.partition("?")[0]
+        if named.endswith((".#", "/#")):
+            raise InvalidDestinationError(
+                f"{destination}: ActiveMQ Classic has > for all that follows, and # is a name to it; write"
+                f" {named.removesuffix('#')}>"
+            )
         if is_composite(named) and len({kind for kind, _ in parts(named)}) > 1:
             raise UnsupportedError(
                 f"{destination}: ActiveMQ Classic gives a consumer of queues and topics those of the first kind only;"

@@ -97,3 +97,12 @@ def test_artemis_says_how_its_wildcards_are_written(
         session = connection.create_session()
         with pytest.raises(InvalidDestinationError, match=f"write {uri[:-1]}#"):
             session.create_consumer(uri)
+
+
+@pytest.mark.parametrize("uri", ["topic://orders.#", "queue://#", "queue://a,b.#"])
+def test_classic_says_how_its_wildcards_are_written(classic_broker: Broker, uri: str) -> None:
+    """The same the other way round: there `#` is a name as any other."""
+    with Connection(classic_broker.url) as connection:
+        session = connection.create_session()
+        with pytest.raises(InvalidDestinationError, match=f"write {uri[:-1]}>"):
+            session.create_consumer(uri)
