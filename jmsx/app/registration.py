@@ -29,10 +29,10 @@ from jmsx.core.values import DeadLetterStrategy, DestinationKind
 from jmsx.errors import ConfigurationError, InDoubtError, JmsxError, LinkError, StoreError
 from jmsx.jms.destination import Destination
 from jmsx.jms.handlers import check_runs, check_takes_message
-from jmsx.jms.message import Message, PropertyValue
+from jmsx.jms.message import Message
 from jmsx.jms.outcomes import Again, Reject, Steering
 from jmsx.jms.subscribing import stated
-from jmsx.stores import IdempotencyStore
+from jmsx.stores.idempotency import IdempotencyStore, Key, key_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -80,8 +80,8 @@ class Consumer:
         non_blocking_redelivery: whether later messages go on while a failed one waits; None: the app's.
         optimize_acknowledge: whether acknowledgements go out in batches; None: the app's.
         dedupe: a store that knows what was done, so that it is not done again; None: there is none.
-        dedupe_by: a function of the message, whose results, texts or numbers, are equal for messages that are; None:
-            their key.
+        dedupe_by: a function of the message, whose results (texts, numbers, UUIDs) are equal for messages that are;
+            None: their key.
 
     """
 
@@ -108,7 +108,7 @@ class Consumer:
     non_blocking_redelivery: bool | None = None
     optimize_acknowledge: bool | None = None
     dedupe: IdempotencyStore | None = None
-    dedupe_by: Callable[[Message], PropertyValue] | None = None
+    dedupe_by: Callable[[Message], Key] | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -246,22 +246,21 @@ class Consumer:
         What the idempotency store knows `message` by; None: nothing names it.
 
         Each subscriber of a topic does it once; `client_id`: the connection's, to which durable ones belong. Raises
-        ConfigurationError if `dedupe_by` gives neither a text nor a number.
+        ConfigurationError if `dedupe_by` gives what is no key.
         """
-        key: object = message.identity if self.dedupe_by is None else self.dedupe_by(message)
-        if isinstance(key, bool) or not isinstance(key, str | int | float | None):
+        key = message.identity if self.dedupe_by is None else self.dedupe_by(message)
+        text = "" if key is None else key_text(key)
+        if text is None:
             raise ConfigurationError(
-                f"dedupe_by= of consumer {self.name} gave {kind_of(key)}, which may be the same for another message:"
-                " return a text or a number"
+                f"dedupe_by= of consumer {self.name} gave {kind_of(key)}, which is no key: equal ones may have"
+                " several texts, or different ones the same; return a text, a finite number, a UUID, or None for none"
             )
         source = self.destination
         if is_pattern(source.uri):
             source = message.destination or source
         reader = self.name if self.durable is None else f"{client_id}.{self.durable}"
         place = f"{source.uri} {reader}" if source.is_topic else source.uri
-        return (
-            None if key in (None, "") else StoreKey(place, str(key))
-        )  # a property may be a number
+        return StoreKey(place, text) if text else None
 
     def _check_dedupe(self) -> None:
         store = self.dedupe
@@ -347,7 +346,7 @@ class ConsumerKeywords(TypedDict, total=False):
     durable: str | None
     non_blocking_redelivery: bool | None
     optimize_acknowledge: bool | None
-    dedupe_by: Callable[[Message], PropertyValue] | None
+    dedupe_by: Callable[[Message], Key] | None
 
 
 def _check_source(source: str) -> None:

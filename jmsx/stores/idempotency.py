@@ -3,14 +3,49 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
-from typing import TYPE_CHECKING, Any, Protocol
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from uuid import UUID
 
 from jmsx.core.ledger import StoreKey
 from jmsx.drivers.process import tell_of_forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+
+#: What may name a message; None names none.
+Key: TypeAlias = str | int | float | Decimal | UUID | None
+
+
+def key_text(key: object) -> str | None:
+    """
+    Return the text of what names a message: one for equal keys, and no other key's; None where nobody knows that.
+
+    The store keeps texts, which other processes read. An object's is where it lies, or what its class says; so it goes
+    by what a subclass is made of, and not by its words.
+    """
+    if isinstance(key, str):
+        return str.__str__(key)
+    if isinstance(key, UUID):
+        return str(UUID(int=key.int))
+    if isinstance(key, Decimal) and key.is_finite():
+        return _decimal_text(key)
+    if isinstance(key, float) and math.isfinite(key):
+        return float.__repr__(key)
+    if isinstance(key, int) and not isinstance(key, bool):
+        return int.__repr__(key)
+    return None
+
+
+def _decimal_text(number: Decimal) -> str:
+    """Return its digits and exponent, without the zeros by which 1.0 and 1.00 differ, and with all that tell others."""
+    sign, digits, exponent = number.as_tuple()
+    told = "".join(map(str, digits)).lstrip("0")
+    kept = told.rstrip("0")
+    return f"{'-' * sign}{kept}e{int(exponent) + len(told) - len(kept)}" if kept else "0"
 
 
 class IdempotencyStore(Protocol):
