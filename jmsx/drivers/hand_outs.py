@@ -93,8 +93,13 @@ class HandOuts:
                     self.withheld = True
                     core.handing_out.decline(held)
                     return None
-            if core.handing_out.admit(delivery, now, entry):
-                return delivery
+            try:
+                if core.handing_out.admit(delivery, now, entry):
+                    return delivery
+            finally:
+                # Nobody would ever say how it went: a signal came before, or the message was acknowledged already.
+                if ledger is not None and entry is not None and delivery.entry is not entry:
+                    ledger.give_back([entry])
         if ledger is not None:
             self._ask(ledger.flush, now)
         return None

@@ -144,7 +144,8 @@ class _Row:
 
     def hand_out(self, identity: StoreKey, process: str | None) -> Entry:
         """Count one more hand-out; what processes had that are dead by now has failed."""
-        self.held = {number: one for number, one in self.held.items() if living.lives(one)}
+        alive = {one for one in set(self.held.values()) if living.lives(one)}
+        self.held = {number: one for number, one in self.held.items() if one in alive}
         self.deliveries += 1
         entry = Entry(identity, self.deliveries, self.finished, len(self.held), self.unseen)
         if process is not None:
@@ -192,6 +193,8 @@ class DeliveryLedger:
         self._file = OwnFile(self.path, _TABLE, self._prepare, self._begin_anew)
         #: What was told of its end, by message and the number of its hand-out
         self._done: OrderedDict[tuple[StoreKey, int], set[HandOutEnd]] = OrderedDict()
+        #: Hand-outs of this process that have an end, which is not told twice: done or unseen, or settled
+        self._ended: OrderedDict[tuple[StoreKey, int], HandOutEnd] = OrderedDict()
         #: Handed out by this process and not settled; of others it has only their counts
         self._open_rows: OrderedDict[StoreKey, _Row] = OrderedDict()
         self._anew = False  #: the file does not know of those
@@ -210,6 +213,7 @@ class DeliveryLedger:
         self._away, self._pauses = None, pauses()
         self._me = living.name()
         self._done.clear()
+        self._ended.clear()
         self._open_rows.clear()
 
     def begin(self, identity: StoreKey) -> Entry | None:
@@ -324,6 +328,7 @@ class DeliveryLedger:
 
     def _keep(self, entry: Entry) -> None:
         """Keep what was handed out, in case somebody removes the file."""
+        self._ended.pop((entry.identity, entry.number), None)  # its row is a new one
         row = self._open_rows.setdefault(entry.identity, _Row(entry.number))
         row.deliveries, row.finished, row.unseen = entry.number, entry.finished, entry.unseen
         if self._me is not None:
@@ -368,6 +373,8 @@ class DeliveryLedger:
             self._trim()
 
     def _note_one(self, entry: Entry, end: HandOutEnd) -> None:
+        if self._is_told(entry, end):
+            return
         self._done.setdefault((entry.identity, entry.number), set()).add(end)
         known = self._open_rows.get(entry.identity)
         if known is None or known.deliveries < entry.number:
@@ -377,9 +384,26 @@ class DeliveryLedger:
         else:
             known.end(entry.number, [end])
 
+    def _is_told(self, entry: Entry, end: HandOutEnd) -> bool:
+        """
+        Return whether a hand-out has had an end to which `end` adds nothing, and remember this one.
+
+        Behind SETTLED the row is gone, and another one may have begun for the message. One that has failed may be
+        done after all.
+        """
+        hand_out = (entry.identity, entry.number)
+        before = self._ended.get(hand_out)
+        if end is HandOutEnd.FAILED:
+            return before is not None
+        if before is HandOutEnd.SETTLED or (before is not None and end is not HandOutEnd.SETTLED):
+            return True
+        self._ended[hand_out] = end
+        return False
+
     def _trim(self) -> None:
-        while len(self._done) > BACKLOG:
-            self._done.popitem(last=False)
+        for kept in (self._done, self._ended):
+            while len(kept) > BACKLOG:
+                kept.popitem(last=False)
 
     def _now_ms(self) -> int:
         return round(self._clock.wall() * 1000)

@@ -190,7 +190,7 @@ CASES = {
     "dedupe_by gives no key": Case(
         consumer=lambda: {"dedupe": MemoryStore(), "dedupe_by": lambda _: Unprintable()},
         handled=(),
-        said=("handler failed", "return a text or a number"),
+        said=("handler failed", "return a text, a finite number"),
     ),
     "store raises": Case(
         consumer=lambda: {"dedupe": RaisingStore("once")},

@@ -217,6 +217,24 @@ def test_what_is_given_back_unseen_is_no_delivery(mode: AcknowledgeMode) -> None
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_a_signal_behind_the_ledger(mode: AcknowledgeMode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message was counted, and nobody has it: that hand-out has an end, too."""
+    book = Book()
+    talk = start(mode, book)
+    talk.comes("a")
+
+    def interrupted(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(talk.core.handing_out, "admit", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            HandOuts(book).deliver(talk.core, ["1"], talk.now)
+    assert book.told() == {"a": (0, 0)}
+    assert not book.held
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_nothing_is_handed_out_before_its_copy_is_confirmed(mode: AcknowledgeMode) -> None:
     """The next message may kill the process, too: each such death would leave another copy behind."""
     talk = start(mode, Book(a=3))

@@ -174,6 +174,81 @@ def test_failed_and_then_done_after_all(path: Path, ledger: DeliveryLedger) -> N
     other.close()
 
 
+@pytest.mark.parametrize("flushed", [True, False])
+@pytest.mark.parametrize(
+    ("first", "then", "finished", "unseen"),
+    [
+        ("finish", "finish", 1, 0),
+        ("finish", "give_back", 1, 0),
+        ("give_back", "give_back", 0, 1),
+        ("give_back", "finish", 0, 1),
+        ("finish", "fail", 1, 0),
+        ("fail", "finish", 1, 0),
+        ("fail", "give_back", 0, 1),
+    ],
+)
+def test_a_hand_out_has_one_end(
+    ledger: DeliveryLedger, first: str, then: str, finished: int, unseen: int, *, flushed: bool
+) -> None:
+    """The first that is told; only what has failed may be done, or unseen, after all."""
+    entry = ledger.begin(A)
+    assert entry is not None
+    getattr(ledger, first)([entry])
+    if flushed:
+        ledger.flush()
+    getattr(ledger, then)([entry])
+    again = ledger.begin(A)
+    assert again == Entry(A, 2, finished=finished, unseen=unseen)
+
+
+@pytest.mark.parametrize("late", ["finish", "give_back", "fail", "settle"])
+def test_an_end_behind_the_last(path: Path, ledger: DeliveryLedger, late: str) -> None:
+    """Is none of the hand-out that another process has made since, of a message that has come anew."""
+    entry = ledger.begin(A)
+    assert entry is not None
+    ledger.settle([entry])
+    ledger.flush()
+    with contextlib.closing(DeliveryLedger(path)) as other:
+        assert other.begin(A) == Entry(A, 1)
+        getattr(ledger, late)([entry])
+        ledger.flush()
+        assert other.begin(A) == Entry(A, 2, in_doubt=1)
+
+
+def test_a_message_that_comes_anew_has_ends_of_its_own(ledger: DeliveryLedger) -> None:
+    """Though its hand-outs are numbered from 1 again."""
+    for _ in range(2):
+        entry = ledger.begin(A)
+        assert entry == Entry(A, 1)
+        ledger.finish([entry])
+        ledger.settle([entry])
+        ledger.flush()
+    entry = ledger.begin(A)
+    assert entry is not None
+    ledger.finish([entry])
+    assert ledger.begin(A) == Entry(A, 2, finished=1)
+
+
+def test_each_process_is_looked_at_once(
+    path: Path, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many hand-outs it has: each look reads three files."""
+    looks: list[str] = []
+    lives = living.lives
+
+    def look(name: str) -> bool:
+        looks.append(name)
+        return lives(name)
+
+    monkeypatch.setattr(living, "lives", look)
+    with contextlib.closing(DeliveryLedger(path)) as ledger:
+        for _ in range(20):
+            ledger.begin(A)
+        assert ledger.begin(A) == Entry(A, 22, in_doubt=21)
+    assert holder.poll() is None
+    assert len(looks) == 1 + 20 * 2  # the other one, and this one as soon as it has some
+
+
 def test_a_ledger_of_the_applications_may_know_it_too(ledger: DeliveryLedger) -> None:
     """It is told of failures, and of what nobody has seen, if it asks for that."""
     custom = CustomLedger(ledger)
