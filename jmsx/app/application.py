@@ -9,15 +9,15 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack, overload
 
-from jmsx.app.answers import Requests
 from jmsx.app.bodies import Data
 from jmsx.app.counting import Counting
 from jmsx.app.draining import DRAIN_TIMEOUT
 from jmsx.app.endpoint import Endpoint, application, parse_address
 from jmsx.app.gates import Gates
 from jmsx.app.health import HealthLimits, HealthReport, WorkerState, live, ready
-from jmsx.app.loops import Loop, beside, beside_a_server, in_thread, on_signals
-from jmsx.app.middleware import Layer, Middleware, check_middleware
+from jmsx.app.loops import Loop, beside, beside_a_server, on_signals
+from jmsx.app.middleware import Middleware, check_middleware
+from jmsx.app.outgoing import Outgoing
 from jmsx.app.overview import overview
 from jmsx.app.parameters import parameters_of
 from jmsx.app.progress import Progress
@@ -30,7 +30,7 @@ from jmsx.app.registry import (
     H,
     Registry,
 )
-from jmsx.app.sender import Sender, Sending, SendKeywords
+from jmsx.app.sender import SendKeywords
 from jmsx.app.signals import Interrupted, Signals
 from jmsx.app.watch import Watch
 from jmsx.app.workers import Shared, Workers
@@ -140,9 +140,6 @@ class App:
         self._options = options
         self.middleware = check_middleware(middleware)
         self._registry = Registry(self._check_not_running, self.middleware)
-        self._sending = [
-            one.sending for one in self.middleware if isinstance(one, Layer) and one.sending
-        ]
         self._running = False
         self._machine = Machine()  #: what its connections run on
         self._progress = Progress()
@@ -153,7 +150,7 @@ class App:
         self.endpoint: Endpoint | None = None  #: serves health while the app runs
         self._observers: list[Observer] = list(checked(observers))
         self._gates = Gates()
-        self._make_senders()
+        self._outgoing = self._make_outgoing()
         self._make_workers()
         self._wake: Callable[[], None] = lambda: None  #: tells run() that there is something to do
         self._ending = threading.Lock()
@@ -178,12 +175,12 @@ class App:
         self._loop = self._given_loop = None
         self._running = self._flowing = False
 
-    def _make_senders(self) -> None:
-        """Connections of their own, opened at first use: nothing that others name as reply-to ends the app's own."""
-        self._sender = Sender(lambda: self.connect(client_id=None), self._machine)
-        self._replier = Sender(lambda: self.connect(client_id=None), self._machine)
-        self._requests = Requests(
-            lambda observer: self._connection(observer, client_id=None), self._machine
+    def _make_outgoing(self) -> Outgoing:
+        return Outgoing(
+            partial(self._connection, client_id=None),
+            lambda: self._workers.calling(),  # noqa: PLW0108 - each start has other workers
+            self.middleware,
+            self._machine,
         )
 
     def _make_workers(self) -> None:
@@ -367,21 +364,7 @@ class App:
         IllegalStateError in a transacted handler with a DatabaseStore.
 
         """
-        sending = Sending.of(options)
-        message = sending.message(to, body)
-        worker = self._workers.calling()
-        whole = worker is not None and worker.transacted
-        send = worker.send if worker is not None and whole else self._sender.send
-        failed: list[BaseException] = []
-        with contextlib.ExitStack() as around:
-            try:
-                for each in self._sending:
-                    around.enter_context(each(message, str(to)))
-                return send(message, to, sending.of_producer)
-            except BaseException as error:
-                failed.append(error)
-                raise
-        raise failed[0]  # which a middleware has swallowed: it is not sent, or in doubt
+        return self._outgoing.send(to, body, options)
 
     async def asend(
         self,
@@ -394,9 +377,7 @@ class App:
 
         Who is cancelled meanwhile does not know whether it was sent; in a transaction the cancellation waits for that.
         """
-        worker = self._workers.calling()
-        whole = worker is not None and worker.transacted
-        return await in_thread(partial(self.send, to, body, **options), to_its_end=whole)
+        return await self._outgoing.asend(to, body, options)
 
     def request(
         self,
@@ -426,7 +407,7 @@ class App:
             raise IllegalStateError(
                 "request() would hold up the event loop that handlers run on: await app.arequest() there"
             )
-        return self._requests.ask(Sending.of(options), to, body, self._requests.pending())
+        return self._outgoing.request(to, body, options)
 
     async def arequest(
         self,
@@ -439,13 +420,7 @@ class App:
 
         If it is cancelled before there is a connection, nothing was sent; if later, nobody knows whether it was.
         """
-        requests, sending = self._requests, Sending.of(options)
-        pending = requests.pending()
-        try:
-            return await beside(requests.ask, sending, to, body, pending)
-        except asyncio.CancelledError:
-            pending.fail("the request was cancelled")
-            raise
+        return await self._outgoing.arequest(to, body, options)
 
     def wait(self, timeout: Duration | None = None) -> None:
         """
@@ -486,8 +461,7 @@ class App:
                 " app.serve() is awaited"
             )
         if self._left is not None:
-            for each in self._senders:
-                each.close()
+            self._outgoing.close()
             return
         self._stopping.set()
         self._workers.leave_opening()
@@ -498,7 +472,7 @@ class App:
         failures = (
             self._failure,
             _attempt(self._workers.drain, timeout),
-            *(_attempt(each.close) for each in self._senders),
+            _attempt(self._outgoing.close),
         )
         if self._counting is not None:
             self._counting.close()
@@ -510,8 +484,7 @@ class App:
     def abort(self) -> None:
         """Drop everything at once; unfinished messages come again."""
         if self._left is not None:
-            for each in self._senders:
-                each.abort()
+            self._outgoing.abort()
             return
         self._stopping.set()
         self._drop()
@@ -605,7 +578,7 @@ class App:
         """Run on another machine from now on, as if it had never run; while it does not run."""
         self._machine = machine
         self._progress = Progress()
-        self._make_senders()
+        self._outgoing = self._make_outgoing()
         self._make_workers()
         self._failure = None
         self._closed_observers = False
@@ -739,7 +712,7 @@ class App:
             middleware=self.middleware,
             gates=self._gates,
             loop=self._loop,
-            reply=self._replier.send,
+            reply=self._outgoing.reply,
             failing=self._fail,
         )
 
@@ -796,8 +769,7 @@ class App:
     def _drop(self) -> None:
         """Drop all sockets; the app may be started again."""
         self._workers.abort()
-        for each in self._senders:
-            each.abort()
+        self._outgoing.abort()
         self._rest()
 
     def _end(self) -> None:
@@ -825,10 +797,6 @@ class App:
             loop.close()
         self._workers.close()
         self._running = self._flowing = False
-
-    @property
-    def _senders(self) -> tuple[Sender | Requests, ...]:
-        return (self._sender, self._replier, self._requests)
 
     def _states(self) -> list[WorkerState]:
         return self._workers.states(self._watch.stranded if self._watch is not None else {})

@@ -277,7 +277,7 @@ def test_a_queue_that_was_replaced(kind: str) -> None:
     app = shop()
     with harness(app, kind) as mq:
         _, told = ask_for_ever(app, mq)
-        replaced = app._requests._take()
+        replaced = app._outgoing.requests._take()
         assert app.request("queue://double", 1).json() == 2
         assert replaced is not None
         replaced.connection.abort()
@@ -383,7 +383,7 @@ def test_the_next_one_with_that_correlation_id(kind: str) -> None:
         asking = mq._world.thread(ask, "asking")
         first = Sending.of({"correlation_id": "same"})
         pending = Dawdling(app._machine)
-        assert app._requests.ask(first, "queue://double", 1, pending).json() == 2
+        assert app._outgoing.requests.ask(first, "queue://double", 1, pending).json() == 2
         assert told == []
         mq.advance(10)
         assert told == [7]

@@ -1,0 +1,115 @@
+"""
+What an app sends: messages, requests, and the answers that its handlers return.
+
+Each of the three has a connection of its own, opened at first use: nothing that others name as reply-to ends the one by
+which the app sends. In a transacted handler of the app the handler's session sends instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from jmsx.app.answers import Requests
+from jmsx.app.bodies import Data
+from jmsx.app.loops import beside, in_thread
+from jmsx.app.middleware import Layer, Middleware
+from jmsx.app.sender import Sender, Sending, SendKeywords
+from jmsx.app.worker import Worker
+from jmsx.drivers.machine import Machine
+from jmsx.errors import JmsxError
+from jmsx.jms.connection import Connection
+from jmsx.jms.destination import Destination
+from jmsx.jms.message import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+class Outgoing:
+    """Sends for an app, from any thread; `App` has each call, and says what it does and raises."""
+
+    def __init__(
+        self,
+        connect: Callable[..., Connection],
+        calling: Callable[[], Worker | None],
+        middleware: Sequence[Middleware],
+        machine: Machine,
+    ) -> None:
+        """`connect(*observers)` makes a connection; `calling()` is the worker whose handler is running here, if any."""
+        self.requests = Requests(connect, machine)
+        self._sender = Sender(connect, machine)
+        self._replier = Sender(connect, machine)
+        self._calling = calling
+        self._around = [one.sending for one in middleware if isinstance(one, Layer) and one.sending]
+
+    def send(self, to: Destination | str, body: Message | Data, options: SendKeywords) -> str:
+        """Send one message: in the transaction of the handler that calls this, or else by itself."""
+        sending = Sending.of(options)
+        message = sending.message(to, body)
+        worker = self._transacting()
+        send = self._sender.send if worker is None else worker.send
+        failed: list[BaseException] = []
+        with contextlib.ExitStack() as around:
+            try:
+                for each in self._around:
+                    around.enter_context(each(message, str(to)))
+                return send(message, to, sending.of_producer)
+            except BaseException as error:
+                failed.append(error)
+                raise
+        raise failed[0]  # which a middleware has swallowed: it is not sent, or in doubt
+
+    async def asend(
+        self, to: Destination | str, body: Message | Data, options: SendKeywords
+    ) -> str:
+        """As `send`, while the event loop goes on; in a transaction a cancellation waits for its end."""
+        whole = self._transacting() is not None
+        return await in_thread(partial(self.send, to, body, options), to_its_end=whole)
+
+    def request(
+        self, to: Destination | str, body: Message | Data, options: SendKeywords
+    ) -> Message:
+        """Send one message, and return its answer."""
+        return self.requests.ask(Sending.of(options), to, body, self.requests.pending())
+
+    async def arequest(
+        self, to: Destination | str, body: Message | Data, options: SendKeywords
+    ) -> Message:
+        """As `request`, while the event loop goes on; if it is cancelled, nobody waits for the answer any more."""
+        sending, pending = Sending.of(options), self.requests.pending()
+        try:
+            return await beside(self.requests.ask, sending, to, body, pending)
+        except asyncio.CancelledError:
+            pending.fail("the request was cancelled")
+            raise
+
+    def reply(self, message: Message, to: Destination | str, options: dict[str, Any]) -> str:
+        """Send the answer of a handler that is in no transaction."""
+        return self._replier.send(message, to, options)
+
+    def close(self) -> None:
+        """Close the connections in good order; raises the first JmsxError of doing so when all are closed."""
+        failures: list[JmsxError] = []
+        for each in self._all:
+            try:
+                each.close()
+            except JmsxError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def abort(self) -> None:
+        """Drop the connections, also those that are being opened."""
+        for each in self._all:
+            each.abort()
+
+    @property
+    def _all(self) -> tuple[Sender | Requests, ...]:
+        return (self._sender, self._replier, self.requests)
+
+    def _transacting(self) -> Worker | None:
+        worker = self._calling()
+        return worker if worker is not None and worker.transacted else None
