@@ -449,7 +449,8 @@ _LINK: Final = (
     _gauge(
         "jmsx_broker_clock_ahead_seconds",
         ("broker",),
-        "What the broker's clock was ahead of this host's when it was last asked; negative: behind.",
+        "What the broker's clock was ahead of this host's when it last showed it; negative: behind. Gone after three"
+        " looks in vain.",
         "ClockCompared",
     ),
     _histogram(
@@ -481,7 +482,7 @@ _LINK: Final = (
     _gauge(
         "jmsx_broker_queue_messages",
         ("destination",),
-        "Messages in a queue, at consumers too, when the broker last told its counts.",
+        "Messages in a queue, at consumers too, when the broker last told its counts. Gone after three looks in vain.",
         "QueueCounted",
     ),
     _counter(

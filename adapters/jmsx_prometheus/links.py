@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 DISCONNECT_REASONS: Final = ("closed", "heartbeat", "error_frame", "io", "protocol")
 
 
+#: What a broker is asked for every so often is shown for so many times that long: it may be slow once or twice.
+LOOKS: Final = 3
+
 #: Commands that are usually waited for.
 ANSWERED: Final = ("SEND", "ACK", "COMMIT", "SUBSCRIBE", "DISCONNECT")
 #: What an attempt to connect may come to.
@@ -183,9 +186,10 @@ class Links:
             link.here[consumer] = event.buffered, event.in_process
 
     def note_clock(self, source: Source, event: ClockCompared) -> None:
-        """Note what the broker's clock shows."""
+        """Note what the broker's clock shows, for as long as that holds."""
         broker = self._brokers.admit(source.broker)
-        self._table.tally("jmsx_broker_clock_ahead_seconds", broker=broker).value = event.ahead
+        name, until = "jmsx_broker_clock_ahead_seconds", event.at + LOOKS * event.every
+        self._table.show(name, event.ahead, until=until, broker=broker)
 
     def note_missed(self, source: Source, event: ReceiptMissed) -> None:
         """Note that the broker did not answer."""

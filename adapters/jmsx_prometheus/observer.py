@@ -41,7 +41,7 @@ from jmsx.drivers.process import tell_of_forks
 from jmsx_prometheus.catalogue import find
 from jmsx_prometheus.consumers import DEAD_LETTER_REASONS, ConsumerSeries, OpenValues
 from jmsx_prometheus.labels import DestinationGuard, LabelGuard, WordGuard
-from jmsx_prometheus.links import ANSWERED, DISCONNECT_REASONS, Links
+from jmsx_prometheus.links import ANSWERED, DISCONNECT_REASONS, LOOKS, Links
 from jmsx_prometheus.logs import LogNumbers, note_log
 from jmsx_prometheus.series import SeriesKey, SeriesTable, Tally
 
@@ -236,7 +236,9 @@ class PrometheusObserver:
     def _copy(self) -> SeriesTable:
         """All numbers at one moment, everything counted that was told before."""
         with self._lock:
-            self._links.note_waiting(self._consumers.values(), now=self._count())
+            now = self._count()
+            self._links.note_waiting(self._consumers.values(), now)
+            self._table.end(now)
             table = self._table.copy()
         if self._log is not None:
             note_log(table, self._log)
@@ -331,8 +333,8 @@ class PrometheusObserver:
 
     def _note_counted(self, event: QueueCounted) -> None:
         destination = self._destinations.admit(event.destination)
-        depth = self._table.tally("jmsx_broker_queue_messages", destination=destination)
-        depth.value = event.size
+        name, until = "jmsx_broker_queue_messages", event.at + LOOKS * event.every
+        self._table.show(name, event.size, until=until, destination=destination)
 
     def _note_sent(self, event: MessageSent) -> None:
         series = self._sends.get(event.destination)

@@ -123,6 +123,8 @@ class SeriesTable:
                 self._distributions[metric.name] = {}
             else:
                 self._tallies[metric.name] = {}
+        #: When gauges end that nobody tells anew, seconds, monotonic.
+        self._ends: dict[SeriesKey, float] = {}
 
     def tally(self, name: str, **labels: str) -> Tally:
         """Look up the series of a counter or gauge, made on first use."""
@@ -137,6 +139,19 @@ class SeriesTable:
     def forget(self, name: str, **labels: str) -> None:
         """Export the series of a gauge no longer."""
         self._tallies[name].pop(_values(BY_NAME[name], labels), None)
+
+    def show(self, name: str, value: float, *, until: float, **labels: str) -> None:
+        """Set a gauge that is exported up to `until` (seconds, monotonic), unless it is set again."""
+        self.tally(name, **labels).value = value
+        self._ends[name, _values(BY_NAME[name], labels)] = until
+
+    def end(self, now: float) -> None:
+        """Export no longer what was to be shown until before `now`; seconds, monotonic."""
+        for key, until in [*self._ends.items()]:
+            if until < now:
+                del self._ends[key]
+                name, values = key
+                self._tallies[name].pop(values, None)
 
     def copy(self) -> SeriesTable:
         """Copy all numbers; quick, so that the lock around it is short."""

@@ -148,7 +148,9 @@ class Counting:
             finally:
                 self._asking = None
         for destination, counts in (found or {}).items():
-            event = QueueCounted(at=time.monotonic(), destination=destination, **counts._asdict())
+            event = QueueCounted(
+                at=time.monotonic(), destination=destination, every=self._every, **counts._asdict()
+            )
             self._observer.observe(event, places[destination])
         return found is not None
 
@@ -167,7 +169,8 @@ class Counting:
             now = time.monotonic()
             half = (now - began) / 2
             ahead = answer.timestamp - (wall + half)
-            self._observer.observe(ClockCompared(at=now, ahead=ahead, within=half), source)
+            event = ClockCompared(at=now, ahead=ahead, within=half, every=self._every)
+            self._observer.observe(event, source)
 
 
 class Places(dict[str, "Source"]):

@@ -543,6 +543,7 @@ class QueueCounted:
         dequeued: messages that left: acknowledged, dead-lettered or expired.
         expired: messages whose time was over.
         size: messages in it now, at consumers too.
+        every: seconds until the broker is asked again.
 
     """
 
@@ -552,6 +553,7 @@ class QueueCounted:
     dequeued: int
     expired: int
     size: int
+    every: float
 
 
 @dataclass(slots=True, kw_only=True)
@@ -563,12 +565,14 @@ class ClockCompared:
         at: when; seconds, monotonic.
         ahead: seconds that its clock is ahead of this host's; negative: behind.
         within: how far that may be off, seconds: half of the way there and back.
+        every: seconds until the broker is asked again.
 
     """
 
     at: float
     ahead: float
     within: float
+    every: float
 
 
 Event = (

@@ -64,7 +64,7 @@ LINK_MEASURED: Final = LinkMeasured(
 CONSUMER_MEASURED: Final = ConsumerMeasured(
     at=AT, consumer=CONSUMER, destination=DESTINATION, buffered=5, in_process=2
 )
-CLOCK_COMPARED: Final = ClockCompared(at=AT, ahead=-0.25, within=0.002)
+CLOCK_COMPARED: Final = ClockCompared(at=AT, ahead=-0.25, within=0.002, every=60.0)
 RECEIPT_MISSED: Final = ReceiptMissed(at=AT, command="SEND", subject=DESTINATION)
 SUBSCRIBED: Final = SubscriptionOpened(
     at=AT,
@@ -149,7 +149,7 @@ ERROR: Final = ErrorReceived(at=AT, message="no")
 ACK_DROPPED: Final = AckDropped(at=AT, consumer=CONSUMER, destination=DESTINATION, messages=2)
 
 COUNTED: Final = QueueCounted(
-    at=AT, destination=DESTINATION, enqueued=20, dequeued=13, expired=0, size=7
+    at=AT, destination=DESTINATION, enqueued=20, dequeued=13, expired=0, size=7, every=60.0
 )
 
 

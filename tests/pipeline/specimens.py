@@ -78,6 +78,7 @@ _VALUES: Final[dict[str, Any]] = {
     "in_process": 4,
     "ahead": -0.25,
     "within": 0.002,
+    "every": 60.0,
     "command": "SEND",
     "subject": "queue://orders",
 }

@@ -14,6 +14,7 @@ from tests.dashboards.stories import (
     CLOCK_COMPARED,
     CONNECT_FAILED,
     CONSUMER_MEASURED,
+    COUNTED,
     ENDED,
     LINK_CLOSED,
     LINK_MEASURED,
@@ -284,3 +285,18 @@ def test_the_brokers_clock_is_the_one_that_was_seen_last() -> None:
     name = "jmsx_broker_clock_ahead_seconds"
     assert _told((CLOCK_COMPARED, SOURCE)).totals(name, "broker") == {("broker:61613",): -0.25}
     assert told.value(name) == 2.5
+
+
+def test_what_a_broker_tells_no_more_is_shown_no_more() -> None:
+    """After three looks in vain: the last answer would keep its alert firing for as long as the process lives."""
+    for event, name in (
+        (CLOCK_COMPARED, "jmsx_broker_clock_ahead_seconds"),
+        (COUNTED, "jmsx_broker_queue_messages"),
+    ):
+        asked_often = replace(event, every=10.0)
+        late = (replace(asked_often, at=AT + 20), SOURCE)
+        assert len(_told((asked_often, SOURCE), after=29.0).totals(name)) == 1
+        assert _told((asked_often, SOURCE), after=31.0).totals(name) == {}
+        assert len(_told((asked_often, SOURCE), late, after=31.0).totals(name)) == 1
+        assert len(_told((event, SOURCE), after=179.0).totals(name)) == 1
+        assert _told((event, SOURCE), after=181.0).totals(name) == {}
