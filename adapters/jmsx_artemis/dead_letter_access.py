@@ -18,7 +18,7 @@ from jmsx.core.frames import Frame
 from jmsx.core.headers import whole
 from jmsx.core.management import Inquiry, Question
 from jmsx.core.requests import silent
-from jmsx.dead_letters.letter import EXPIRED, NAMES, UNTOLD, DeadLetter, read
+from jmsx.dead_letters.letter import EXPIRED, NAMES, NAMING_HEADERS, UNTOLD, DeadLetter, read
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.management_link import CannotAskError
 from jmsx.drivers.request_link import RequestLink
@@ -31,7 +31,7 @@ from jmsx_artemis.open_data import messages
 from jmsx_artemis.questions import ADDRESS, address_settings, count, make_queue, queues
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 T = TypeVar("T")
 
@@ -76,7 +76,9 @@ class ArtemisDeadLetters:
 
         return self._ask(inquiry())
 
-    def look(self, queue: str, *, bodies: bool = False) -> Iterator[DeadLetter]:
+    def look(
+        self, queue: str, *, bodies: bool = False, names: Collection[str] = ()
+    ) -> Iterator[DeadLetter]:
         """
         What waits in the queue; texts longer than the management tells (256 characters) are cut.
 
@@ -84,12 +86,17 @@ class ArtemisDeadLetters:
         meanwhile, others may not be shown.
         """
         queue = _bare(queue)
+        pages = (
+            self._pages(queue)
+            if (chosen := _naming(names)) is None
+            else self._chosen(queue, chosen)
+        )
         if not bodies:
-            for listed in self._pages(queue):
+            for listed in pages:
                 yield from map(_letter, listed)
             return
         with self._copying(queue) as copies:
-            for listed in self._pages(queue):
+            for listed in pages:
                 for start in range(0, len(listed), BATCH):
                     yield from copies(listed[start : start + BATCH])
 
@@ -111,6 +118,15 @@ class ArtemisDeadLetters:
             yield fresh
             seen.update(str(one["messageID"]) for one in fresh)
             number += 1
+
+    def _chosen(self, queue: str, chosen: str) -> Iterator[Sequence[Mapping[str, Any]]]:
+        """What waits in the queue and fits a filter; raises InvalidDestinationError if there is no such queue."""
+        self._ask(_there(queue))
+        listed = self._ask(_page(queue, number := 1, chosen))
+        while listed:
+            yield listed
+            number += 1
+            listed = self._ask(_page(queue, number, chosen)) if len(listed) == PAGE else []
 
     def replay(
         self,
@@ -220,14 +236,19 @@ def dead_letter_queues(addresses: Iterable[str] | None = None) -> Inquiry[dict[s
     return found
 
 
-def _listed(queue: str) -> Inquiry[tuple[int, list[Mapping[str, Any]]]]:
-    """How many messages a queue has, and those at its head; raises InvalidDestinationError if there is none."""
+def _there(queue: str) -> Inquiry[int]:
+    """How many messages a queue has; raises InvalidDestinationError if there is none."""
     found = yield from queues("NAME", queue)
     if not found:
         raise InvalidDestinationError(
             f"there is no queue {queue}; `jmsx dlq ls` lists those with dead letters"
         )
-    total = count(found[0], "messageCount")
+    return count(found[0], "messageCount")
+
+
+def _listed(queue: str) -> Inquiry[tuple[int, list[Mapping[str, Any]]]]:
+    """How many messages a queue has, and those at its head; raises InvalidDestinationError if there is none."""
+    total = yield from _there(queue)
     if total > PAGE:
         return total, (yield from _page(queue, 1))
     told = yield Question(f"queue.{queue}", "listMessagesAsJSON", ("",))
@@ -235,9 +256,32 @@ def _listed(queue: str) -> Inquiry[tuple[int, list[Mapping[str, Any]]]]:
     return total, listed
 
 
-def _page(queue: str, number: int) -> Inquiry[list[Mapping[str, Any]]]:
-    """The messages on a page of a queue; the first is 1."""
-    return messages((yield Question(f"queue.{queue}", "browse", (number, PAGE, ""))))
+def _page(queue: str, number: int, chosen: str = "") -> Inquiry[list[Mapping[str, Any]]]:
+    """The messages on a page of what fits a filter in a queue; the first is 1."""
+    return messages((yield Question(f"queue.{queue}", "browse", (number, PAGE, chosen))))
+
+
+def _naming(names: Collection[str]) -> str | None:
+    """
+    The filter of the messages that one of `names` names; None: the broker cannot choose them.
+
+    No filter asks for the number of a message itself: of what is known by it all is listed, or by the key with its
+    time what came in that millisecond.
+    """
+    if not names or any(whole(name) is not None for name in names):
+        return None
+    texts = ", ".join("'" + name.replace("'", "''") + "'" for name in sorted(names))
+    times = [
+        time
+        for _, sign, time in (name.rpartition("@") for name in sorted(names))
+        if sign and whole(time)
+    ]
+    return " OR ".join(
+        (
+            *(f"{one} IN ({texts})" for one in NAMING_HEADERS),
+            *(f"AMQTimestamp = {one}" for one in times),
+        )
+    )
 
 
 def _made(wanted: set[tuple[str, str]]) -> Inquiry[None]:

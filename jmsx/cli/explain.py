@@ -12,6 +12,7 @@ import typer
 from jmsx import plugins
 from jmsx.cli.printing import JsonOption, print_json, short, timestamp
 from jmsx.cli.terminal import console, visible
+from jmsx.cli.writing import writing
 from jmsx.core.headers import whole
 from jmsx.dead_letters.access import Access
 from jmsx.dead_letters.letter import UNTOLD, DeadLetter
@@ -52,7 +53,9 @@ def explain(
     story = _story(events, message, broker, told)
     places = None if broker is None else list(_places(broker, story))
     if page is not None:
-        _write(page, plugins.load("jmsx.logs", "page")(story, places))
+        text = plugins.load("jmsx.logs", "page")(story, places)
+        with writing(f"--page {page}"):
+            page.write_text(text, encoding="utf-8")
     if as_json:
         print_json({**asdict(story), "broker": places})
         return
@@ -93,19 +96,10 @@ def _names(url: str, id: str) -> list[str]:  # noqa: A002 - as the field
 
 def _logged_as(access: Access, id: str) -> list[str]:  # noqa: A002 - as the field
     for queue in access.queues():
-        for letter in access.look(queue):
+        for letter in access.look(queue, names=[id]):
             if letter.id == id:
                 return letter.logged_as
     return []
-
-
-def _write(page: Path, text: str) -> None:
-    try:
-        page.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigurationError(
-            f"--page {page} cannot be written: {error.strerror or error}"
-        ) from error
 
 
 def _places(url: str, story: Any) -> Iterator[str]:
@@ -124,7 +118,7 @@ def _places_in(access: Access, story: Any) -> Iterator[str]:
     found = 0
     for queue in looked:
         try:
-            for letter in access.look(queue):
+            for letter in access.look(queue, names=story.keys):
                 if not set(letter.logged_as).isdisjoint(story.keys):
                     found += 1
                     yield f"the broker has it in {queue}, as {letter.id}{_cause(letter)}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from jmsx.dead_letters.letter import DeadLetter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
 
 class Access(Protocol):
@@ -27,11 +27,14 @@ class Access(Protocol):
     def count(self, queue: str) -> int | None:
         """How many messages lie in `queue`; None: there is no such queue, or nobody tells."""
 
-    def look(self, queue: str, *, bodies: bool = False) -> Iterator[DeadLetter]:
+    def look(
+        self, queue: str, *, bodies: bool = False, names: Collection[str] = ()
+    ) -> Iterator[DeadLetter]:
         """
         What lies in `queue`, from its head, as far as the broker shows it; nothing is taken.
 
-        With `bodies` each message whole, where it comes.
+        With `bodies` each message whole, where it comes. With `names` the broker is asked only for what one of them
+        names, as `DeadLetter.names` has it; where it cannot choose, others come, too.
         """
 
     def replay(

@@ -23,6 +23,9 @@ NAMES: Final = re.compile(
     r"(?:^|[.\-_])(?:DLQ|dead|deadletters?|dead-letters?)(?:$|[.\-_])", re.IGNORECASE
 )
 
+#: The headers by which senders and copies name a message; `DeadLetter.names` has them, and the broker's id.
+NAMING_HEADERS: Final = (KEY_HEADER, "jmsx_original_key", "jmsx_original_message_id")
+
 #: The reason of a dead letter that tells none: its broker has moved it, or somebody has put it there.
 UNTOLD: Final = "untold"
 
@@ -68,6 +71,11 @@ class DeadLetter:
     def seen(self) -> float | None:
         """When it died, or else when it was sent."""
         return self.sent_at if self.last_failure is None else self.last_failure
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All that it may be called by, to name it to a command."""
+        return frozenset(filter(None, (self.id, self.message_id, self.key, self.broker_key)))
 
     @property
     def logged_as(self) -> list[str]:
@@ -236,8 +244,7 @@ class Choice:
 
     def fits(self, letter: DeadLetter) -> bool:
         """Return whether `letter` is one of them; one that tells no time is outside of every period."""
-        names = (letter.id, letter.message_id, letter.key or letter.id, letter.broker_key)
-        if self.ids and self.ids.isdisjoint(names):
+        if self.ids and self.ids.isdisjoint(letter.names):
             return False
         if self.error is not None and not (
             letter.error == self.error or letter.error_message.startswith(self.error)

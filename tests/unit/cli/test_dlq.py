@@ -18,7 +18,7 @@ from jmsx.dead_letters.letter import DeadLetter, read
 from tests.pipeline.simulator import SOURCE, Clock, open_log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
 
@@ -29,6 +29,7 @@ class Hiding:
 
     def __init__(self, count: int, origin: str = "queue://orders") -> None:
         self.letters = [read(str(number), {}, origin=origin) for number in range(count)]
+        self.asked_for: list[frozenset[str]] = []  #: names, look by look
 
     def queues(self) -> list[str]:
         """One."""
@@ -38,9 +39,12 @@ class Hiding:
         """All of them."""
         return len(self.letters) if queue == "dead" else None
 
-    def look(self, queue: str, *, bodies: bool = False) -> Iterator[DeadLetter]:
+    def look(
+        self, queue: str, *, bodies: bool = False, names: Collection[str] = ()
+    ) -> Iterator[DeadLetter]:
         """The first two."""
         assert queue == "dead"
+        self.asked_for.append(frozenset(names))
         assert isinstance(bodies, bool)
         yield from self.letters[:2]
 
@@ -150,7 +154,9 @@ def test_a_number_is_no_name(
         broker.letters = [read("90", {}, origin="queue://dead", message_id="47", broker_key=key)]
         life = run("show", "dead", "90", "--events", str(tmp_path)).partition("event log")[2]
         assert told in life
+        broker.asked_for.clear()
         assert found in CliRunner().invoke(main, asked).stdout
+        assert broker.asked_for == [frozenset({known})]  # not for all that lies there
 
 
 @pytest.mark.parametrize("command", ["purge", "replay"])
