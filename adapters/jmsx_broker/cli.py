@@ -8,6 +8,7 @@ What its commands need is imported by them: `jmsx --help` shows this one as well
 from __future__ import annotations
 
 import contextlib
+import functools
 import signal
 from dataclasses import asdict
 from enum import StrEnum
@@ -125,6 +126,7 @@ def stats(
 def images(
     *,
     force: Annotated[bool, typer.Option(help="Make them again where they are already.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """
     Make container images of both brokers of this machine's Java, where none can be pulled.
@@ -134,11 +136,15 @@ def images(
     from jmsx_broker.images import has_image, make_image
     from jmsx_broker.products import ARTEMIS, CLASSIC
 
+    made: list[str] = []
+    tell = made.append if as_json else functools.partial(_out.print, style="bold green")
     with _told_errors():
         for product in (CLASSIC, ARTEMIS):
             if force or not has_image(product):
                 make_image(product)
-            _out.print(product.image, style="bold green")
+            tell(product.image)
+    if as_json:
+        print_json(made)
 
 
 def _start(broker: jmsx_broker.ClassicBroker | jmsx_broker.ArtemisBroker) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jmsx.cli.printing import timestamp
+from jmsx.cli.printing import JsonOption, print_json, timestamp
 from jmsx.cli.terminal import console
 from jmsx.cli.times import instant, seconds
+from jmsx.cli.writing import writing
 from jmsx.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # ruff: noqa: PLC0415 - the boards, and the metrics that they name, would be a third of `jmsx --help`
 
@@ -38,6 +42,7 @@ def export(
             help='TOML: [default] and ["queue://…"] with dead_letters, late (shares), seconds.'
         ),
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """
     Write boards, rules, runbooks, and files for Grafana's provisioning and for Docker Compose.
@@ -49,8 +54,9 @@ def export(
 
     settings = Settings() if budgets is None else read_budgets(budgets)
     links = Links(runbooks=runbooks.rstrip("/"), grafana=grafana.rstrip("/"))
-    for path in write(folder, links, settings):
-        typer.echo(path)
+    with writing(str(folder)):
+        written = write(folder, links, settings)
+    _tell(written, as_json=as_json)
     _err.print(f"put {folder}/runbooks where {links.runbooks} leads to")
 
 
@@ -70,11 +76,10 @@ def render(
     ] = None,
     scrape: Annotated[float, typer.Option(help="Seconds between two scrapes.", min=0.1)] = 15.0,
     runbooks: Annotated[str, typer.Option(help="URL of the runbooks.")] = "runbooks",
+    as_json: JsonOption = False,
 ) -> None:
     """
     Draw the boards from what Prometheus answers: one page boards.html, and a PNG of each.
-
-    Example: jmsx dashboards render pictures --prometheus http://localhost:9090 --since 1h
 
     Example: jmsx dashboards render night --since 2026-11-22T02:30 --until 2026-11-22T04:00
     """
@@ -90,14 +95,23 @@ def render(
         raise ConfigurationError(f"there is no board {unknown[0]!r}; there are {', '.join(names)}")
     chosen = [names[name] for name in board or names]
     answers = ask_all(Prometheus(prometheus), chosen, span)
-    folder.mkdir(parents=True, exist_ok=True)
-    target = folder / "boards.html"
-    target.write_text(page(chosen, answers, span, Links(runbooks.rstrip("/"))), encoding="utf-8")
-    typer.echo(target)
-    for one in chosen:
-        target = folder / f"{one.uid}.png"
-        write_picture(target, one, answers[one.uid], span)
-        typer.echo(target)
+    text = page(chosen, answers, span, Links(runbooks.rstrip("/")))
+    pictures = {one.uid: folder / f"{one.uid}.png" for one in chosen}
+    with writing(str(folder)):
+        folder.mkdir(parents=True, exist_ok=True)
+        (whole := folder / "boards.html").write_text(text, encoding="utf-8")
+        for one in chosen:
+            write_picture(pictures[one.uid], one, answers[one.uid], span)
+    _tell([whole, *pictures.values()], as_json=as_json)
+
+
+def _tell(written: Sequence[Path], *, as_json: bool) -> None:
+    """Print what was written."""
+    if as_json:
+        print_json([str(path) for path in written])
+        return
+    for path in written:
+        typer.echo(path)
 
 
 def _period(since: str, until: str | None, now: datetime) -> tuple[float, float]:

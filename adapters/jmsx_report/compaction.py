@@ -17,7 +17,7 @@ import polars as pl
 from jmsx.errors import ConfigurationError
 from jmsx_report.compacted import KEY, PREFIX, SUFFIX, content_of, contents, files, listed
 from jmsx_report.segments import Segment, batches, survey
-from jmsx_report.store import to_disk
+from jmsx_report.store import to_disk, write_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -128,7 +128,8 @@ def _compacted(events: Path, folder: Path, batch: Sequence[Segment]) -> str:
 def _put(sources: Mapping[str, bytes], told: str, made: Path) -> None:
     """Write a file that appears when it is on the disk and holds what was put into it."""
     unfinished = made.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}{SUFFIX}")
-    _rows(sources).write_parquet(
+    write_parquet(
+        _rows(sources),
         unfinished,
         compression="zstd",
         compression_level=_LEVEL,

@@ -10,7 +10,7 @@ import polars as pl
 from jmsx_report.additive import HOUR_US, Partial, added_batches
 from jmsx_report.events import Events
 from jmsx_report.registry import SHARED, TABLES
-from jmsx_report.store import FORMAT, Run, files, to_disk
+from jmsx_report.store import FORMAT, Run, files, to_disk, write_parquet
 from jmsx_report.table import Context, Sums, Table
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def save(folder: Path, rows: pl.DataFrame) -> Path:
 def _write(path: Path, rows: pl.DataFrame) -> None:
     """Write a file that appears whole or not at all."""
     unfinished = path.with_name(f".{path.name}")
-    rows.write_parquet(unfinished)
+    write_parquet(rows, unfinished)
     to_disk(unfinished)
     unfinished.rename(path)
 

@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import polars as pl
 
@@ -44,6 +45,8 @@ MOST_ROWS: Final = 2_000_000
 _ROW_GROUP: Final = 50_000
 #: Files that are waited for at once until the disk has them: one after the other they took five times as long.
 _FLUSHES: Final = 8
+#: How Polars words an error of the system.
+_OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
 
 
 class Part(NamedTuple):
@@ -156,7 +159,7 @@ class Store:
                 if rows.height:
                     ordered = rows if time is None else rows.sort(time)
                     path = unfinished / f"{partial}.parquet"
-                    ordered.write_parquet(path, row_group_size=_ROW_GROUP)
+                    write_parquet(ordered, path, row_group_size=_ROW_GROUP)
             rows_of = {partial: rows.height for partial, rows in partials.items() if rows.height}
             (unfinished / _TOLD).write_text(
                 json.dumps({"parts": told, "rows": rows_of}), encoding="utf-8"
@@ -282,6 +285,18 @@ def _take_away(folder: Path) -> None:
     shutil.rmtree(
         gone, ignore_errors=True
     )  # a worker may still be writing to it; then the next report does it
+
+
+def write_parquet(rows: pl.DataFrame, path: Path, **options: Any) -> None:
+    """Write a table as a file, with options of Polars; what it tells of a full disk becomes the OSError that it is."""
+    try:
+        rows.write_parquet(path, **options)
+    except pl.exceptions.ComputeError as error:
+        told = _OS_ERROR.search(str(error))
+        if told is None:
+            raise
+        code = int(told[1])
+        raise OSError(code, os.strerror(code), str(path)) from error
 
 
 def to_disk(path: Path) -> None:

@@ -25,6 +25,7 @@ from jmsx.cli.messages import browse, send
 from jmsx.cli.report import ReportCommand, report
 from jmsx.cli.run import ImportFailedError, run_app
 from jmsx.cli.terminal import VisibleFormatter, console
+from jmsx.cli.writing import worded
 from jmsx.errors import JmsxError
 
 
@@ -117,9 +118,8 @@ def run() -> int:
             _err.print(error.trace)
         _err.print("error:", str(error), style="red")
         return exits.FAILED
-    except (KeyboardInterrupt, typer.Abort):
-        _err.print("interrupted", style="yellow")
-        return exits.INTERRUPTED
+    except (KeyboardInterrupt, typer.Abort) as error:
+        return _interrupted(error)
     except typer.Exit as leave:
         return leave.exit_code
     except Exception as error:  # noqa: BLE001 - the last resort: words, not a traceback
@@ -131,13 +131,24 @@ def run() -> int:
     return code if isinstance(code, int) else exits.DONE
 
 
+def _interrupted(error: BaseException) -> int:
+    """Say so, unless typer takes the end of a file, or of the pipe to a process, for a person's Ctrl-D."""
+    if isinstance(error.__cause__, EOFError):
+        return _unexpected(error.__cause__)
+    _err.print("interrupted", style="yellow")
+    return exits.INTERRUPTED
+
+
 def _unexpected(error: Exception) -> int:
     """Tell of an error that is none of jmsx: with its traceback if it is the user's code, or as a fault of ours."""
     ours = _ours(error)
     if not ours:
         _err.print("".join(traceback.format_exception(error)))
+    if ours and isinstance(error, OSError):  # a full disk is nobody's fault here
+        _err.print("error:", worded(error), style="red")
+        return exits.FAILED
     _err.print(f"error: {type(error).__name__}: {error}", style="red")
-    if ours and not isinstance(error, OSError):  # a full disk is nobody's fault here
+    if ours:
         _err.print(f"jmsx {version('jmsx')}: this is a fault of ours; please report it")
     return exits.FAILED
 

@@ -15,6 +15,7 @@ from jmsx import plugins
 from jmsx.cli.interrupts import first_of_two
 from jmsx.cli.printing import JsonOption, print_json, print_table
 from jmsx.cli.terminal import console
+from jmsx.cli.writing import writing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,7 +58,8 @@ def demo(
     if report:
         plugins.load("jmsx.reports", "spark")  # says what is missing before it is waited for
     folder = out or Path("jmsx-demo") / time.strftime("%Y%m%d-%H%M%S")
-    folder.mkdir(parents=True, exist_ok=True)
+    with writing(f"--out {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
     trial = Trial(app or find_example(), folder, messages)
     with first_of_two(lambda: _drain(trial.interrupt)):
         _err.print("starting a broker (the first time it is fetched) …")

@@ -21,6 +21,7 @@ from jmsx.cli.printing import NOTHING, JsonOption, print_json, print_table, shor
 from jmsx.cli.queues import LOCAL, BrokerOption, destination_uri, opened, queue_name, record
 from jmsx.cli.terminal import console, visible
 from jmsx.cli.times import instant
+from jmsx.cli.writing import writing
 from jmsx.dead_letters.letter import UNTOLD, Choice, DeadLetter, Deaths
 from jmsx.dead_letters.letter import groups as grouped
 from jmsx.errors import ConfigurationError
@@ -429,12 +430,23 @@ def _print_staying(staying: Counter[str]) -> None:
 
 @contextmanager
 def _made(path: Path) -> Iterator[Callable[[str], object]]:
-    """A new file of its owner's alone; raises ConfigurationError if there is one."""
-    try:
-        with open(path, "x", encoding="utf-8", opener=_private) as file:
-            yield lambda line: file.write(f"{line}\n")
-    except FileExistsError as error:
-        raise ConfigurationError(f"{path} is there already; name another file") from error
+    """
+    A new file of its owner's alone, on the disk at the end; one that is not whole is taken away.
+
+    Raises ConfigurationError if there is one, or it cannot be written.
+    """
+    with writing(str(path)):
+        try:
+            with open(path, "x", encoding="utf-8", opener=_private) as file:
+                try:
+                    yield lambda line: file.write(f"{line}\n")
+                    file.flush()
+                    os.fsync(file.fileno())  # what it holds may be deleted at the broker next
+                except BaseException:
+                    path.unlink(missing_ok=True)
+                    raise
+        except FileExistsError as error:
+            raise ConfigurationError(f"{path} is there already; name another file") from error
 
 
 def _private(path: str, flags: int) -> int:

@@ -20,6 +20,7 @@ from jmsx.cli import exits
 from jmsx.cli.interrupts import first_of_two
 from jmsx.cli.terminal import console
 from jmsx.cli.times import instant, seconds
+from jmsx.cli.writing import writing
 from jmsx.clock import SystemClock
 from jmsx.core.headers import whole
 from jmsx.errors import ConfigurationError
@@ -189,28 +190,30 @@ def _metrics(path: Path) -> Callable[[Any, float], None]:
     Make what writes the metrics of a report and of when it was begun; what is missing for it is told before the work.
 
     Raises:
-        ConfigurationError: no prometheus_client, no such folder; on writing: it cannot be written.
+        ConfigurationError: no prometheus_client, no such folder, no file; on writing: it cannot be written.
 
     """
     write = plugins.load("jmsx.metrics", "report")
-    if not path.parent.is_dir():
-        raise ConfigurationError(f"--metrics {path}: {path.parent} is no directory; make it first")
+    target = path.resolve()  # it is replaced as a whole, and so would a link be
+    if not target.parent.is_dir():
+        raise ConfigurationError(
+            f"--metrics {path}: {target.parent} is no directory; make it first"
+        )
+    if target.exists() and not target.is_file():
+        raise ConfigurationError(
+            f"--metrics {path} is no file; name one that may be replaced, such as jmsx.prom"
+        )
 
     def tell(made: Any, now: float) -> None:
         horizon = made.audit.get("horizon")
-        try:
+        with writing(f"the report lies in {made.report}, but --metrics {path}"):
             write(
-                path,
+                target,
                 made.audit,
                 made.rows,
                 now=now,
                 horizon=None if horizon is None else horizon / 1_000_000,
             )
-        except OSError as error:
-            raise ConfigurationError(
-                f"the report lies in {made.report}, but --metrics {path} cannot be written:"
-                f" {error.strerror or error}"
-            ) from error
 
     return tell
 

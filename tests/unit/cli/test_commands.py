@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 import pty
@@ -20,6 +21,7 @@ from typer.testing import CliRunner
 from jmsx.cli import exits
 from jmsx.cli.commands import app
 from jmsx_broker.cli import app as broker
+from jmsx_dashboards.cli import app as dashboards
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +31,8 @@ GUIDE: Final = Path(__file__).parents[3] / "examples" / "command-line" / "README
 #: Commands that list something, and what else they need.
 LISTING: Final = [
     "check", "demo", "explain", "report", "send", "browse", "dlq ls", "dlq groups", "dlq show", "dlq replay",
-    "dlq purge", "events validate", "events compact", "broker stats",
+    "dlq purge", "events validate", "events compact", "events tail", "broker stats", "broker images", "run",
+    "dashboards export", "dashboards render",
 ]  # fmt: skip
 
 
@@ -44,7 +47,9 @@ def commands() -> dict[str, Any]:
             yield from below(f"{name} {word}".strip(), one)
 
     root: Any = typer.main.get_command(app)
-    return dict([*below("", root), *below("broker", typer.main.get_command(broker))])
+    adapters = {"broker": broker, "dashboards": dashboards}
+    found = [below(name, typer.main.get_command(one)) for name, one in adapters.items()]
+    return dict(itertools.chain(below("", root), *found))
 
 
 COMMANDS: Final = commands()

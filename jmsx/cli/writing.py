@@ -1,0 +1,26 @@
+"""How commands tell that something cannot be written or read: what it was, and why, in words."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from jmsx.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def worded(error: OSError) -> str:
+    """An error of the system: the file, if it tells one, and why."""
+    why = error.strerror or str(error) or type(error).__name__
+    return why if error.filename is None else f"{error.filename}: {why}"
+
+
+@contextmanager
+def writing(what: str) -> Iterator[None]:
+    """Have ConfigurationError say that `what`, such as `--page life.html`, cannot be written, where OSError would."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigurationError(f"{what} cannot be written: {worded(error)}") from error
