@@ -102,7 +102,7 @@ def _tell_on_stderr(event: str | None, error: BaseException) -> None:
 
 
 def shortened(text: str, most: int = 1000) -> str:
-    """`text`, or its beginning and its end if it is longer than `most` characters."""
+    """Return `text`, or its beginning and its end if it is longer than `most` characters."""
     if len(text) <= most:
         return text
     left_out = len(text) - most

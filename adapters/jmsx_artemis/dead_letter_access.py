@@ -64,7 +64,7 @@ class ArtemisDeadLetters:
         self._session = session
 
     def queues(self) -> list[str]:
-        """Those of each address that a setting names as a dead letter address, and those that are called like one."""
+        """Return the queues of each dead letter address that a setting names, and those whose names are like one."""
         return sorted(self._ask(dead_letter_queues()))
 
     def count(self, queue: str) -> int | None:
@@ -303,11 +303,11 @@ def _queue_of(topic: str) -> Inquiry[str]:
 
 
 def _those(ids: Sequence[str], act: Callable[[str], Inquiry[bool]]) -> Inquiry[list[str]]:
-    """Those of `ids` that the broker did it with."""
+    """Return those of `ids` for which the broker says that `act` is done."""
     done = []
     for one in ids:
         if (yield from act(one)):
-            done.append(one)  # noqa: PERF401 - a comprehension cannot ask
+            done.append(one)  # noqa: PERF401 - a comprehension cannot yield
     return done
 
 

@@ -29,7 +29,7 @@ def parted(uri: str) -> tuple[str, str]:
 
 
 def single(uri: str) -> str:
-    """`uri`; raises UnsupportedError if it lists several destinations, which Artemis would take for one odd name."""
+    """Return `uri`; raises UnsupportedError if it lists several, which Artemis would take for one odd name."""
     if is_composite(uri):
         raise UnsupportedError(
             f"{uri}: Artemis has no composite destinations over STOMP; name each one, or let a divert of the broker"

@@ -24,7 +24,6 @@ from jmsx.errors import (
     BrokerFaultError,
     InvalidDestinationError,
     InvalidSelectorError,
-    JmsxError,
     UsageError,
 )
 from jmsx_artemis.dead_letter_queues import OWN, choose_dead_letter_queue
@@ -130,8 +129,8 @@ class ArtemisManagement:
         """
         The broker takes whatever queue has the name, with the topic and selector that it was made for.
 
-        One that an older jmsx made for the same selector and no_local is kept, with what lies in it. Removing fails,
-        with JmsxError, if somebody else took it up meanwhile.
+        One that an older jmsx made for the same selector and no_local is kept, with what lies in it. Raises BrokerError
+        if another one cannot be removed, for somebody took it up meanwhile, and BrokerFaultError if the broker fails.
         """
         queue = yield from _subscription(f"{client_id}.{subscription}")
         if queue is None:
@@ -150,7 +149,7 @@ class ArtemisManagement:
         try:
             yield from destroy(queue["name"])
         except (BrokerError, BrokerFaultError) as error:
-            raise JmsxError(
+            raise type(error)(
                 f"durable subscription {subscription!r} of client {client_id!r} was made for another topic or"
                 f" selector, and cannot be made anew: {error}"
             ) from error

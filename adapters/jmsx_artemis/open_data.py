@@ -81,7 +81,7 @@ def _values(contents: _Object) -> Iterator[tuple[str, Any]]:
 
 
 def _pairs(made: _Object) -> Iterator[tuple[Any, Any]]:
-    """Those of a TreeMap or HashMap: it writes its keys and values in turns."""
+    """Yield each key of a TreeMap or HashMap with its value; the map writes them in turns."""
     objects = iter(made.beside)
     return zip(objects, objects, strict=True)
 

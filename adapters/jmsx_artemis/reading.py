@@ -108,7 +108,7 @@ class ArtemisReading(Reading):
             return body
 
     def carries(self, headers: Mapping[str, str], body: bytes) -> bool:
-        """What a JMS client sent as neither text nor bytes is shown empty, or as some bytes of its inside."""
+        """Return False for what a JMS client sent as neither text nor bytes: it comes empty, or as other bytes."""
         if UNREADABLE_HEADER in headers:
             return False
         if self.sender(headers) is not Sender.JMS or has_bytes(headers):
@@ -117,10 +117,10 @@ class ArtemisReading(Reading):
 
     def sender(self, headers: Mapping[str, str]) -> Sender:
         """
-        A message from a JMS client carries its connection's id, or what OpenWire said of it (probed on 2.44.0).
+        Return what kind of client sent it: JMS's put their connection's id in, or what OpenWire said of it (2.44.0).
 
-        It counts although there are marks of jmsx, too: these a JMS client may have copied, with all the properties of
-        a message. jmsx sends none of the former on.
+        That counts although there are headers of jmsx, too: a JMS client may have copied them, with all the properties
+        of a message, while jmsx sends none of a JMS client's on.
         """
         if CLIENT in headers or f"{OPENWIRE}MESSAGE_ID" in headers:
             return Sender.JMS

@@ -57,7 +57,7 @@ class AddressSettings:
 
     @property
     def of_expired(self) -> AddressSettings:
-        """The same, as if expired messages were its dead letters: the broker puts both away by the same rules."""
+        """Return the settings as if expired messages were dead letters: the broker puts both away by the same rules."""
         return replace(
             self,
             dead_letter_address=self.expiry_address,

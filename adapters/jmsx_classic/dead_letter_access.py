@@ -101,7 +101,7 @@ class ClassicDeadLetters:
         self._told = Told()  #: by one link to the next
 
     def queues(self) -> list[str]:
-        """Those that are called like one: Classic does not tell over STOMP what its strategies are."""
+        """Return the queues named like dead letter queues: Classic does not tell its strategies over STOMP."""
         return sorted(name for name in self._all() if NAMES.search(name))
 
     def _all(self) -> set[str]:
@@ -185,7 +185,7 @@ class ClassicDeadLetters:
             yield from link.messages(queue, DIALECT.ends_browsing)
 
     def _whole(self, frame: MessageFrame, queue: str) -> MessageFrame:
-        """`frame`, which was not translated, with the body that comes only so, if it has such a one."""
+        """Return `frame`, which was not translated, with the body that comes only so, if it has such a one."""
         if UNDECODABLE_HEADER in frame.headers:
             return frame
         if DIALECT.reading.may_hide_body(frame.headers, frame.body):

@@ -56,7 +56,7 @@ def _subscribe(session: Session, topic: str) -> MessageConsumer:
 
 
 def _told(advisories: MessageConsumer, wanted: set[str], patience: float) -> set[str]:
-    """Those of the connections `wanted` that are told of, as soon as all are."""
+    """Return which of the connections `wanted` the advisories tell of, as soon as that is all of them."""
     found: set[str] = set()
     deadline = time.monotonic() + patience
     while not wanted <= found:

@@ -281,7 +281,7 @@ class ConsumerSeries:
 def _those(
     events: Sequence[DeliveryEnded], outcomes: Counter[Outcome], wanted: frozenset[Outcome]
 ) -> Sequence[DeliveryEnded]:
-    """Those of `events`, which have the `outcomes`, that have a wanted one: mostly all or none."""
+    """Return those of `events`, which have the `outcomes`, whose outcome is wanted: mostly all or none."""
     if outcomes.keys() <= wanted:
         return events
     if outcomes.keys().isdisjoint(wanted):

@@ -282,7 +282,7 @@ class Links:
         return link if link is not None and link.epoch == source.epoch else None
 
     def _current(self, source: Source) -> _Link | None:
-        """The same, if it is up: what is told of one that was lost is the broker's again."""
+        """The link of an event, if it is the latest and up: what was held on a lost one is the broker's again."""
         link = self._latest(source)
         return link if link is not None and link.is_up else None
 

@@ -154,7 +154,7 @@ class Clocks:
         return self._of("believed_us", writer)
 
     def least(self, writer: str = "writer") -> pl.Expr:
-        """The same, at the least: a clock may be wrong by more than is proven."""
+        """Microseconds by which the clock is ahead at the least: it may be wrong by more than is proven."""
         return self._of("least_us", writer)
 
     def most(self, writer: str = "writer") -> pl.Expr:

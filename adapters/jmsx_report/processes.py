@@ -37,7 +37,7 @@ class Engine(Protocol):
     """
 
     def __call__(self, job: Callable[[S], T], todo: Iterable[S], /) -> Iterable[T]:
-        """Have it done; what is returned must be gone through."""
+        """Run `job` on each of `todo`; whoever calls must go through the results, for it is done meanwhile."""
 
 
 #: Polars sets this variable when it is imported, in the parent too; in it the last word counts.

@@ -66,7 +66,7 @@ class Run:
 
     @cached_property
     def segments(self) -> frozenset[Segment]:
-        """Those of its parts: asked for again and again, and there may be 100,000."""
+        """The segments of its parts, kept: they are asked for again and again, and there may be 100,000."""
         return frozenset(part.segment for part in self.parts)
 
     @property

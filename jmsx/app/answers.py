@@ -215,7 +215,7 @@ class _ReplyQueue:
 
 
 def _copied(message: Message) -> Message:
-    """The same to send, which belongs to nobody else: it gets a reply-to, and may have been sent before."""
+    """Return a copy to send: it gets a reply-to, and the message may be somebody else's, or sent already."""
     return Message(
         message.body,
         properties=message.properties,

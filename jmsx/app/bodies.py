@@ -106,13 +106,13 @@ class _Validator(Protocol):
 
     @property
     def core_schema(self) -> Any:
-        """What it looks for."""
+        """The type that is read, in pydantic's own terms."""
 
     def validate_json(self, data: str | bytes, /) -> Any:
-        """What a text in JSON says."""
+        """Return the object that a text in JSON says."""
 
     def validate_python(self, value: Any, /) -> Any:
-        """The same of what is no text."""
+        """Return the object that a value says which is no text, such as a map."""
 
 
 def body_reader(annotation: Any) -> Read:

@@ -49,7 +49,7 @@ def drain(workers: Sequence[Worker], timeout: float, machine: Machine) -> None:
     left = [told for each in drains if (told := each.left())]
     if left:
         raise DrainError(
-            f"{'; '.join(left)}. Draining had {timeout:g} s; these messages come again"
+            f"{'; '.join(left)}. The app was given {timeout:g} s to drain; the broker delivers these messages again"
         )
 
 

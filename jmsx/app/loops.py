@@ -229,7 +229,7 @@ class Running:
         self._context: contextvars.Context  #: the thread's, of which each call has a copy
 
     def start(self) -> None:
-        """Have it begin; on the loop."""
+        """Begin the call's work as a task; call this on the loop's thread."""
         self._context = contextvars.copy_context()
         CALL.set(self._call)  # in a context that is this call's own, which the task takes over
         self._begin_or_end(self._work, contextvars.copy_context())

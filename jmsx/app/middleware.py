@@ -248,7 +248,7 @@ class _Run:
         """
         Raise a BatchError that names the batch's own messages, and those that the handler was not given.
 
-        These come again: nobody has handled them, or had them failed.
+        Those were not handled, so they come again, and none of them has failed.
         """
         if self.calls == 0 and isinstance(error, InvalidMessagesError):
             return  # who reads that calls the handler with the others
@@ -296,7 +296,7 @@ def _close_old_connections(message: Any, call_next: CallNext) -> object:
 
 
 async def _aclose_old_connections(message: Any, call_next: CallNext) -> object:
-    """The same for `async def` handlers, in the thread in which Django runs what is not."""
+    """Close them around an `async def` handler, in the thread in which Django runs what is not async."""
     from asgiref.sync import sync_to_async  # noqa: PLC0415 - comes with Django
     from django.db import close_old_connections as close  # noqa: PLC0415 - of who has Django
 

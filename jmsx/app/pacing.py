@@ -108,7 +108,8 @@ class Circuit:
         self._until = 0.0  #: when it probes
         self._prober = 0  #: the thread that does
         self._why = ""
-        self._over = False  #: what ends late tells nothing any more
+        #: The app is over, and what a handler comes to after that is not counted
+        self._over = False
 
     @property
     def is_closed(self) -> bool:

@@ -276,8 +276,8 @@ class Consumer:
         wanted = self.parameters.database
         if wanted is not None and (store is None or not store.connects):
             raise ConfigurationError(
-                f"there is a connection for {wanted}= with dedupe=DatabaseStore(...) only; a body is no parameter by"
-                " keyword"
+                f"the handler's keyword parameter {wanted} would be a database connection, which only"
+                " dedupe=DatabaseStore(...) gives; a message or body must not be a parameter by keyword alone"
             )
         if store is None:
             if self.dedupe_by is not None:
@@ -286,8 +286,8 @@ class Consumer:
         sends = self.takes_session and self.mode.does.transacted
         if sends and store.connects:
             raise ConfigurationError(
-                "a message whose sends were lost with their transaction would be known as"
-                " done, and they would never be sent; use dedupe= with another mode"
+                "a handler that sends in its transaction cannot have dedupe=DatabaseStore(...): if the broker undid the"
+                " sends, the store would know the message as done, and they would never be sent; take another mode"
             )
 
     def check_client_id(self, options: ConnectionOptions) -> None:

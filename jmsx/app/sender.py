@@ -283,11 +283,11 @@ class _SharedConnection(Generic[T]):
 
     @property
     def is_opened_here(self) -> bool:
-        """Whether this thread is at it, and so would wait for itself."""
+        """Whether this thread is opening the connection, and so would wait for itself."""
         return self._opener == threading.get_ident() and not self._done.is_set()
 
     def begin(self) -> None:
-        """Have it opened, if nobody is at it; also where another caller was interrupted before that."""
+        """Start the thread that opens the connection, unless it runs; also where an earlier caller was interrupted."""
         if self._thread.ident is None:
             self._thread.start()
 

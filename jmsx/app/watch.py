@@ -22,7 +22,7 @@ from jmsx.app.worker import Worker
 from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress
 from jmsx.drivers.changed import Event
-from jmsx.errors import JmsxError
+from jmsx.errors import JmsxError, UnsupportedError
 from jmsx.jms.connection import Connection
 from jmsx.jms.one_broker import connect_to
 from jmsx.jms.session import Session, link_of
@@ -71,7 +71,7 @@ class Watch:
         self._asking: Connection | None = None
         #: Messages in delivery for nobody at the last question, by destination.
         self._found: dict[str, int] = {}
-        self._silent: set[BrokerAddress] = set()  #: who cannot be asked for them
+        self._silent: set[BrokerAddress] = set()  #: brokers that cannot be asked for them
         self.stranded: dict[str, int] = {}  #: the same, found twice in a row
         self._closed = Event()
         self._thread = threading.Thread(target=self._run, name="jmsx-watch", daemon=True)
@@ -168,7 +168,9 @@ class Watch:
             links = {worker.link: worker for worker in workers}
             lost = missing(session, destination, set(links))
             if lost is None:
-                raise JmsxError("it sends no advisories, so dead subscriptions cannot be found out")
+                raise UnsupportedError(
+                    "it sends no advisories, so dead subscriptions cannot be found out"
+                )
             for link in lost:
                 self._renew(links[link], link)
 

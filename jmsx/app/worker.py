@@ -542,7 +542,7 @@ class Worker:
         if running <= self.timeout:
             return
         self._late = call
-        frame = sys._current_frames().get(call.thread)  # noqa: SLF001 - there is no other way
+        frame = sys._current_frames().get(call.thread)  # noqa: SLF001 - of another thread there is no other way
         _log.error(
             "handler late: it goes on, for a thread cannot be ended, and its message is settled when it returns",
             consumer=self.consumer.name,
@@ -584,7 +584,7 @@ class Worker:
         message.acknowledge()
 
     def _acknowledge_or_recover(self, message: Message) -> None:
-        """The same, for a mode that would take a raising handler for one that has done its work."""
+        """Acknowledge it, or recover: for a mode that would take a raising handler for one that has done its work."""
         try:
             self._acknowledge(message)
         except BaseException as error:  # noqa: BLE001 - whatever the handler raises
@@ -596,7 +596,7 @@ class Worker:
         try:
             self._handle(message)
         except BaseException as error:
-            if self._ended:  # by the commit, whose error this is
+            if self._ended:  # the handler has returned, and this is the error of its commit
                 raise
             self._end_unsent()
             self._session.rollback(error)

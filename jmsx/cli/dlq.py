@@ -67,7 +67,7 @@ class _Meant:
         )
 
     def told(self, letter: DeadLetter) -> DeadLetter:
-        """`letter`, with what the log tells of its death."""
+        """Return `letter`, with what the log tells of its death."""
         return letter if self._deaths is None else self._deaths.told(letter)
 
     def fits(self, letter: DeadLetter) -> bool:

@@ -36,7 +36,7 @@ _log = logger("jmsx.session")
 
 
 def careful(policy: Policy) -> Policy:
-    """`policy`, such that all of its answers make sense; those of jmsx do."""
+    """Return `policy`, wrapped so that all of its answers make sense; one of jmsx's own needs no wrapper."""
     if type(policy) in (RedeliveryPolicy, ArtemisRedeliveryPolicy, CustomPolicy):
         return policy
     if isinstance(policy, PolicyByError):

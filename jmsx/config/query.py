@@ -216,7 +216,7 @@ def _changed(options: ConnectionOptions, part: str, key: str, value: Any) -> Con
     old = getattr(options, part) or _DEFAULTS[part]()
     if not isinstance(old, _DEFAULTS[part]):
         raise ConfigurationError(
-            f"it does not fit {part}={old}, which the program gives; set it there"
+            f"it is an option of a {_DEFAULTS[part].__name__}, and the program gives {part}={old}; set it there"
         )
     return replace(options, **{part: replace(old, **{key: value})})
 
@@ -224,7 +224,11 @@ def _changed(options: ConnectionOptions, part: str, key: str, value: Any) -> Con
 def _unknown_option(name: str, *, after_secret: bool, failover: bool) -> ConfigurationError:
     """An error that does not show what may be a part of a password."""
     if "@" in name:
-        return ConfigurationError(f"what stands after ? is no option; {PERCENT}")
+        return ConfigurationError(
+            f"the URI has a part after ? that is no option NAME=VALUE; {PERCENT}"
+        )
     if after_secret:
-        return ConfigurationError(f"what stands after a password is no option; {PERCENT}")
+        return ConfigurationError(
+            f"the URI has a part after a password that is no option NAME=VALUE; {PERCENT}"
+        )
     return unknown("option", name, list(_OPTIONS) if failover else _PLAIN_OPTIONS)

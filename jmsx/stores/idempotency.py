@@ -112,7 +112,7 @@ class Turns:
 
     @contextlib.contextmanager
     def turns(self, identities: Iterable[StoreKey]) -> Iterator[None]:
-        """The same for several messages; in one order, so that two batches cannot wait for each other."""
+        """Keep other threads from several messages; in one order, so that two batches cannot wait for each other."""
         with contextlib.ExitStack() as stack:
             for identity in sorted(set(identities)):
                 stack.enter_context(self.turn(identity))

@@ -151,7 +151,7 @@ class SqliteStore:
         )
 
     def _known(self, identities: Collection[StoreKey]) -> set[StoreKey]:
-        """Those that were done; what could not be remembered is not begun."""
+        """Which of these messages are done; raises StoreError where nobody can tell, so that none is begun."""
         with self._file.lock:
             try:
                 found = self._write(

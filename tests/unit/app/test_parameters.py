@@ -593,7 +593,11 @@ def unknown_within(order: Elsewhere) -> None: ...
             {},
             "has several parameters for a database connection (db, other), and its DatabaseStore gives it one",
         ),
-        (no_connection, {}, "there is a connection for order= with dedupe=DatabaseStore(...) only"),
+        (
+            no_connection,
+            {},
+            "parameter order would be a database connection, which only dedupe=DatabaseStore(...) gives",
+        ),
         (unsaid, {}, "does not say what message is, and must take (message), (message, session)"),
         (misspelt_header, {}, "unknown header 'correlationid'; did you mean 'correlation_id'?"),
         (mistyped_header, {}, "header 'priority' is a int"),

@@ -447,6 +447,7 @@ def test_option_for_another_kind_of_policy_is_refused() -> None:
     """ActiveMQ's words say nothing about Artemis' policy."""
     options = ConnectionOptions(redelivery_policy=ArtemisRedeliveryPolicy())
     with pytest.raises(
-        ConfigurationError, match=r"preDispatchCheck=false: it does not fit redelivery"
+        ConfigurationError,
+        match=r"preDispatchCheck=false: it is an option of a RedeliveryPolicy, and the program gives redelivery",
     ):
         parse_broker_uri("stomp://a?jms.redeliveryPolicy.preDispatchCheck=false", options)
