@@ -17,7 +17,6 @@ from jmsx_report.conclusions import (
     is_strange,
     placed_gaps,
     rows_of,
-    touched,
 )
 from jmsx_report.events import CONTRADICTION
 from jmsx_report.roster import kept
@@ -128,34 +127,10 @@ def _but_forwarded(
     )
 
 
-def _places(held: Books) -> pl.DataFrame:
-    """Route, service (who reads it; else who sends to it), broker; several in one text, null where unknown."""
-    services = (
-        touched(held)
-        .join(held.context.writers.select("writer", "service"), on="writer")
-        .filter(pl.col("service").is_not_null())
-        .group_by("route", "reads")
-        .agg(pl.col("service").unique().sort().str.join(", "))
-        .sort("reads", descending=True)
-        .unique("route", keep="first", maintain_order=True)
-        .select("route", "service")
-    )
-    sockets = ("writer", "session_id", "epoch")
-    brokers = (
-        pl.concat([held.sends.select("route", *sockets), held.deliveries.select("route", *sockets)])
-        .unique()
-        .join(held.context.sockets.select(*sockets, "broker"), on=list(sockets), nulls_equal=True)
-        .filter(pl.col("broker").is_not_null())
-        .group_by("route")
-        .agg(pl.col("broker").unique().sort().str.join(", "))
-    )
-    return services.join(brokers, on="route", how="full", coalesce=True)
-
-
 def placed(rows: pl.DataFrame, held: Books) -> pl.DataFrame:
     """The table `audit`, from rows as `conclusions`."""
     return (
-        rows.join(_places(held), on="route", how="left")
+        rows.join(held.places, on="route", how="left")
         .rename({"route": "subscription"})
         .select(
             "service",
@@ -185,7 +160,7 @@ def duplicates(found: pl.DataFrame, held: Books) -> pl.DataFrame:
     )
     grain = ["service", "broker", "dest", "subscription", "hour_us", "kind", "cause"]
     return (
-        rows.join(_places(held), on="route", how="left")
+        rows.join(held.places, on="route", how="left")
         .rename({"route": "subscription"})
         .group_by(grain)
         .agg(

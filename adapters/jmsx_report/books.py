@@ -95,6 +95,48 @@ class Books:
         """The deliveries of `flows` that are audited, by their `route`; asked for again and again."""
         return balance.deliveries_by_route(self.flows, self.routes).select(_BY_ROUTE)
 
+    @cached_property
+    def touched(self) -> pl.DataFrame:
+        """Writer, route, reads: which routes a writer has to do with."""
+        sends = balance.senders(self.flows, self.routes).select(
+            "route", pl.lit(value=False).alias("reads"), writer="sender"
+        )
+        reads = self.readers.join(
+            self.routes.reads, on=["dest", "subscription"], nulls_equal=True
+        ).select("writer", "route", pl.lit(value=True).alias("reads"))
+        return (
+            pl.concat([sends, reads], how="diagonal")
+            .group_by("writer", "route")
+            .agg(pl.col("reads").any())
+        )
+
+    @cached_property
+    def places(self) -> pl.DataFrame:
+        """Route, service (who reads it; else who sends to it), broker; several in one text, null where unknown."""
+        services = (
+            self.touched.join(self.context.writers.select("writer", "service"), on="writer")
+            .filter(pl.col("service").is_not_null())
+            .group_by("route", "reads")
+            .agg(pl.col("service").unique().sort().str.join(", "))
+            .sort("reads", descending=True)
+            .unique("route", keep="first", maintain_order=True)
+            .select("route", "service")
+        )
+        sockets = ("writer", "session_id", "epoch")
+        brokers = (
+            pl.concat(
+                [self.sends.select("route", *sockets), self.deliveries.select("route", *sockets)]
+            )
+            .unique()
+            .join(
+                self.context.sockets.select(*sockets, "broker"), on=list(sockets), nulls_equal=True
+            )
+            .filter(pl.col("broker").is_not_null())
+            .group_by("route")
+            .agg(pl.col("broker").unique().sort().str.join(", "))
+        )
+        return services.join(brokers, on="route", how="full", coalesce=True)
+
     @property
     def deadline_us(self) -> int:
         """The deadline; of a living fleet not less than what its writers may be about to tell of."""
@@ -107,13 +149,14 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
     """Put together what the merged partials `sums` (name -> rows, as `PARTIALS`) say of messages of the period."""
     clocked = context.clocks
     # Whoever wrote, whatever the period is.
-    here = roster(_completeness(sums, clocked), context.writers, clocked)
+    of_all = _completeness(sums, clocked)
+    here = roster(of_all, context.writers, clocked)
     sums = within(sums, asked, clocked)
     flowing, readers = sums[FLOWS.name], sums[READERS.name]
     sent = flowing.filter(pl.col("kind") == "send")["dest"].drop_nulls().unique()
     read = readers.select("dest", "subscription").unique()
     found_routes = routes(sent, read.iter_rows())
-    complete = _completeness(sums, clocked)
+    complete = of_all if asked.since_us is None else _completeness(sums, clocked)
     compared = balance.buckets(flowing, found_routes)
     stats = sums[brokerbook.STATS.name].join(
         context.sockets.select("writer", "session_id", "epoch", "broker"),

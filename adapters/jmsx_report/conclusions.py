@@ -207,21 +207,6 @@ def _sampled(which: pl.Expr) -> pl.Expr:
     return pl.col("msg_key").filter(which).sort().head(SAMPLED)
 
 
-def touched(held: Books) -> pl.DataFrame:
-    """Writer, route, reads: which routes a writer has to do with."""
-    sends = balance.senders(held.flows, held.routes).select(
-        "route", pl.lit(value=False).alias("reads"), writer="sender"
-    )
-    reads = held.readers.join(
-        held.routes.reads, on=["dest", "subscription"], nulls_equal=True
-    ).select("writer", "route", pl.lit(value=True).alias("reads"))
-    return (
-        pl.concat([sends, reads], how="diagonal")
-        .group_by("writer", "route")
-        .agg(pl.col("reads").any())
-    )
-
-
 def placed_gaps(held: Books) -> pl.DataFrame:
     """
     What may be missing, route by route: route, low_us, high_us (set right; null: without end), lines, why, reads, who.
@@ -235,7 +220,7 @@ def placed_gaps(held: Books) -> pl.DataFrame:
     known = known.with_columns(
         held.clocks.earliest("low_us"), held.clocks.latest("high_us")
     ).with_row_index("gap")
-    mine = touched(held)
+    mine = held.touched
     of_service = (
         mine.join(held.context.writers.select("writer", "service"), on="writer")
         .group_by("service", "route")
