@@ -294,6 +294,12 @@ class ConsumerCore:
             self._write_owed(alone, now)
 
     def _write_owed(self, batch: list[Delivery], now: float) -> None:
+        """
+        Write ACKs for `batch`, behind that of what is consumed: cumulative ones would settle it, too.
+
+        Artemis takes no second ACK, and ends the link for it.
+        """
+        self.flush(AckTrigger.EACH, now)
         self.write_acks(batch)
         owed = [one for one in batch if one.owed_end is not None]
         if owed:

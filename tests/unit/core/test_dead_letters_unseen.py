@@ -12,10 +12,13 @@ from jmsx.core.process_memory import ProcessMemory
 from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT as CLASSIC
 from tests.unit.core.harness import (
+    AUTO,
     BROKEN,
     CLIENT,
+    DUPS_OK,
     REJECTED,
     TRANSACTED,
+    WALL,
     Talk,
     at_most,
 )
@@ -107,3 +110,21 @@ def test_over_the_limit_when_it_comes(dialect: Dialect, mode: AcknowledgeMode) -
         talk.cut()
         talk.wrote()
     assert [count for talk in talks for count in copied(talk)] == ["2"] * 3
+
+
+@pytest.mark.parametrize("mode", [AUTO, DUPS_OK])
+@pytest.mark.parametrize("persistent", ["true", "false"])
+def test_an_expired_message_settles_nothing_twice(mode: AcknowledgeMode, persistent: str) -> None:
+    """What was consumed before it is acknowledged first: Artemis ends the link for an ACK of what is settled."""
+    talk = Talk(mode, dialect=ARTEMIS)
+    talk.subscribe(dead_letter_queue="queue://DLQ")
+    talk.comes("a")
+    talk.comes("b", expires=str(round((WALL + 2) * 1000)), persistent=persistent)
+    talk.listen()
+    talk.now = 2.001
+    assert talk.listen() is None
+    if persistent == "true":
+        talk.answer()
+    if talk.core.next_timer() is not None:
+        talk.timer()
+    assert [one for one in talk.wrote() if one.startswith("ACK")] == ["ACK a", "ACK b"]
