@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from jmsx import Connection, Message, Reject, Topic
+from jmsx import AcknowledgeMode, Connection, Message, Reject, Topic
+from jmsx.app import App
+from jmsx.core.events import LinkRestored
 from jmsx.core.frames import Frame
 from jmsx.jms.destination import Queue
 from jmsx_broker import ArtemisBroker
 from jmsx_broker.wire import Wire
 from tests.integration.artemis_support import Console
 from tests.integration.broker_support import eventually
-from tests.integration.support import CLIENT
+from tests.integration.support import AUTO, CLIENT, DUPS_OK, Diary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -237,3 +239,29 @@ def test_what_expires_in_the_prefetch_lies_with_the_others(
         mine = f"_AMQ_ORIG_ADDRESS = '{queue.name}'"
         assert eventually(lambda: console.ask("queue.ExpiryQueue", "countMessages", mine) == 1)
         assert eventually(lambda: queue.name not in console.sizes())
+
+
+@pytest.mark.parametrize("mode", [AUTO, DUPS_OK])
+def test_what_expires_between_others_costs_no_link(
+    artemis_broker: Broker, queue: Queue, mode: AcknowledgeMode
+) -> None:
+    """Each of the others is done once: an ACK of what an expired message's has covered would end the link."""
+    diary, seen, rounds = Diary(), list[str](), 20
+    app = App(artemis_broker.url, observers=[diary], watch=0)
+
+    @app.consumer(queue, mode=mode)
+    def handle(message: Message) -> None:
+        seen.append(message.text)
+        if message.text == "first":
+            time.sleep(1.5)  # until the others have expired
+
+    with Connection(artemis_broker.url) as connection:
+        producer = connection.create_session().create_producer(queue)
+        producer.send("first")
+        for n in range(rounds):
+            producer.send(f"late {n}", time_to_live=1)
+            producer.send(f"{n}")
+    with app:
+        assert eventually(lambda: len(seen) > rounds, 10)
+    assert seen == ["first", *map(str, range(rounds))]
+    assert [one for one in diary.events if isinstance(one, LinkRestored)] == []
