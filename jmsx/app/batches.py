@@ -61,17 +61,17 @@ class BatchWorker(Worker):
         patience = seconds("batch_timeout", consumer.batch_timeout)
         most = 1 if self._gate.one_only else consumer.batch or 1
         batch = self._gathering.gather(message, most, patience, self._leaving.is_set)
-        if not batch:
-            return
-        self.call = Call(message.message_id, self._machine.monotonic())
-        try:
-            self._handle_batch(batch)
-        finally:
-            self._gate.ended(NOT_CALLED, 0.0)
-            self.call = None
+        while batch:
+            self.call = Call(batch[0].message_id, self._machine.monotonic())
+            try:
+                undone = self._handle_batch(batch)
+            finally:
+                self._gate.ended(NOT_CALLED, 0.0)
+                self.call = None
+            batch = self._gathering.again(undone) if undone and self._leaving.is_set() else []
 
-    def _handle_batch(self, batch: list[Message]) -> None:
-        """Call the handler, and settle each message as it went."""
+    def _handle_batch(self, batch: list[Message]) -> list[Message]:
+        """Call the handler, and settle each message as it went; those that come again although they have not failed."""
         outcomes: Outcomes = dict.fromkeys(batch)
         self._ended = self._unsent = False
         try:
@@ -86,9 +86,10 @@ class BatchWorker(Worker):
             self._fail(outcomes, error)
         else:
             if self.transacted:
-                return
+                return []
         self._gathering.settle(outcomes)
         self._tell(outcomes)
+        return [message for message, error in outcomes.items() if isinstance(error, Undone)]
 
     def _do(self, batch: list[Message], outcomes: Outcomes) -> None:
         """Have done what was not done before, and note what was not done now; raises if all of it failed."""

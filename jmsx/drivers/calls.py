@@ -234,6 +234,7 @@ class Calls:
         *,
         begin: Begin = lambda _core, _delivery, _now: None,
         held: Held | None = None,
+        stopped: bool = False,
     ) -> T | None:
         """
         What `read` makes of the next message of the subscriptions, in the order of arrival.
@@ -241,7 +242,8 @@ class Calls:
         An outage is waited through, and so is a ledger that is away. None at the deadline (seconds, monotonic; None:
         never) or as soon as `given_up()`; raises if the link is gone for good. `read` is run under the lock, in one go
         with the hand-out, and then `begin`; a message that cannot be read becomes a dead letter, and the next one is
-        taken. `held` has the message from the moment on in which it is handed out, for `give_back`.
+        taken. `held` has the message from the moment on in which it is handed out, for `give_back`. `stopped`: also
+        while the connection is stopped, for a listener that has yet to come to its end.
         """
 
         def operation(core: SessionCore, now: float) -> T | None:
@@ -259,7 +261,7 @@ class Calls:
 
         while True:
             with self.engine.lock:
-                message = self._await_next(operation, deadline, given_up)
+                message = self._await_next(operation, deadline, given_up, stopped=stopped)
                 bodiless = self.engine.hand_outs.bodiless
                 if message is not None or bodiless is None or given_up():
                     return message
@@ -280,6 +282,8 @@ class Calls:
         operation: Callable[[SessionCore, float], T | None],
         deadline: float | None,
         given_up: Callable[[], bool],
+        *,
+        stopped: bool,
     ) -> T | None:
         """
         Return what `take` takes; None also where the body of a message is to be looked for first.
@@ -288,7 +292,8 @@ class Calls:
         """
         while not given_up():
             self.engine.check()
-            flows = self.engine.outage is None and self.running and not self.engine.core.committing
+            flows = self.engine.outage is None and not self.engine.core.committing
+            flows = flows and (self.running or stopped)
             if flows and not self._translates_again():
                 message = self.engine.work(operation)
                 if message is not None or self.engine.hand_outs.bodiless is not None:

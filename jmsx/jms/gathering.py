@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from jmsx.core.delivery import Delivery, Held
 from jmsx.core.values import Failure
+from jmsx.drivers.engine import LONGEST
 from jmsx.errors import JmsxError
 from jmsx.jms.dispatcher import HANDLED
 from jmsx.jms.link import SessionLink
@@ -14,7 +16,7 @@ from jmsx.jms.outcomes import Unhandled, failure_of
 from jmsx.jms.translation import ReceivedMessage, delivery_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 
 class Gathering:
@@ -35,26 +37,72 @@ class Gathering:
         """
         if delivery_of(first).failures:
             return [first]
-        calls, names = self._link.calls, (delivery_of(first).subscription_id,)
-        deadline = calls.engine.now() + seconds
-        batch = [first]
+        name, batch = delivery_of(first).subscription_id, [first]
+        deadline = self._link.engine.now() + seconds
+        try:
+            self._fill(
+                batch, name, lambda one: not one.failures, given_up, most=most, deadline=deadline
+            )
+        except JmsxError as error:
+            raise Unhandled from error
+        return self._if_here(batch)
+
+    def again(self, undone: Sequence[Message]) -> list[Message]:
+        """
+        Those of a failed batch that were `undone` and are the next to be handed out, also while the connection stops.
+
+        Given back to the broker they would keep the ACKs of those behind them that are dead letters already, which
+        would come again, too. So the copies of these are waited for.
+        """
+        engine, wanted = self._link.engine, {delivery_of(message) for message in undone}
+        name = delivery_of(undone[0]).subscription_id
+        deadline = engine.now() + (engine.request_timeout or LONGEST)
+
+        def held_up() -> bool:
+            """Something else than a copy, such as a pause of the policy, is in their way."""
+            core = engine.core
+            return not (core.has_next(name, engine.now()) or core.is_held_back(name))
+
+        batch: list[Message] = []
+        with contextlib.suppress(JmsxError):  # then there is no link, and all come again
+            self._fill(
+                batch, name, wanted.__contains__, held_up,
+                most=len(wanted), deadline=deadline, stopped=True,
+            )  # fmt: skip
+        return self._if_here(batch)
+
+    def _fill(
+        self,
+        batch: list[Message],
+        name: str,
+        fits: Callable[[Delivery], bool],
+        given_up: Callable[[], bool],
+        *,
+        most: int,
+        deadline: float,
+        stopped: bool = False,
+    ) -> None:
+        """Add to `batch` what comes next for the consumer `name`, up to the first that does not fit; see `gather`."""
+        calls = self._link.calls
 
         def ended() -> bool:
             """On the next link those of the batch come again, and must find that nobody has them."""
-            return given_up() or self._is_lost(first)
+            return given_up() or any(map(self._is_lost, batch[:1]))
 
         while len(batch) < most:
             held = Held()
-            try:
-                message = calls.take(lambda: names, deadline, ended, self._read, held=held)
-            except JmsxError as error:
-                raise Unhandled from error
+            message = calls.take(
+                lambda: (name,), deadline, ended, self._read, held=held, stopped=stopped
+            )
             if message is None:
-                break
-            if delivery_of(message).failures:
+                return
+            if not fits(delivery_of(message)):
                 calls.give_back(held)
-                break
+                return
             batch.append(message)
+
+    def _if_here(self, batch: list[Message]) -> list[Message]:
+        """`batch`, or nothing if a link of it was lost meanwhile."""
         if len(batch) > 1:
             HANDLED.set(None)  # what is sent may come of any of them
         if any(map(self._is_lost, batch)):

@@ -466,3 +466,30 @@ def test_what_fails_while_it_drains(classic_broker: Broker, queue: Queue) -> Non
         free.set()
         assert stop.join(10).error is None
     assert rest(classic_broker, queue) == ["a", "b"]
+
+
+def test_the_others_of_a_failed_transaction_are_done_before_the_end(
+    broker: Broker, queue: Queue
+) -> None:
+    """Its dead letters are acknowledged behind them: given back, they and those would come again."""
+    began, free, seen, dead = threading.Event(), threading.Event(), Seen(), fresh_queue()
+    app = App(broker.url, redelivery_policy=RedeliveryPolicy(maximum_redeliveries=0))
+
+    @app.consumer(queue, mode=TRANSACTED, batch=7, dead_letter=dead.uri)
+    def store(messages: list[Message]) -> None:
+        texts = seen.note(messages)
+        began.set()
+        free.wait(20)
+        if "2" in texts:
+            raise BatchError([message for message in messages if int(message.text) % 2 == 0])
+
+    fill(broker, queue, *numbers(9))
+    with nothing_left():
+        app.start()
+        assert began.wait(5)
+        stop = Call(app.stop)
+        free.set()
+        assert stop.join(10).error is None
+    assert seen.batches == [numbers(7), ["1", "3", "5"]]
+    assert sorted(bodies(broker, dead)) == ["0", "2", "4", "6"]
+    assert rest(broker, queue) == ["7", "8"]
