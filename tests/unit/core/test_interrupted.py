@@ -7,6 +7,7 @@ then is done, and the books of a small broker are looked at.
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -414,3 +415,18 @@ def test_what_such_a_receive_had_acknowledged_and_has_no_copy_when_its_link_is_l
     if not closed:
         assert talk.take() is None
         assert talk.wrote() == copies("a", to="queue:dead", number=2)
+
+
+def test_no_exception_stays_behind_an_interrupt() -> None:
+    """Else it would be the context of all that the tests behind this one raise."""
+
+    def leave_in_except() -> None:
+        try:
+            int("a")
+        except ValueError:
+            return
+
+    for step in range(1, 10):
+        with suppress(Alarm):
+            Interrupt(step, within=(__file__,)).run(leave_in_except)
+        assert sys.exc_info() == (None, None, None), step
