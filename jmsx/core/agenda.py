@@ -70,7 +70,8 @@ class Agenda:
         self._ready = _Heap()  #: by the order of the message that would be handed out next
         #: Of which the application wants no message yet.
         self._unwanted: dict[ConsumerCore, None] = {}
-        self._holding: dict[ConsumerCore, None] = {}  #: of which the application holds messages
+        #: Consumers of which the application holds messages
+        self._holding: dict[ConsumerCore, None] = {}
         self._widened: dict[ConsumerCore, None] = {}  #: whose window a transaction may keep open
 
     def add(self, consumer: ConsumerCore) -> None:

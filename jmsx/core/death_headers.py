@@ -26,9 +26,9 @@ CUT_HEADER: Final = "jmsx_headers_cut"
 class Room(NamedTuple):
     """Limits of what a copy may take over from its original, so that the broker still accepts it."""
 
-    lines: int  #: headers
-    line: int  #: bytes of each
-    total: int  #: bytes of all
+    lines: int  #: how many headers
+    line: int  #: bytes of each header
+    total: int  #: bytes of all headers
 
 
 def fitting(headers: Mapping[str, str], room: Room) -> dict[str, str]:

@@ -120,7 +120,7 @@ SecondsOrNone: TypeAlias = Default[Duration | None, float | None]
 
 
 def read_durations(options: Any) -> None:
-    """Have its fields that are Seconds or SecondsOrNone as numbers, so that however they were written they compare."""
+    """Make numbers of the fields that are Seconds or SecondsOrNone, so that options compare however written."""
     for each in fields(options):
         if each.type in {"Seconds", "SecondsOrNone"}:
             seconds = as_number(each.name, getattr(options, each.name))

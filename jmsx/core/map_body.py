@@ -119,7 +119,7 @@ class _Entries:
 
 
 def canonical_map(body: bytes) -> bytes:
-    """The same bytes for the same content, however XML puts it; what is no map stays as it is."""
+    """Return the same bytes for the same content, however XML puts it; a body that is no map stays as it is."""
     try:
         content = decode_map(body)
         entries = sorted((name, *_typed(name, value)) for name, value in content.items())

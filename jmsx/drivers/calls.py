@@ -494,7 +494,7 @@ def _is_readable(delivery: Delivery, read: Callable[[Delivery], object]) -> bool
     """Whether a message that could not be read can: what is wrong with it is wrong each time."""
     try:
         read(delivery)
-    except Exception:  # noqa: BLE001 - as the first time
+    except Exception:  # noqa: BLE001 - what is wrong with a message may raise anything
         return False
     return True
 

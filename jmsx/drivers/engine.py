@@ -225,7 +225,7 @@ class Engine:
             self.changed.notify_all()
 
     def check(self) -> None:
-        """Raise if the link is gone for good."""
+        """Raise the error that ended the session, if there is one: then there will be no other link."""
         if self.error is not None:
             raise self.error
 

@@ -34,7 +34,7 @@ class NonReentrantLock:
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[None]:
-        """Have it; other threads wait."""
+        """Hold the lock in a `with` block; other threads wait."""
         with self.lock:
             if self._taken:
                 raise reentered(self._what)

@@ -144,7 +144,7 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
 
 
 class _Server6(_Server):
-    """The same on IPv6."""
+    """The web server on IPv6."""
 
     address_family = socket.AF_INET6
 
@@ -163,7 +163,7 @@ class _Handler(WSGIRequestHandler):
 
 
 def _guarded(app: WSGIApplication) -> WSGIApplication:
-    """`app`, whose own fault is a line in the log and an answer."""
+    """Return `app`, guarded: a fault of its own is a line in the log and an answer."""
 
     def respond(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         try:

@@ -138,7 +138,7 @@ def check_ran(handler: Callable[..., Any], result: object) -> None:
 
 
 def _parts(result: object) -> Iterator[object]:
-    """`result`, and what is in it if it is one of Python's own collections, or several inside one another."""
+    """Yield `result`, and what is in it if it is one of Python's own collections, or several inside one another."""
     level, seen = [result], set[int]()
     yield result
     for _ in range(_NESTED):

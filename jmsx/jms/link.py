@@ -622,5 +622,5 @@ class ConnectionLinks:
 
 
 def _without(durables: dict[str, SessionLink], link: SessionLink) -> dict[str, SessionLink]:
-    """Those that are not this link's."""
+    """Return the durable subscriptions that are not this link's."""
     return {name: user for name, user in durables.items() if user is not link}

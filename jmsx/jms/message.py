@@ -248,6 +248,6 @@ def check_body(given: object) -> None:
     """Raise MessageFormatError, which says what to make of it, for what can be no body."""
     if given is not None and not isinstance(given, _BODIES):
         raise MessageFormatError(
-            f"a body of {type(given).__name__}; send str, bytes, a mapping or None: json.dumps(...) makes a text of"
-            " lists and the like, which message.json() reads"
+            f"no message can have a body of {type(given).__name__}; send str, bytes, a mapping or None:"
+            " json.dumps(...) makes a text of lists and the like, which message.json() reads"
         )

@@ -322,7 +322,7 @@ def _encoded(body: object, dialect: Dialect) -> tuple[dict[str, str], bytes]:
 
 
 def checked_body(given: object) -> Body:
-    """`given`, if it can be a body; raises MessageFormatError, which says what to make of anything else."""
+    """Return `given`, if it can be a body; raises MessageFormatError, which says what to make of anything else."""
     if isinstance(given, bytearray | memoryview):
         return bytes(given)
     check_body(given)
