@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.app.parameters import InvalidMessagesError
 from jmsx.app.registration import Consumer
@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 
 #: What became of each message; None: it is done.
 Outcomes = dict[Message, BaseException | None]
+
+#: Why a batch is not had away as a whole.
+_NOT_FOR_ALL: Final = (
+    "Discard was raised for a batch of several, and does not say for which, so all come again, one by one: raise"
+    " BatchError({message: Discard()})"
+)
 
 _log = logger("jmsx.app")
 
@@ -158,7 +164,13 @@ class BatchWorker(Worker):
                     self.consumer.judged(error.error_of(message)) if message in named else others
                 )
             return
-        whole = ConfigurationError(NOT_OF_IT) if isinstance(error, BatchError) else error
+        whole = error
+        if isinstance(error, BatchError):
+            whole = ConfigurationError(NOT_OF_IT)
+        elif (
+            isinstance(error, Discard) and len(left) > 1
+        ):  # the others would be gone without a trace
+            whole = ConfigurationError(_NOT_FOR_ALL)
         # nobody knows which message it was: they come again one by one, and it is given up alone
         judged = self.consumer.judged(whole)
         alone = len(left) == 1 or not isinstance(judged, Reject)

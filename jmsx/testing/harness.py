@@ -39,7 +39,7 @@ from jmsx.core.option_checks import unknown
 from jmsx.drivers.machine import Machine
 from jmsx.errors import ConfigurationError, IllegalStateError
 from jmsx.jms.destination import Destination, destination
-from jmsx.jms.handlers import name_of
+from jmsx.jms.handlers import is_async, name_of
 from jmsx.jms.message import Message
 from jmsx.jms.translation import ReceivedMessage
 from jmsx.observe import Observer
@@ -125,7 +125,7 @@ class Harness:
         **options: Unpack[SendKeywords],
     ) -> str:
         """As `app.send`, then `settle()`; returns the key of the message."""
-        self._check()
+        self._check("send")
         key = self._app.send(to, body, **options)
         self._world.settle()
         return key
@@ -136,17 +136,17 @@ class Harness:
 
         Raises BlockedError if a handler does not return.
         """
-        self._check()
+        self._check("advance")
         self._world.advance_to(self._world.monotonic() + seconds("duration", duration))
 
     def settle(self) -> None:
         """Let all happen that can happen now; other steps have done so when they return."""
-        self._check()
+        self._check("settle")
         self._world.settle()
 
     def drop_connections(self) -> None:
         """Let all sockets die, as if the broker had been restarted; the application connects again."""
-        self._check()
+        self._check("drop_connections")
         self._world.cut()
         self._world.settle()
 
@@ -166,6 +166,10 @@ class Harness:
     async def asettle(self) -> None:
         """Do what `settle` does, while the caller's event loop goes on."""
         await asyncio.to_thread(self.settle)
+
+    async def adrop_connections(self) -> None:
+        """Do what `drop_connections` does, while the caller's event loop goes on."""
+        await asyncio.to_thread(self.drop_connections)
 
     # What a test looks at --------------------------------------------------------------------------------------------
 
@@ -253,11 +257,24 @@ class Harness:
             self._world.end()
             restore()
 
-    def _check(self) -> None:
+    def _check(self, step: str) -> None:
         if self._app._machine is not self._world:  # noqa: SLF001 - one program
             raise IllegalStateError(
                 "the harness is over, or has not begun: use it in its with block"
             )
+        if self._holds_up():
+            raise IllegalStateError(
+                f"mq.{step}() would hold up the event loop, on which the handlers run: await mq.a{step}(...)"
+            )
+
+    def _holds_up(self) -> bool:
+        """Whether the caller is on the loop that an `async def` handler needs."""
+        if self._loop is None or not any(is_async(one.handler) for one in self._app.consumers):
+            return False
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
 
     def _name_of(self, handler: Callable[..., object]) -> str:
         for consumer in self._app.consumers:

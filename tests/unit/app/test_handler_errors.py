@@ -13,6 +13,7 @@ from jmsx import (
     App,
     CircuitBreaker,
     ConfigurationError,
+    Discard,
     HealthLimits,
     IllegalStateError,
     MemoryStore,
@@ -119,6 +120,27 @@ def test_policies_for_errors(kind: str, mode: str) -> None:
         mq.advance("1h")
         assert left["away"] == 0
         assert len(mq.dead_letters()) == 3
+        assert mq.messages("queue://orders") == []
+
+
+@KINDS
+@pytest.mark.parametrize("mode", ["auto", "individual", "transacted"])
+def test_a_discard_that_names_no_message_of_its_batch(kind: str, mode: str) -> None:
+    """Nobody knows which it was for: all come again one by one, and only that one is had away."""
+    app, seen = App(redelivery_policy=MINUTELY), []
+
+    def ship(orders: list[Message]) -> None:
+        seen.append([order.text for order in orders])
+        if any(order.text == "empty" for order in orders):
+            raise Discard("empty")
+
+    app.consumer("queue://orders", name="ship", mode=mode, batch=3, batch_timeout=1)(ship)
+    with harness(app, kind) as mq:
+        for text in ("a", "empty", "b"):
+            mq.send("queue://orders", text)
+        mq.advance("1h")
+        assert seen == [["a", "empty", "b"], ["a"], ["empty"], ["b"]]
+        assert deaths(mq) == []
         assert mq.messages("queue://orders") == []
 
 

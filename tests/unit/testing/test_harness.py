@@ -594,6 +594,32 @@ def test_async_handlers(kind: str) -> None:
     asyncio.run(steps())
 
 
+def test_a_step_that_would_hold_up_the_loop_of_the_handlers(kind: str) -> None:
+    """It says how it is awaited; it stood still for five seconds, and blamed the handler."""
+    app, got = App(), list[str]()
+
+    @app.consumer("queue://orders")
+    async def ship(order: Message) -> None:
+        got.append(order.text)
+
+    async def steps() -> None:
+        async with harness(app, kind) as mq:
+            for step, awaited in (
+                (lambda: mq.send("queue://orders", "x"), "asend"),
+                (lambda: mq.advance(1), "aadvance"),
+                (mq.settle, "asettle"),
+                (mq.drop_connections, "adrop_connections"),
+            ):
+                with pytest.raises(IllegalStateError, match=rf"await mq\.{awaited}\("):
+                    step()
+            await mq.asend("queue://orders", "a")
+            await mq.adrop_connections()
+            await mq.asend("queue://orders", "b")
+        assert got == ["a", "b"]
+
+    asyncio.run(steps())
+
+
 def test_an_async_handler_that_waits_for_time(kind: str) -> None:
     """What it awaits takes as long as it would, in virtual time; here nobody answers it."""
     app, ends = App(), list[tuple[str, int]]()
