@@ -314,7 +314,7 @@ def test_what_names_no_message(kind: str, named: Any) -> None:
         mq.advance("1min")
         dead = mq.dead_letters()
         assert sorted(one.message.text for one in dead if one.message) == ["x", "y"]
-        assert "return a text or a number" in (dead[0].error_message or "")
+        assert "return a text, a finite number, a UUID" in (dead[0].error_message or "")
 
 
 def test_a_store_in_a_file(kind: str, tmp_path: Path) -> None:
