@@ -16,7 +16,8 @@ _log = logger("jmsx.observe")
 @runtime_checkable
 class Observer(Protocol):
     """
-    Is told each event, in order for each session; called from several threads, so be thread-safe.
+    Is told each event, in order for each session; called from several threads, so be thread-safe, and of an app with
+    `async def` handlers on its event loop, too.
 
     One with an attribute `keeps_counts` that is true has an `App` ask the broker for its counts (`QueueCounted`). One
     with a method `note_paused(destination, consumer, *, paused)` is told when a CircuitBreaker opens and closes.
