@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jmsx.errors import ConfigurationError, MessageNotReadableError
-from jmsx.jms.handlers import is_async, name_of
+from jmsx.jms.handlers import check_takes_message, is_async, name_of
 from jmsx.jms.message import Message
 from jmsx.jms.translation import delivery_of
 
@@ -42,13 +42,19 @@ def handler_of(listener: MessageListener) -> Callable[[Message], None]:
 
     The message is acknowledged when that returns, and delivered again by the policy when it raises; so the listener
     must not acknowledge any more. Its other methods (`on_error`, `on_disconnected`) are not called, for jmsx connects
-    again by itself. Raises ConfigurationError if it has no plain `on_message`.
+    again by itself. Raises ConfigurationError if it has no plain `on_message` of its own that takes a frame, as
+    stomp.py's have since its version 7.
     """
     on_message = getattr(listener, "on_message", None)
     if isinstance(listener, type) or not callable(on_message) or is_async(on_message):
         raise ConfigurationError(
             f"handler_of() takes an object with a plain on_message(frame), as stomp.py's listeners; not {listener!r}"
         )
+    if getattr(on_message, "__module__", None) == "stomp.listener":
+        raise ConfigurationError(
+            f"{name_of(type(listener))} has no on_message of its own, so each message would be acknowledged unseen"
+        )
+    check_takes_message(on_message, "frame")
 
     def handle(message: Message) -> None:
         on_message(StompFrame("MESSAGE", dict(delivery_of(message).headers), _body(message)))

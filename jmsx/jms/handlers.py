@@ -95,8 +95,8 @@ def check_result(handler: Callable[..., Any], annotation: Any) -> None:
         )
 
 
-def check_takes_message(listener: Callable[..., Any]) -> None:
-    """Raise ConfigurationError if `listener(message)` cannot be called."""
+def check_takes_message(listener: Callable[..., Any], called: str = "message") -> None:
+    """Raise ConfigurationError if `listener(message)` cannot be called; what it takes is `called` so."""
     try:
         signature = inspect.signature(listener)
     except (TypeError, ValueError):  # nobody can tell
@@ -105,7 +105,7 @@ def check_takes_message(listener: Callable[..., Any]) -> None:
         signature.bind(None)
     except TypeError as error:
         raise ConfigurationError(
-            f"{name_of(listener)}{signature} must take (message): {error}"
+            f"{name_of(listener)}{signature} must take ({called}): {error}"
         ) from error
 
 

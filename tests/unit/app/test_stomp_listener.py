@@ -53,7 +53,16 @@ class Awaiting:
         """Never."""
 
 
-@pytest.mark.parametrize("listener", [Listener, print, Awaiting()])
+class Old:
+    """As listeners were before stomp.py 7."""
+
+    def on_message(self, headers: Any, body: Any) -> None:
+        """Never."""
+
+
+@pytest.mark.parametrize(
+    "listener", [Listener, print, Awaiting(), Old(), stomp.ConnectionListener()]
+)
 def test_what_is_no_listener(listener: Any) -> None:
     """At import."""
     with pytest.raises(ConfigurationError, match="on_message"):
