@@ -416,8 +416,10 @@ class Engine:
         epoch, owed = parting
         deadline = self.now() + LAST_ANSWERS
         try:
-            if self._hear_out(epoch.link, owed, deadline) and epoch.disconnect(self.now()):
-                self._hear_out(epoch.link, {_THE_END}, deadline)
+            if self._hear_out(epoch.link, owed, deadline):
+                epoch.link.end_within(deadline - self.now())  # also while it does not read
+                if epoch.disconnect(self.now()):
+                    self._hear_out(epoch.link, {_THE_END}, deadline)
         finally:
             epoch.link.drop()
 

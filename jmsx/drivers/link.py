@@ -39,6 +39,9 @@ _ERROR_LIMIT: Final = 16 * 1024
 #: Seconds that a broker which has said ERROR is given to close the socket before we do.
 _YIELD: Final = 1.0
 
+#: Seconds that a broker is given at least where it is given any.
+_SOON: Final = 0.01
+
 #: Characters of a password from which on it is hidden in the broker's texts; a shorter one would be found in any word.
 _SECRET: Final = 4
 
@@ -179,6 +182,10 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         self.hang_up(at_once=at_once)
         self._transport.forget()
         self._answered.set()
+
+    def end_within(self, seconds: float) -> None:
+        """Close the link as `hang_up` does if the broker has not in so many seconds; a write that waits then ends."""
+        self._transport.drop(after=max(seconds, _SOON))
 
     def hang_up(self, *, at_once: bool = False) -> None:
         """Close the link as `drop` does, but hand over what has come, and then the end."""

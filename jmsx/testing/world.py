@@ -460,6 +460,9 @@ class MemoryLink(StompLink):
         """Return False: what was sent has been read at once."""
         return False
 
+    def end_within(self, seconds: float) -> None:
+        """Let the broker close it, which it does at once."""
+
     def hang_up(self, *, at_once: bool = False) -> None:
         """Close the link as `StompLink.hang_up` does."""
         del at_once

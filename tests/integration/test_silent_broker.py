@@ -6,8 +6,10 @@ Every call that might hang has a deadline.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import socket
 import threading
 import time
 from functools import partial
@@ -99,6 +101,32 @@ def test_no_farewell_behind_half_a_frame(queue: Queue) -> None:
         stalled.clear()
         assert eventually(lambda: bool(said), 10)
         assert said[0].endswith(b"x")
+        within(5, connection.close)
+
+
+def test_a_farewell_that_nobody_reads(queue: Queue) -> None:
+    """DISCONNECT on a link that we drop has a moment, and not the whole time of a write, before there is another."""
+    over = threading.Event()
+
+    def read_nothing(client: Client) -> None:
+        assert next(client.frames()).command == "CONNECT"
+        client.say(ARTEMIS)
+        over.wait(20)
+
+    with nothing_left(), Liar(read_nothing, partial(Client.obey, greeting=ARTEMIS)) as liar:
+        connection = Connection(liar.url, request_timeout=15, heartbeat=(0, 0))
+        session = connection.create_session()
+        engine = link_of(session).engine
+        plug = engine._epoch.link._transport.socket._socket
+        for size in (65536, 4096, 512, 64):  # the buffers grow for a while
+            with contextlib.suppress(BlockingIOError):
+                while plug.send(b"\n" * size, socket.MSG_DONTWAIT):
+                    pass
+            time.sleep(0.1)
+        engine.renew("the test wants another one")
+        assert eventually(lambda: len(liar.clients) == 2, 5)
+        assert within(5, lambda: session.create_producer(queue).send(Message("a"))).error is None
+        over.set()
         within(5, connection.close)
 
 
