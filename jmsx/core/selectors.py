@@ -13,8 +13,10 @@ Source: `SelectorParser.jj` and `ArithmeticExpression.java` of ActiveMQ; probed 
 from __future__ import annotations
 
 import re
+from collections import deque
 from typing import Final, NamedTuple
 
+from jmsx.core.headers import INT
 from jmsx.errors import InvalidSelectorError
 
 #: Names whose values are numbers on the broker.
@@ -73,19 +75,117 @@ def spelled_out(selector: str) -> str:
 
 def in_decimals(selector: str) -> str:
     """
-    Write each whole number in `selector` as a decimal, if that is exact.
+    Write each whole number in `selector` as a decimal, if that is exact, and for a division of such what it comes to.
 
-    Beside a `1` the texts 2.5, 1.0 and 3000000000 are no numbers to the broker, beside a `1.0` they are. Source:
-    `ComparisonExpression.compare` of ActiveMQ, which Artemis has too.
+    Beside a `1` the texts 2.5, 1.0 and 3000000000 are no numbers to the broker, beside a `1.0` they are. But 5/2 is 2,
+    as in Java. Source: `ComparisonExpression.compare` and `ArithmeticExpression.divide` of ActiveMQ, which Artemis has
+    too.
     """
     tokens = _tokens(selector)
-    for index in reversed(range(len(tokens))):
+    divisions = {last: first for first, last in _divisions(tokens)}
+    index = len(tokens)
+    while index > 0:
+        index -= 1
+        if index in divisions:
+            first, last = divisions[index], index
+            value = _calculated(tokens[first : last + 1])
+            if value is not None and _begins_operand(tokens, first):
+                start, end = tokens[first].start, tokens[last].end
+                selector = f"{selector[:start]} {value}.0 {selector[end:]}"
+            index = first
+            continue
         token, behind = tokens[index], tokens[index + 1 : index + 2]
         whole = _WHOLE.fullmatch(token.text)
         joined = bool(behind) and behind[0].start == token.end and behind[0].kind != "sign"  # 0xFF
         if whole and not joined:
             selector = f"{selector[: token.start]}{whole[1]}.0{selector[token.end :]}"
     return selector
+
+
+def _divisions(tokens: list[_Token]) -> list[tuple[int, int]]:
+    """Return where whole numbers, and nothing else, are calculated with, and divided: the first and last token."""
+    found = []
+    first = 0
+    while first < len(tokens):
+        last = first
+        while last < len(tokens) and _of_wholes(tokens[last]):
+            last += 1
+        calculated = tokens[first:last]
+        skipped = max(last, first + 1)
+        while (
+            calculated and _depth(calculated) != 0
+        ):  # a bracket that closes, or opens, something else
+            surplus = _depth(calculated) < 0
+            calculated = calculated[:-1] if surplus else calculated[1:]
+            first, last = (first, last - 1) if surplus else (first + 1, last)
+        ends = bool(calculated) and _ends_operand(calculated[-1])
+        if ends and any(one.text == "/" for one in calculated):
+            found.append((first, last - 1))
+        first = skipped
+    return found
+
+
+def _begins_operand(tokens: list[_Token], index: int) -> bool:
+    """Return whether what begins there is calculated first, and is no list or argument."""
+    return index == 0 or not (_ends_operand(tokens[index - 1]) or tokens[index - 1].text == "IN")
+
+
+def _calculated(tokens: list[_Token]) -> int | None:
+    """Return what whole numbers come to, as in Java; None where that is beyond its int, or nothing."""
+    rest = deque(token.text for token in tokens)
+    try:
+        value = _sum(rest)
+    except (ArithmeticError, LookupError, ValueError):
+        return None
+    return None if rest else value
+
+
+def _sum(rest: deque[str]) -> int:
+    value = _product(rest)
+    while rest and rest[0] in ("+", "-"):
+        value = _int(value + _product(rest) if rest.popleft() == "+" else value - _product(rest))
+    return value
+
+
+def _product(rest: deque[str]) -> int:
+    value = _factor(rest)
+    while rest and rest[0] in ("*", "/", "%"):
+        sign, other = rest.popleft(), _factor(rest)
+        if sign == "*":
+            value = _int(value * other)
+            continue
+        quotient = abs(value) // abs(other) * (1 if (value < 0) == (other < 0) else -1)
+        value = quotient if sign == "/" else value - quotient * other
+    return value
+
+
+def _factor(rest: deque[str]) -> int:
+    part = rest.popleft()
+    if part == "(":
+        value = _sum(rest)
+        if rest.popleft() != ")":
+            raise ValueError(part)
+        return value
+    if part in ("+", "-"):
+        return _factor(rest) if part == "+" else -_factor(rest)
+    return _int(int(part))
+
+
+def _int(value: int) -> int:
+    if abs(value) > INT:
+        raise OverflowError(value)
+    return value
+
+
+def _of_wholes(token: _Token) -> bool:
+    return (
+        token.text in ("+", "-", "*", "/", "%", "(", ")")
+        or _WHOLE.fullmatch(token.text) is not None
+    )
+
+
+def _depth(tokens: list[_Token]) -> int:
+    return sum((one.text == "(") - (one.text == ")") for one in tokens)
 
 
 def check_arithmetic(selector: str) -> None:

@@ -160,6 +160,21 @@ def test_selectors(
     assert texts(take(consumer)) == wanted.split()
 
 
+@pytest.mark.parametrize(
+    ("selector", "found"),
+    [("a > 5/2", "2.4 3 '5' '5f' '0x1p3'"), ("a = 5", "'5' '5f'"), ("a = '5f'", "'5f'")],
+)
+def test_texts_that_are_numbers(
+    queue: jmsx.Queue, connection: jmsx.Connection, selector: str, found: str
+) -> None:
+    """Also what only Java takes for one; whole numbers are divided as such."""
+    session = connection.create_session()
+    producer = session.create_producer(queue)
+    for value in (2, 2.4, 3, "5", "5f", "0x1p3", "five"):
+        producer.send(jmsx.Message(repr(value), properties={"a": value}))
+    assert texts(take(session.create_consumer(queue, selector=selector))) == found.split()
+
+
 def test_selectors_that_calculate(
     kind: str, queue: jmsx.Queue, connection: jmsx.Connection
 ) -> None:

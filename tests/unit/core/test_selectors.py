@@ -141,6 +141,33 @@ def test_numbers_become_decimals(selector: str, sent: str) -> None:
     assert in_decimals(selector) == sent
 
 
+@pytest.mark.parametrize(
+    ("selector", "sent"),
+    [
+        ("a > 5/2", "a >  2.0 "),
+        ("5 / 2 < a", " 2.0  < a"),
+        ("(a > 5/2)", "(a >  2.0 )"),
+        ("(5/2) < a AND (b) = 1", " 2.0  < a AND (b) = 1.0"),
+        ("a > 3*5/2 - 1", "a >  6.0 "),
+        ("a = -7/2", "a =  -3.0 "),
+        ("a = -7%2 + 0/1", "a =  -1.0 "),
+        ("a > 7/(1+1)", "a >  3.0 "),
+        ("a BETWEEN 5/2 AND 10/3", "a BETWEEN  2.0  AND  3.0 "),
+        ("a > 5/2.0", "a > 5.0/2.0"),
+        ("a > 5.0/2", "a > 5.0/2"),
+        ("a > 2.5 + 5/2", "a > 2.5 + 5/2"),
+        ("a IN (5/2)", "a IN (5/2)"),
+        ("a > 5/0", "a > 5/0"),
+        ("a > 4000000000/3", "a > 4000000000/3"),
+        ("a > 5/2 * b", "a > 5.0/2.0 * b"),
+        ("a > 5*2", "a > 5.0*2.0"),
+    ],
+)
+def test_whole_numbers_are_divided_as_such(selector: str, sent: str) -> None:
+    """As in Java; what is beyond its int, or divides by nothing, is left to the broker."""
+    assert in_decimals(selector) == sent
+
+
 @given(st.text(alphabet="ab '\"()+-*/=<>,.1eL\nANDORNT_$", max_size=40))
 def test_whatever_is_written_there(selector: str) -> None:
     """Only InvalidSelectorError is raised, and what is spelled out stays so."""
