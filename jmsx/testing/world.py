@@ -393,8 +393,9 @@ class World(Machine):
     # Links -----------------------------------------------------------------------------------------------------------
 
     def dial(self, link: MemoryLink) -> FakeLink:
-        """The broker's end of a new link."""
+        """The broker's end of a new link; raises what it could not do on another one, for it never will."""
         with self._wires:
+            self.check()
             self._links.append(link)
             return self.broker.open_link(self._now)
 

@@ -117,7 +117,7 @@ def test_a_farewell_that_nobody_reads(queue: Queue) -> None:
         connection = Connection(liar.url, request_timeout=15, heartbeat=(0, 0))
         session = connection.create_session()
         engine = link_of(session).engine
-        plug = engine._epoch.link._transport.socket._socket
+        plug = engine._epoch.link._transport.socket._socket  # type: ignore[attr-defined]  # to fill its buffers
         for size in (65536, 4096, 512, 64):  # the buffers grow for a while
             with contextlib.suppress(BlockingIOError):
                 while plug.send(b"\n" * size, socket.MSG_DONTWAIT):
