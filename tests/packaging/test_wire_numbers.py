@@ -26,6 +26,7 @@ WIRE: Final = (
 #: Calls there whose argument is a number already, or a text whose form was checked; and why.
 ALLOWED: Final = {
     ("jmsx/core/headers.py", "int(text)"): "the one place",
+    ("jmsx/core/selectors.py", "int(part)"): "a token of a selector, of a form that was checked",
     ("jmsx/core/policy.py", "float(base)"): "a number of the policy",
     ("jmsx/core/wire.py", "int(one[2])"): "of a pattern: at most 19 ASCII digits",
     ("jmsx/core/wire.py", "int(found[2])"): "of a pattern: at most 19 ASCII digits",
