@@ -26,15 +26,7 @@ from jmsx.core.headers import INT, UNREADABLE_HEADER, whole
 from jmsx.core.identity import stamp_again
 from jmsx.core.values import StompAck
 from jmsx.core.wire import LINKS, Told
-from jmsx.dead_letters.letter import (
-    EXPIRED,
-    GIVEN_UP,
-    NAMES,
-    NAMING_HEADERS,
-    UNTOLD,
-    DeadLetter,
-    read,
-)
+from jmsx.dead_letters.letter import EXPIRED, GIVEN_UP, NAMES, UNTOLD, DeadLetter, read
 from jmsx.drivers.looking import Looking
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.request_link import MisreadError, RequestLink
@@ -139,25 +131,29 @@ class ClassicDeadLetters:
     def look(
         self, queue: str, *, bodies: bool = False, names: Collection[str] = ()
     ) -> Iterator[DeadLetter]:
-        """What a browser is shown; raises InvalidDestinationError if there is no such queue, as far as is known."""
+        """
+        What a browser is shown; raises InvalidDestinationError if there is no such queue, as far as is known.
+
+        It has no selector for `names`: the broker ends it behind the first page in which nothing fits.
+        """
         with suppress(UnsupportedError):
             if queue not in self._all():  # a browser would make it
                 raise InvalidDestinationError(
                     f"there is no queue {queue}; `jmsx dlq ls` lists those with dead letters"
                 )
-        for frame in self._shown(queue, whole=True, selector=_naming(names)):
-            yield _letter(frame, bodies=bodies)
+        for frame in self._shown(queue, whole=True):
+            letter = _letter(frame, bodies=bodies)
+            if not names or not letter.names.isdisjoint(names):
+                yield letter
 
-    def _shown(
-        self, queue: str, *, whole: bool = False, selector: str | None = None
-    ) -> Iterator[MessageFrame]:
+    def _shown(self, queue: str, *, whole: bool = False) -> Iterator[MessageFrame]:
         """
         What a browser is shown: translated, until the broker closes the connection, and from there on as it lies there.
 
         That is looked at alone for what came without its body, if it is to be `whole`.
         """
         headers = DIALECT.writing.browse_headers(
-            destination=f"queue://{queue}", prefetch=_BROWSED, selector=selector
+            destination=f"queue://{queue}", prefetch=_BROWSED, selector=None
         )
         known = Counter[str]()
         if self._translates.get(queue, True):
@@ -168,8 +164,7 @@ class ClassicDeadLetters:
             except ConnectionFailedError:  # if it is for another reason, the next one tells it
                 pass
             else:
-                if selector is None:
-                    self._translates[queue] = True
+                self._translates[queue] = True
                 return
         for frame in self._browsed(queue, DIALECT.untranslated(headers)):
             message_id = DIALECT.reading.message_id(frame.headers)
@@ -376,14 +371,6 @@ def _letter(frame: MessageFrame, *, bodies: bool = False) -> DeadLetter:
         astray=_astray(origin),
         body=frame.body if bodies else None,
     )
-
-
-def _naming(names: Collection[str]) -> str | None:
-    """The selector of the messages that one of `names` names; None for no names: of all."""
-    if not names:
-        return None
-    texts = ", ".join("'" + name.replace("'", "''") + "'" for name in sorted(names))
-    return " OR ".join(f"{one} IN ({texts})" for one in ("JMSMessageID", *NAMING_HEADERS))
 
 
 def _named_by(advisories: MessageConsumer) -> set[str]:

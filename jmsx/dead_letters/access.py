@@ -33,8 +33,8 @@ class Access(Protocol):
         """
         What lies in `queue`, from its head, as far as the broker shows it; nothing is taken.
 
-        With `bodies` each message whole, where it comes. With `names` the broker is asked only for what one of them
-        names, as `DeadLetter.names` has it; where it cannot choose, others come, too.
+        With `bodies` each message whole, where it comes. With `names` what one of them names, as `DeadLetter.names` has
+        it; others may come, too.
         """
 
     def replay(

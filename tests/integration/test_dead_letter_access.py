@@ -323,6 +323,24 @@ def test_the_broker_is_asked_for_what_is_named(broker: Broker) -> None:
             assert list(access.look(queue, names=["it's not there"])) == []
 
 
+def test_what_is_named_is_found_behind_others(mortal: ClassicBroker) -> None:
+    """Also where it lies beyond what a broker that was just started has in its memory."""
+    dead = fresh_queue()
+    with Connection(mortal.url) as connection:
+        session = connection.create_session(AcknowledgeMode.SESSION_TRANSACTED)
+        producer = session.create_producer(dead)
+        for number in range(450):
+            producer.send(f"{number}")
+        session.commit()
+    with open_access(mortal.url) as access:
+        last = list(access.look(dead.name))[-1]
+    mortal.kill()
+    mortal.start()
+    with open_access(mortal.url) as access:
+        assert last.key is not None
+        assert [one.id for one in access.look(dead.name, names=[last.key])] == [last.id]
+
+
 def test_the_log_tells_what_the_broker_does_not(
     classic_broker: ClassicBroker, tmp_path: Path
 ) -> None:
