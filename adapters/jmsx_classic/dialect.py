@@ -8,7 +8,7 @@ from jmsx.core.dialect import Dialect
 from jmsx.core.headers import INT, LONG
 from jmsx_classic.bodies import TEXT_HEADER, TRANSLATION_HEADER
 from jmsx_classic.copies import DEAD_LETTER_QUEUE, ClassicCopying
-from jmsx_classic.reading import ClassicReading, lacks_store
+from jmsx_classic.reading import ClassicReading
 from jmsx_classic.window import MessageWindow
 from jmsx_classic.writing import ClassicWriting
 
@@ -33,7 +33,7 @@ DIALECT: Final = Dialect(
     browser_end=("browser", "end"),
     delay_header="AMQ_SCHEDULED_DELAY",
     nack_dead_letters=True,
-    nack_would_delete=lacks_store,
+    nack_needs_room=True,  # BROKER.md C76
     nack_miscounts=True,  # BROKER.md C75
     errors_close=False,
     raw_names=True,  # of Java's properties (measured on 6.1.8)

@@ -77,11 +77,6 @@ _OF_ONE: Final = (ResourceAllocationError, InvalidDestinationError)
 _NAMED: Final = re.compile(r"(?:temp-)?(?:queue|topic)://\S+")
 
 
-def lacks_store(error: JmsxError) -> bool:
-    """Return whether the broker has no room in its store; it keeps dead letters where only memory is short (C76)."""
-    return isinstance(error, ResourceAllocationError) and "Memory Limit reached" not in str(error)
-
-
 class ClassicReading(Reading):
     """
     Understands Classic's frames.

@@ -33,7 +33,7 @@ from jmsx.core.history import DeadLetterCause
 from jmsx.core.identity import stamp_again
 from jmsx.core.requests import Request, Requests, silent, unanswered
 from jmsx.core.values import NO_FAILURE, DeadLetterStrategy, Failure, SessionSettings
-from jmsx.errors import JmsxError, LinkError
+from jmsx.errors import JmsxError, LinkError, ResourceAllocationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +83,6 @@ class _Move:
     copy_first_to: str = ""  #: URI of a copy that may have to be confirmed before the NACK
     #: How many of its NACKs, or copies that ended it, the broker has refused on this link
     refused: int = 0
-    expired: bool = False  #: it is for the broker's strategy for such, which may keep nothing of it
 
     def __post_init__(self) -> None:
         self.in_doubt = not self.destination
@@ -128,8 +127,6 @@ class DeadLetters:
         self._plain: set[str] = set()  #: where the broker refused to commit copies
         self._open: dict[_Move, None] = {}
         self.refused: list[tuple[float, _Move]] = []  #: by the time of the next try
-        #: What is for NACK when the broker has told that it has room, by the queue that it was asked about
-        self._for_room: dict[str, list[_Move]] = {}
 
     def move(
         self,
@@ -170,7 +167,7 @@ class DeadLetters:
             self._add(move, blocks=cumulative)
         known = [one for one in moves if not one.copy_first_to]
         if known:
-            self._move_by_nack(known, now)
+            self._move_by_nack(consumer, known)
         for move in moves:
             if move.copy_first_to:
                 self._move_unread(move, now)
@@ -208,88 +205,52 @@ class DeadLetters:
                 return
             if shown:
                 move.copy_first_to = ""
-                self._move_by_nack([move], now)
+                self._move_by_nack(move.consumer, [move])
             else:
                 self._copy_then_nack(move)
 
         self._browsers.ask(move.delivery, "JMSDeliveryMode = 'PERSISTENT'", told, now)
 
-    def _move_by_nack(self, moves: list[_Move], now: float) -> None:
-        """NACK `moves`, of one consumer; where the broker may delete what it has no room for, ask for that first."""
-        consumer = moves[0].consumer
-        if not self._asks_for_room(consumer):
-            self._nack(moves, now)
+    def _move_by_nack(self, consumer: ConsumerCore, moves: list[_Move]) -> None:
+        """
+        NACK `moves`; where the broker would delete that for which it has no room, once it has told that it has some.
+
+        For that the SEND of a dead letter, whose transaction is aborted, is refused as the broker's own would be.
+        """
+        if (
+            consumer.settings.dead_letter == DeadLetterStrategy.BROKER
+            or not self._dialect.nack_needs_room
+        ):
+            self._nack(consumer, moves)
             return
         for move in moves:
             move.in_doubt = move.unanswered
-        queue = consumer.settings.dead_letter_queue
-        if queue in self._for_room:
-            self._for_room[queue] += moves
-        else:
-            self._for_room[queue] = list(moves)
-            self._ask_for_room(queue)
-
-    def _asks_for_room(self, consumer: ConsumerCore) -> bool:
-        """Return whether a NACK waits for the broker's word that there is room."""
-        own = consumer.settings.dead_letter == DeadLetterStrategy.BROKER
-        return self._dialect.nack_would_delete is not None and not own
-
-    def _ask_for_room(self, queue: str) -> None:
-        """
-        Ask whether the broker has room for a dead letter in `queue`, and NACK what waits for that.
-
-        For that it is sent one, whose transaction is aborted: that is refused as the broker's own would be. What it
-        does not answer before the ABORT waits for memory, which a NACK needs not.
-        """
-        would_delete = self._dialect.nack_would_delete
 
         def told(now: float, error: JmsxError | None) -> JmsxError | None:
-            moves = [one for one in self._for_room.pop(queue, ()) if one in self._open]
-            if error is not None and would_delete is not None and would_delete(error):
-                for move in moves:
+            there = [move for move in moves if move in self._open]
+            if isinstance(error, ResourceAllocationError):
+                for move in there:
                     self._tell_refused(move, error, now)
                     self._try_later(move, error, now)
-            elif error is None or not silent(error):
-                for consumer in {one.consumer: None for one in moves}:
-                    self._nack([one for one in moves if one.consumer is consumer], now)
+            elif there and (error is None or not silent(error)):
+                self._nack(consumer, there)
             return error
 
-        def aborted(now: float, error: JmsxError | None) -> JmsxError | None:
-            send.end(now)  # its answer, should it come, is known for none of another request
-            return error
-
+        queue = consumer.settings.dead_letter_queue
         wire = {"transaction": _ROOM}
-        send = self._requests.open("SEND", queue, told)
-        abort = self._requests.open("ABORT", queue, aborted)
+        receipt = self._requests.open("SEND", queue, told).receipt_id
         headers = {**self._dialect.writing.send_headers(queue), "persistent": "true", **wire}
-        self._outbox.transmit(
-            *self._releases(),
-            Frame("BEGIN", wire),
-            Frame("SEND", {**headers, "receipt": send.receipt_id}),
-            Frame("ABORT", {**wire, "receipt": abort.receipt_id}),
-        )
+        send = Frame("SEND", {**headers, "receipt": receipt})
+        frames = (*self._releases(), Frame("BEGIN", wire), send, Frame("ABORT", wire))
+        self._outbox.transmit(*frames)
 
-    def _nack(self, moves: list[_Move], now: float) -> None:
-        """Have the broker move messages of one consumer that it will not delete, or of which there are copies."""
-        consumer = moves[0].consumer
-        expired = [one for one in moves if one.expired]
-        others = [one for one in moves if not one.expired]
-        for move in others:
+    def _nack(self, consumer: ConsumerCore, moves: list[_Move]) -> None:
+        """Have the broker dead-letter messages that it will not delete, or of which there are copies."""
+        for move in moves:
             move.copy_first_to, move.in_doubt = "", True
-        receipts = {one: self._ask(one).receipt_id for one in others}
-        again = [one for one in others if one.refused]  # which the window has done with
-        first = [one for one in moves if one not in again]
-        nacks = [nack(one.delivery, receipts[one]) for one in again]
-        if first:
-            nacks += consumer.nack_frames(
-                [one.delivery for one in first], [receipts.get(one, "") for one in first]
-            )
+        receipts = [self._ask(move).receipt_id for move in moves]
+        nacks = consumer.nack_frames([one.delivery for one in moves], receipts)
         self._outbox.transmit(*nacks)
-        for move in expired:
-            consumer.end([move.delivery], Outcome.EXPIRED, now)
-            self._remove(move, DeliveryInput.MOVED)
-        if expired:
-            consumer.copies.finish(now)
 
     def _copy_then_nack(self, move: _Move) -> None:
         """
@@ -303,7 +264,7 @@ class DeadLetters:
             if error is not None:
                 self._refuse(move, error, now)
                 return error
-            self._nack([move], now)
+            self._nack(move.consumer, [move])
             return None
 
         request = self._requests.open("SEND", move.copy_first_to, answered)
@@ -339,11 +300,6 @@ class DeadLetters:
         genuine = self._dialect.reading.genuine(delivery)
         by_broker = consumer.settings.dead_letter == DeadLetterStrategy.BROKER
         if self._dialect.nack_dead_letters and (genuine or by_broker):
-            if self._asks_for_room(consumer):
-                move = _Move(consumer, delivery, "", "expired", NO_FAILURE, expired=True)
-                self._add(move, blocks=not consumer.settings.individual)
-                self._move_by_nack([move], now)
-                return
             self._outbox.transmit(*consumer.nack_frames([delivery], [""]))
             consumer.end([delivery], Outcome.EXPIRED, now)
         elif consumer.settings.expired:
@@ -381,8 +337,11 @@ class DeadLetters:
             elif move.destination:
                 receipt = self._ask(move).receipt_id
                 self._outbox.transmit(*self._copy_frames(move, receipt=receipt))
+            elif not move.refused:
+                self._move_by_nack(move.consumer, [move])
             else:
-                self._move_by_nack([move], now)
+                move.in_doubt = True
+                self._outbox.transmit(nack(move.delivery, self._ask(move).receipt_id))
 
     def lose(self, now: float) -> list[tuple[ConsumerCore, Delivery]]:
         """
@@ -394,13 +353,11 @@ class DeadLetters:
         """
         moves, self._open = list(self._open), {}
         self.refused = []
-        self._for_room = {}
         for move in moves:
             refused = _refused_before(move.delivery) + move.refused
-            if not move.expired:  # which it is again, by itself
-                move.delivery.dead_letter_cause = DeadLetterCause(
-                    move.reason, move.failure, sure=not move.in_doubt, refused=refused
-                )
+            move.delivery.dead_letter_cause = DeadLetterCause(
+                move.reason, move.failure, sure=not move.in_doubt, refused=refused
+            )
             move.consumer.end([move.delivery], Outcome.ABANDONED, now)
             if not move.delivery.unseen:
                 move.delivery.history = move.delivery.history.failed()

@@ -9,7 +9,7 @@ three protocols leaves out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -271,8 +271,8 @@ class Dialect:
     transactional_ack: bool = True
     #: Whether NACK gives a message to the broker's dead letter strategy.
     nack_dead_letters: bool = False
-    #: Whether the refusal of a dead letter tells that what is refused by NACK would be deleted; None: it never is.
-    nack_would_delete: Callable[[JmsxError], bool] | None = None
+    #: Whether it deletes what is refused by NACK where it has no room for a dead letter.
+    nack_needs_room: bool = False
     #: Whether behind a NACK it may miscount what a cumulative ACK covers, and refuse each that is in no transaction.
     nack_miscounts: bool = False
     #: Whether a temporary queue has one name, on every connection.

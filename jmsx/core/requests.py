@@ -94,8 +94,8 @@ class Requests:
         return self._open.get(receipt_id) if receipt_id is not None else None
 
     def oldest(self, command: str) -> Request | None:
-        """Return the request that has no end for the longest time, if it is a `command`."""
-        request = next((one for one in self._open.values() if not one.done), None)
+        """Return the request that is open for the longest time, if it is a `command`."""
+        request = next(iter(self._open.values()), None)
         return request if request is not None and request.command == command else None
 
     def abandon(self, request: Request) -> None:

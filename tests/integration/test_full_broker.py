@@ -9,7 +9,6 @@ acknowledgements of anybody else. Measured on Classic 6.1.8.
 from __future__ import annotations
 
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -60,18 +59,15 @@ LIMITED = """
       </policyEntry>
     """
 
-MEMORY_POLICY = """
-    <destinationPolicy><policyMap><policyEntries>{}</policyEntries></policyMap></destinationPolicy>
+MEMORY_POLICY = f"""
+    <destinationPolicy><policyMap><policyEntries>
+      {LIMITED.format("memory.>")}{LIMITED.format("Consumer.memory.>")}
+    </policyEntries></policyMap></destinationPolicy>
     """
 
 
-def full_broker(more: str = "", *, refuses: bool) -> LocalBroker:
-    """
-    A broker of 9 MB: in its store, on its disk for temporary data; and of 6 in the memory of a queue `memory.*`.
-
-    `more` policies of queues are in force.
-    """
-    policies = f"{LIMITED.format('memory.>')}{LIMITED.format('Consumer.memory.>')}{more}"
+def full_broker(*, refuses: bool) -> LocalBroker:
+    """A broker of 9 MB: in its store, on its disk for temporary data; and of 6 in the memory of a queue `memory.*`."""
     return changed_classic(
         ('storeUsage limit="8 gb"', 'storeUsage limit="9 mb"'),
         ('tempUsage limit="2 gb"', 'tempUsage limit="9 mb"'),
@@ -80,7 +76,7 @@ def full_broker(more: str = "", *, refuses: bool) -> LocalBroker:
             "<kahaDB ",
             '<kahaDB journalMaxFileLength="1mb" checkpointInterval="200" cleanupInterval="400" ',
         ),
-        ("<plugins>", f"{MEMORY_POLICY.format(policies)}<plugins>"),
+        ("<plugins>", f"{MEMORY_POLICY}<plugins>"),
         ("      <systemUsage>", f'      <systemUsage sendFailIfNoSpace="{str(refuses).lower()}">'),
     )
 
@@ -248,59 +244,6 @@ def test_a_dead_letter_for_which_there_is_no_room(caplog: pytest.LogCaptureFixtu
         make_room(broker, full)
         assert kept == ["a"]
         assert eventually(lambda: len(dead_copies(broker, queue.name)) == 1)
-        assert settles(broker, queue, size=0)
-
-
-def test_what_has_expired_and_there_is_no_room() -> None:
-    """The NACK of a message that was found expired would delete it as well."""
-    full, queue = fresh_queue(), fresh_queue()
-    with full_broker(refuses=True) as broker, Connection(broker.url) as connection:
-        connection.start()
-        session = connection.create_session()
-        session.create_producer(queue).send(
-            Message("a", properties={"case": queue.name}), time_to_live=1.0
-        )
-        consumer = connection.create_session().create_consumer(queue)
-        assert eventually(lambda: broker.statistics(queue.name).inflight_count == 1)
-        fill(session, full, persistent=True)
-        time.sleep(1.1)  # so that it expires in the prefetch
-        assert consumer.receive(0.5) is None
-        kept = broker.statistics(queue.name).size
-        make_room(broker, full)
-        assert kept == 1
-        assert consumer.receive(6.0) is None
-        assert eventually(lambda: len(dead_copies(broker, queue.name)) == 1)
-        assert settles(broker, queue, size=0)
-
-
-@pytest.mark.parametrize("refuses", [True, False])
-def test_a_dead_letter_for_which_memory_is_short(queue: Queue, *, refuses: bool) -> None:
-    """The broker has it all the same, so nothing waits for memory: neither it nor what comes behind."""
-    limited = LIMITED.format("ActiveMQ.DLQ")
-    seen: list[str] = []
-
-    def handle(message: Message) -> None:
-        seen.append(message.text)
-        if message.text == "a":
-            raise ValueError(message.text)
-
-    with (
-        full_broker(limited, refuses=refuses) as broker,
-        Connection(broker.url, request_timeout=PATIENCE) as full,
-        Connection(broker.url, redelivery_policy=NO_RETRY) as connection,
-    ):
-        put(broker, queue, "a", key="a", case=queue.name)
-        put(broker, queue, "b", "c")
-        fill(full.create_session(), Queue("ActiveMQ.DLQ"), persistent=True)
-        connection.start()
-        connection.create_session().create_consumer(queue).set_listener(handle)
-        assert eventually(lambda: seen == ["a", "b", "c"])
-        assert settles(broker, queue, size=0)
-        make_room(broker, Queue("ActiveMQ.DLQ"))
-        put(broker, queue, "d")
-        assert eventually(
-            lambda: seen[-1] == "d"
-        )  # the question that is answered late costs nothing
         assert settles(broker, queue, size=0)
 
 

@@ -179,9 +179,6 @@ class Talk:
         self._asked: deque[str] = deque()  #: receipt ids, oldest first
         self.answers_nacks = True  #: the broker answers each NACK at once
         self._nacked: list[str] = []  #: receipt ids of NACKs
-        self._aborted: list[
-            str
-        ] = []  #: of ABORTs behind the question for room, with which they are answered
         self._ids = count(1)
         self.core = SessionCore(
             SessionSettings(mode=mode, broker="broker:61613", session_id="s", **settings),
@@ -265,24 +262,13 @@ class Talk:
     def answer(self) -> None:
         """The broker confirms the oldest question that is open."""
         self._unread = self.wrote()
-        self._confirm(self._asked.popleft())
-        self.answer_aborts()
-
-    def answer_aborts(self) -> None:
-        """The broker has done away with what asked it for room."""
-        self._unread = self.wrote()
-        while self._aborted:
-            self._confirm(self._aborted.pop(0))
-
-    def _confirm(self, receipt_id: str) -> None:
-        receipt = Frame("RECEIPT", {"receipt-id": receipt_id})
-        self.core.receive([receipt], self.now, WALL + self.now)
+        receipt = {"receipt-id": self._asked.popleft()}
+        self.core.receive([Frame("RECEIPT", receipt)], self.now, WALL + self.now)
 
     def refuse(self, text: str = "ProtocolException: refused by the test") -> None:
         """The broker answers the oldest question that is open with ERROR."""
         self._unread = self.wrote()
         self.complain(text, **{"receipt-id": self._asked.popleft()})
-        self.answer_aborts()
 
     def refuse_nack(self) -> None:
         """The broker answers the oldest NACK with ERROR."""
@@ -298,7 +284,6 @@ class Talk:
         self._unread = self.wrote()
         self._asked.clear()
         self._nacked.clear()
-        self._aborted.clear()
         self.core.link_closed("io", "reset by peer", self.now)
 
     def unanswered(self, kind: type[LinkError]) -> None:
@@ -447,8 +432,6 @@ class Talk:
             words += ["in", headers["transaction"]]
         if frame.command == "NACK" and "receipt" in headers:
             self._nacked.append(headers["receipt"])
-        elif words == ["ABORT", "in", "jmsx-room"] and "receipt" in headers:
-            self._aborted.append(headers["receipt"])
         elif "receipt" in headers:
             self._asked.append(headers["receipt"])
             words.append("?")
