@@ -14,9 +14,10 @@ The app's are outside of the consumer's, and in each list the first one is outsi
 the handler: inside its transaction, its `dedupe=` and its `timeout=`, and judged by `give_up_on=` and its like. What
 raises fails the delivery; what returns settles it, also if it has swallowed what the handler raised. A middleware that
 returns without having called `call_next` has handled nothing (D15): a dead letter. Who wants a message away raises
-Discard. A batch may be given on in parts; of one that was not given on as a whole, what is left out is a dead letter.
-Others may be given in the place of messages of a batch: one for each of it in one call, in the order of those that they
-replace. What fails with one of them, or does not fit, is the message that it stands for.
+Discard; of a batch, a BatchError that names those with a Discard each. A batch may be given on in parts; of one that
+was not given on as a whole, what is left out is a dead letter. Others may be given in the place of messages of a batch:
+one for each of it in one call, in the order of those that they replace. What fails with one of them, or does not fit,
+is the message that it stands for.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ class Around:
             return run.end(given, self._handler(*args, **named))
 
         try:
-            result = self._nested(call_next)(taken)
+            result = self._nested(run, call_next)(taken)
         except (BatchError, InvalidMessagesError) as error:
             run.complete(error)
             raise
@@ -161,16 +162,16 @@ class Around:
             return run.end(given, await self._handler(*args, **named))
 
         try:
-            result = await self._nested(call_next)(taken)
+            result = await self._nested(run, call_next)(taken)
         except (BatchError, InvalidMessagesError) as error:
             run.complete(error)
             raise
         self._check_called(run)
         return result
 
-    def _nested(self, call_next: CallNext) -> CallNext:
+    def _nested(self, run: _Run, call_next: CallNext) -> CallNext:
         for middleware in self._chain:
-            call_next = _step(middleware, call_next)
+            call_next = _step(middleware, call_next, run)
         return call_next
 
     def _check_called(self, run: _Run) -> None:
@@ -179,7 +180,7 @@ class Around:
         text = (
             f"middleware ({names}) returned, and {name_of(self._handler)} was not called"
             f"{' with this message of the batch' if run.calls else ''}: return call_next(message), awaited where it is"
-            " async; raise Discard to have a message away"
+            f" async; {run.away}"
         )
         if run.calls == 0:
             if run.refusal is not None:
@@ -207,6 +208,13 @@ class _Run:
         self._given: set[Message] = set()
         #: What a middleware gave in the place of a message of the batch, with that message.
         self._replaced: dict[Message, Message] = {}
+
+    @property
+    def away(self) -> str:
+        """How to have a message away that the handler is not to get."""
+        if self._batch:
+            return "raise BatchError({message: Discard()}) to have some away"
+        return "raise Discard to have a message away"
 
     def whole(self, given: Any) -> Any:
         """Of a batch a list, also of what can be read once only, such as a generator."""
@@ -280,8 +288,8 @@ def _listed(given: Any) -> Sequence[Message]:
     return given if isinstance(given, list | tuple) else [given]
 
 
-def _step(middleware: Callable[[Any, CallNext], Any], call_next: CallNext) -> CallNext:
-    return lambda given: middleware(given, call_next)
+def _step(middleware: Callable[[Any, CallNext], Any], call_next: CallNext, run: _Run) -> CallNext:
+    return lambda given: middleware(run.whole(given), call_next)
 
 
 def _close_old_connections(message: Any, call_next: CallNext) -> object:

@@ -52,7 +52,7 @@ def handler_of(listener: MessageListener) -> Callable[[Message], None]:
         )
     if getattr(on_message, "__module__", None) == "stomp.listener":
         raise ConfigurationError(
-            f"{name_of(type(listener))} has no on_message of its own, so each message would be acknowledged unseen"
+            f"{name_of(type(listener))} has no on_message but stomp.py's, so each message would be acknowledged unseen"
         )
     check_takes_message(on_message, "frame")
 

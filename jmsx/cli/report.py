@@ -194,7 +194,10 @@ def _metrics(path: Path) -> Callable[[Any, float], None]:
 
     """
     write = plugins.load("jmsx.metrics", "report")
-    target = path.resolve()  # it is replaced as a whole, and so would a link be
+    try:
+        target = path.resolve()  # it is replaced as a whole, and so would a link be
+    except (OSError, RuntimeError) as error:  # a link that leads to itself
+        raise ConfigurationError(f"--metrics {path} leads nowhere: {error}") from error
     if not target.parent.is_dir():
         raise ConfigurationError(
             f"--metrics {path}: {target.parent} is no directory; make it first"

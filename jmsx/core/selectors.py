@@ -88,7 +88,8 @@ def in_decimals(selector: str) -> str:
         index -= 1
         if index in divisions:
             first, last = divisions[index], index
-            value = _calculated(tokens[first : last + 1])
+            whole_run = _ends_operand(tokens[last])  # else it goes on with what is no whole number
+            value = _calculated(tokens[first : last + 1]) if whole_run else None
             if value is not None and _begins_operand(tokens, first):
                 start, end = tokens[first].start, tokens[last].end
                 selector = f"{selector[:start]} {value}.0 {selector[end:]}"
@@ -118,8 +119,7 @@ def _divisions(tokens: list[_Token]) -> list[tuple[int, int]]:
             surplus = _depth(calculated) < 0
             calculated = calculated[:-1] if surplus else calculated[1:]
             first, last = (first, last - 1) if surplus else (first + 1, last)
-        ends = bool(calculated) and _ends_operand(calculated[-1])
-        if ends and any(one.text == "/" for one in calculated):
+        if any(one.text == "/" for one in calculated):
             found.append((first, last - 1))
         first = skipped
     return found

@@ -197,6 +197,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         headers = {"heart-beat": header(self._options.heartbeat)}
         if client_id is not None:
             headers["client-id"] = client_id
+        self._asked = True
         with contextlib.suppress(OSError):  # of writing it: the reader finds out why
             connection.connect(
                 self._options.username,
@@ -205,7 +206,6 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
                 headers=headers,
                 with_connect_command=True,
             )
-            self._asked = True
 
     def _await_connected(self, client_id: str | None) -> Frame:
         limit = self._options.connect_timeout

@@ -89,7 +89,11 @@ class Reject(Steering):
 
 
 class Discard(Steering):
-    """The message is not worth keeping: acknowledge and forget it, counted."""
+    """
+    The message is not worth keeping: acknowledge and forget it, counted.
+
+    Of a batch, a BatchError names those; raised for several, it has them come again one by one.
+    """
 
 
 class Duplicate(Steering):

@@ -22,10 +22,11 @@ Key: TypeAlias = str | int | float | Decimal | UUID | None
 
 def key_text(key: object) -> str | None:
     """
-    Return the text of what names a message: one for equal keys, and no other key's; None where nobody knows that.
+    Return the text of what names a message; None where nobody knows that equal keys have one, and others another one.
 
-    The store keeps texts, which other processes read. An object's is where it lies, or what its class says; so it goes
-    by what a subclass is made of, and not by its words.
+    That holds for keys of one type: 1 and 1.0 have two, and 1 and "1" have one. The store keeps texts, which other
+    processes read. An object's is where it lies, or what its class says; so it goes by what a subclass is made of, and
+    not by its words.
     """
     if isinstance(key, str):
         return str.__str__(key)

@@ -166,7 +166,7 @@ def test_an_exception_that_tells_nothing(kind: str, mode: str, settings: dict[st
         assert seen == ["good", "bad", "next"]
         assert deaths(mq) == [("max_redeliveries", "NamelessError")]
         shipped = [one.text for one in mq.messages("queue://shipped")]
-        assert shipped == ["good", "next"] if mode == "transacted" else seen
+        assert shipped == (["good", "next"] if mode == "transacted" else seen)
 
 
 @pytest.mark.parametrize(

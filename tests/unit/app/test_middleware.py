@@ -339,6 +339,12 @@ def emptied(taken: list[Message], call_next: CallNext) -> None:
     call_next(taken)
 
 
+def reading(taken: list[Message], call_next: CallNext) -> object:
+    """Looks at each, as an inner one may."""
+    assert all(one.text for one in taken)
+    return call_next(taken)
+
+
 def lazily(taken: list[Message], call_next: CallNext) -> None:
     """Gives what can be read once only."""
     call_next(one for one in taken if one.text != "4")
@@ -363,7 +369,7 @@ def test_a_batch_in_parts(  # noqa: PLR0917 - parameters
     kind: str, mode: str, middleware: Any, bodies: str, handled: Any, dead: list[str]
 ) -> None:
     """What the handler was not given is not done: left out it is a dead letter, behind an error it comes again."""
-    app, got = App(middleware=[middleware]), list[list[str]]()
+    app, got = App(middleware=[middleware, reading]), list[list[str]]()
 
     @app.consumer("queue://rows", batch=9, batch_timeout="1s", mode=mode)
     def write(rows: list[int], messages: list[Message]) -> None:

@@ -1,4 +1,4 @@
-"""The text of what names a message: one for equal keys, another one for each other key, none where that is not sure."""
+"""The text of what names a message: of one type, one for equal keys, another one for each other key; or none."""
 
 from __future__ import annotations
 
