@@ -431,22 +431,33 @@ def _print_staying(staying: Counter[str]) -> None:
 @contextmanager
 def _made(path: Path) -> Iterator[Callable[[str], object]]:
     """
-    A new file of its owner's alone, on the disk at the end; one that is not whole is taken away.
+    A new file of its owner's alone, on the disk at the end; it has its name when it is whole, also if this is killed.
 
     Raises ConfigurationError if there is one, or it cannot be written.
     """
+    part = path.with_name(f"{path.name}.part")
     with writing(str(path)):
+        if os.path.lexists(path):
+            raise ConfigurationError(f"{path} is there already; name another file")
         try:
-            with open(path, "x", encoding="utf-8", opener=_private) as file:
+            with open(part, "x", encoding="utf-8", opener=_private) as file:
                 try:
                     yield lambda line: file.write(f"{line}\n")
                     file.flush()
                     os.fsync(file.fileno())  # what it holds may be deleted at the broker next
                 except BaseException:
-                    path.unlink(missing_ok=True)
+                    part.unlink(missing_ok=True)
                     raise
         except FileExistsError as error:
-            raise ConfigurationError(f"{path} is there already; name another file") from error
+            raise ConfigurationError(
+                f"{part} is there already, of an export that runs or was killed; remove it, or name another file"
+            ) from error
+        part.rename(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def _private(path: str, flags: int) -> int:

@@ -42,7 +42,7 @@ def find(
     *,
     bodies: bool = False,
 ) -> Found:
-    """Yield the dead letters in `queue` that fit, from its head, at most so many."""
+    """Find the dead letters in `queue` that fit, from its head, at most so many."""
     letters, seen = [], 0
     for letter in access.look(queue, bodies=bodies):
         seen += 1

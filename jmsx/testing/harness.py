@@ -409,6 +409,8 @@ def _recording(
         error: BaseException | None = None,
         returned: object = None,
     ) -> None:
+        if isinstance(taken, list) and not taken:
+            return  # a middleware gave none, and the handler was called for no message
         message = taken[0] if isinstance(taken, list) else taken
         at = machine.monotonic() - START
         record.calls.append(HandlerCall(message, arguments, at, error, returned))

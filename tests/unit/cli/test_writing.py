@@ -102,6 +102,23 @@ def test_an_export_that_is_not_whole_is_none(
     assert not (folder / "out").exists()
     assert told(monkeypatch, capsys, "dlq", "export", "dead", "out")[0] == 0
     assert len((folder / "out").read_text("utf-8").splitlines()) == 2
+    assert [path.name for path in folder.iterdir() if path.name.startswith("out")] == ["out"]
+
+
+@pytest.mark.usefixtures("letters")
+def test_an_export_that_was_killed_is_none(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What it had written has another name, and no export goes on with that."""
+    held: list[Path] = []
+    monkeypatch.setattr(os, "fsync", lambda _file: held.append(*folder.glob("out*")))
+    assert told(monkeypatch, capsys, "dlq", "export", "dead", "out")[0] == 0
+    assert held[0] == folder / "out.part"
+    (folder / "new.part").touch()
+    code, _, said = told(monkeypatch, capsys, "dlq", "export", "dead", "new")
+    assert code == 1
+    assert "new.part is there already" in said
+    assert not (folder / "new").exists()
 
 
 def test_a_disk_that_is_full_is_no_fault_of_ours(
