@@ -74,7 +74,7 @@ class BatchWorker(Worker):
             finally:
                 self._gate.ended(NOT_CALLED, 0.0)
                 self.call = None
-            batch = self._gathering.again(undone) if undone and self._leaving.is_set() else []
+            batch = self._gathering.again(undone) if undone and self.transacted else []
 
     def _handle_batch(self, batch: list[Message]) -> list[Message]:
         """Call the handler, and settle each message as it went; those that come again although they have not failed."""

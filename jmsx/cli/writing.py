@@ -23,4 +23,6 @@ def writing(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ConfigurationError(f"{what} cannot be written: {worded(error)}") from error
+        named = error.filename is not None and str(error.filename) in what
+        why = error.strerror if named else worded(error)
+        raise ConfigurationError(f"{what} cannot be written: {why}") from error

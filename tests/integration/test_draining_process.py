@@ -114,7 +114,7 @@ def test_a_drain_that_takes_too_long(
         _, errors = process.communicate(timeout=5)
         assert process.returncode == 1
         assert "the handler of handle still ran" in errors
-        assert "had 0.5 s" in errors
+        assert "was given 0.5 s" in errors
         assert "Traceback" not in errors
     assert settles(classic_broker, queue, size=1)
 
