@@ -22,6 +22,8 @@ from tests.dashboards.generate import ROOT
 from tests.dashboards.lint import panels
 from tests.dashboards.live import Prometheus, prometheus, wait_until
 from tests.dashboards.stories import (
+    CLOCK_COMPARED,
+    COUNTED,
     DESTINATION,
     ENDED,
     LINK_CLOSED,
@@ -98,6 +100,8 @@ def _work(observer: PrometheusObserver) -> None:
     for event in working_hours():
         observer.observe(event, SOURCE)
     now = time.monotonic()
+    for shown in (COUNTED, CLOCK_COMPARED):  # which end when nobody tells them anew
+        observer.observe(replace(shown, at=now), SOURCE)
     quick = replace(ENDED, at=now, received_at=now - 0.03, started_at=now - 0.02, ended_at=now)
     observer.observe(replace(quick, sent_ms=int((time.time() - 1) * 1000)), SOURCE)
     observer.observe(replace(LINK_CLOSED, reason="io"), _LOST)
