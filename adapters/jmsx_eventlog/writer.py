@@ -10,7 +10,7 @@ import uuid
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from time import monotonic as real_monotonic
 from time import sleep
@@ -61,7 +61,9 @@ def writer_name() -> str:
     return f"{host_name()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
 
+@cache
 def _own_version() -> str:
+    """Look up jmsx's version: once, and not in the writer's thread, for that imports modules."""
     try:
         return version("jmsx")
     except PackageNotFoundError:  # run from a source tree that is not installed
@@ -88,6 +90,7 @@ class Writer:
         self._unencoded: list[tuple[Event, Source]] = []  # taken in; no seq is given
         self._unwritten: list[bytes] = []  # encoded lines, one or more together, their seq given
         self._encoded = 0  # lines in it
+        self._version = _own_version()
         self._thread = threading.Thread(target=self._run, name="jmsx-eventlog", daemon=True)
         self._thread.start()
 
@@ -125,7 +128,7 @@ class Writer:
             service=self._settings.service,
             host=host_name(),
             pid=os.getpid(),
-            version=_own_version(),
+            version=self._version,
         )
         while not self._intake.closing.is_set():
             self._write_all()

@@ -284,6 +284,27 @@ print(json.dumps({"writer": log.writer, "child": status}))
     assert child == set()
 
 
+def test_the_writers_thread_imports_nothing(tmp_path: Path) -> None:
+    """In the child of a fork nobody ends an import at which that thread was, and whoever needs it waits for ever."""
+    imported = told_by(
+        """
+found = []
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if threading.current_thread() is not threading.main_thread(): found.append(name)
+
+sys.meta_path.insert(0, Finder())
+log = open_log(directory, Clock())
+for event in deliveries(100): log.observe(event, SOURCE)
+log.close()
+print(json.dumps({"found": found}))
+""",
+        tmp_path,
+    )
+    assert imported == {"found": []}
+
+
 def test_a_log_that_is_closed_as_the_program_ends_is_whole(tmp_path: Path) -> None:
     """Python from 3.12 on starts no thread any more then, and so none may be needed for the first time."""
     script = """
