@@ -37,8 +37,8 @@ Outcomes = dict[Message, BaseException | None]
 
 #: Why a batch is not had away as a whole.
 _NOT_FOR_ALL: Final = (
-    "Discard was raised for a batch of several, and does not say for which, so all come again, one by one: raise"
-    " BatchError({message: Discard()})"
+    "Discard or Duplicate was raised for a batch of several, and does not say for which, so all come again, one by one:"
+    " raise BatchError({message: Discard()})"
 )
 
 _log = logger("jmsx.app")
@@ -167,9 +167,8 @@ class BatchWorker(Worker):
         whole = error
         if isinstance(error, BatchError):
             whole = ConfigurationError(NOT_OF_IT)
-        elif (
-            isinstance(error, Discard) and len(left) > 1
-        ):  # the others would be gone without a trace
+        elif isinstance(error, Discard | Duplicate) and len(left) > 1:
+            # the others would be gone without a trace
             whole = ConfigurationError(_NOT_FOR_ALL)
         # nobody knows which message it was: they come again one by one, and it is given up alone
         judged = self.consumer.judged(whole)

@@ -29,9 +29,6 @@ class HeldOnLostLinks:
         self._outbox = outbox
         self._held: dict[Delivery, ConsumerMemory] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._held)
-
     def __contains__(self, delivery: Delivery) -> bool:
         return delivery in self._held
 

@@ -213,8 +213,8 @@ class Subscriptions:
 
         Only the links have failed; one that was given back meanwhile may have come again to any session of the process.
         """
-        for delivery in self.on_lost_links:
-            if only in (None, delivery):
+        for delivery in self.on_lost_links if only is None else [only]:
+            if delivery in self.on_lost_links:
                 consumer = self._consumers[delivery.subscription_id]
                 consumer.memory.acknowledged([delivery])
                 self.note_not_failed(consumer, delivery)

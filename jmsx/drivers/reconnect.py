@@ -47,6 +47,10 @@ TELL_EVERY: Final = 10
 #: Seconds before another link at most, after however many that did not last: each may have done some work.
 CALM: Final = 5.0
 
+#: Seconds that a broker is given to give up a link whose CONNECT it has not answered: who has our client id after that
+#: is taken for somebody else.
+UNHEARD: Final = 60.0
+
 #: What no second try cures when a session is opened for the first time.
 _HOPELESS: Final = (SecurityError, InvalidClientIdError, ConfigurationError, TlsError)
 
@@ -99,7 +103,8 @@ class Connector:
         self._failed: BrokerAddress | None = None  #: whose link was lost
         self._dialect: Dialect | None = None  #: of the first link; the others must have it too
         self._told = Told()  #: by one link to the next
-        self._unheard = False  #: a broker may have a link that was to be ours, and have told nobody
+        #: When a broker was asked for a link and told nothing: it may have that (seconds, monotonic)
+        self._unheard_at = -math.inf
         #: Is told which broker did not let us in, and why.
         self.on_failure: Callable[[BrokerAddress, JmsxError], None] = lambda _address, _error: None
 
@@ -126,7 +131,7 @@ class Connector:
 
         Raises SecurityError, InvalidClientIdError, TlsError or ConfigurationError at once, and ConnectionFailedError or
         BrokerTimeoutError when the attempts or the time that the policy gives are used up. So it does with
-        InvalidClientIdError behind a CONNECT without an answer: the broker may have that link yet.
+        InvalidClientIdError in the minute behind a CONNECT without an answer: the broker may have that link yet.
         """
         policy = (self.policy if patient else None) or ONCE
         seconds = policy.startup_seconds(self.uri.options.request_timeout)
@@ -183,7 +188,8 @@ class Connector:
         try:
             frame, self._dialect = self._greet(link)
         except BaseException:
-            self._unheard = self._unheard or link.unheard
+            if link.unheard:
+                self._unheard_at = self._machine.monotonic()
             link.drop()
             raise
         finally:
@@ -205,8 +211,9 @@ class Connector:
         return frame, dialect
 
     def _is_hopeless(self, error: JmsxError) -> bool:
-        """Whether no second try cures it. The client id may be that of a link of ours which nobody answered."""
-        own = self._unheard and isinstance(error, InvalidClientIdError)
+        """Whether no second try cures it. The client id may be that of a link of ours which nobody answered lately."""
+        lately = self._machine.monotonic() - self._unheard_at < UNHEARD
+        own = lately and isinstance(error, InvalidClientIdError)
         return isinstance(error, _HOPELESS) and not own
 
     def _retrying(

@@ -14,6 +14,7 @@ from jmsx import (
     CircuitBreaker,
     ConfigurationError,
     Discard,
+    Duplicate,
     HealthLimits,
     IllegalStateError,
     MemoryStore,
@@ -125,14 +126,17 @@ def test_policies_for_errors(kind: str, mode: str) -> None:
 
 @KINDS
 @pytest.mark.parametrize("mode", ["auto", "individual", "transacted"])
-def test_a_discard_that_names_no_message_of_its_batch(kind: str, mode: str) -> None:
+@pytest.mark.parametrize("steering", [Discard, Duplicate])
+def test_a_discard_that_names_no_message_of_its_batch(
+    kind: str, mode: str, steering: type[Exception]
+) -> None:
     """Nobody knows which it was for: all come again one by one, and only that one is had away."""
     app, seen = App(redelivery_policy=MINUTELY), []
 
     def ship(orders: list[Message]) -> None:
         seen.append([order.text for order in orders])
         if any(order.text == "empty" for order in orders):
-            raise Discard("empty")
+            raise steering("empty")
 
     app.consumer("queue://orders", name="ship", mode=mode, batch=3, batch_timeout=1)(ship)
     with harness(app, kind) as mq:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from jmsx import AcknowledgeMode
 from jmsx.config.options import FOR_EVER, ConnectionOptions, ReconnectPolicy
 from jmsx.config.uri import BrokerAddress, BrokerUri
 from jmsx.drivers.machine import Machine
-from jmsx.drivers.reconnect import Connector
+from jmsx.drivers.reconnect import UNHEARD, Connector
 from jmsx.errors import (
     ConnectionFailedError,
     InvalidClientIdError,
@@ -134,6 +135,17 @@ def test_what_no_second_attempt_cures_is_told_at_once(error: JmsxError) -> None:
     with pytest.raises(type(error)):
         living.restore(living.attempt, A, flaps=0)
     assert living.rounds == 5
+
+
+@pytest.mark.parametrize(("ago", "rounds"), [(UNHEARD / 2, 3), (UNHEARD * 2, 1), (math.inf, 1)])
+def test_a_client_id_that_may_be_that_of_a_link_of_ours(ago: float, rounds: int) -> None:
+    """Which the broker may have made, and not told: that is believed of it for a minute."""
+    policy = ReconnectPolicy(startup_maximum_attempts=3)
+    connector = Stubborn(policy, InvalidClientIdError("in use"))
+    connector._unheard_at = connector._machine.monotonic() - ago
+    with pytest.raises(InvalidClientIdError):
+        connector.first(patient=True)
+    assert connector.rounds == rounds
 
 
 def test_links_that_did_not_last_count_as_failed_attempts() -> None:
