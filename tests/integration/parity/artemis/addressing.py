@@ -82,15 +82,17 @@ def duplicates(side: Side) -> None:
 
 
 def delayed(side: Side) -> None:
-    """What is due comes before all that waits."""
+    """What is due comes before all that waits, behind a first one that holds the only place of its consumer."""
     client = side.open()
-    client.put("~", "late", AMQ_SCHEDULED_DELAY="400")
-    client.put("~", "later", AMQ_SCHEDULED_TIME=side.now_ms(0.9))
-    client.put("~", "now", "next", AMQ_SCHEDULED_DELAY="-5")
-    client.put("~", "fake", _AMQ_SCHED_DELIVERY=side.now_ms(600))
     client.subscribe("~", **{"consumer-window-size": "0"})
-    side.wait(1.0)
-    client.see()  # what a slow broker has sent since
+    client.put("~", "now", AMQ_SCHEDULED_DELAY="-5")
+    client.see()
+    client.put("~", "late", AMQ_SCHEDULED_DELAY="200")
+    client.put("~", "later", AMQ_SCHEDULED_TIME=side.now_ms(0.4))
+    client.put("~", "next", AMQ_SCHEDULED_DELAY="-5")
+    client.put("~", "fake", _AMQ_SCHED_DELIVERY=side.now_ms(600))
+    side.wait(1.5)
+    client.see()
     for body in ("now", "later", "late"):
         client.ack(body)
         client.see()
