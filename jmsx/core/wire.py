@@ -58,8 +58,10 @@ _SHOWN: Final = 4096  #: bytes of an incomplete frame that are looked at to tell
 _TELLTALES: Final = ("subscription", "destination", "message-id", "content-length")
 _EMPTY_LINE: Final = re.compile(rb"\n(?:\n|\r\n)")
 _LENGTH: Final = b"\ncontent-length:"
-#: Where a frame ends and another begins.
+#: Where a frame ends and another begins: any one, a message, an answer.
 _BORDER: Final = re.compile(rb"\0\n+(?=(?:MESSAGE|RECEIPT|ERROR)\r?\n)")
+_BEFORE_MESSAGE: Final = re.compile(rb"\0\n+(?=MESSAGE\r?\n)")
+_BEFORE_ANSWER: Final = re.compile(rb"\0\n+(?=(?:RECEIPT|ERROR)\r?\n)")
 #: What settles a message, where the broker numbers what it dispatches.
 _ACK: Final = re.compile(rb"\nack:([^\n]*?)([0-9]{1,19})\r?(?=\n)")
 
@@ -509,9 +511,10 @@ class Splitter:
         found = self._acks(data, position, following)
         lowest = _lowest(found)[0] if found and own > position else -1
         others = [one for one in found if one[0] > lowest and one[1] > own]
-        at = _lowest(others)[1] if others else following
+        number, at = _lowest(others) if others else (None, following)
         fitting = [one for one in borders if one <= at] or borders
-        return next((one for one in reversed(fitting) if _is_full(data, one)), fitting[0])
+        full = (one for one in reversed(fitting) if self._is_full(data, one, number))
+        return next(full, fitting[0])
 
     def _begins_at(self, data: bytes, position: int, borders: list[int]) -> int:
         """Where the frame begins whose mark is the next: at `position`, or at one of `borders` behind it."""
@@ -520,9 +523,18 @@ class Splitter:
             return borders[-1]
         following = data.find(self.mark, own + len(self.mark))
         found = self._acks(data, position, len(data) if following < 0 else following)
-        at = _lowest(found)[1] if found else own
+        number, at = _lowest(found) if found else (None, own)
         start = max((one for one in borders if one <= at), default=position)
-        return start if _is_full(data, start) else position
+        return start if self._is_full(data, start, number) else position
+
+    def _is_full(self, data: bytes, start: int, number: int | None) -> bool:
+        """Whether the MESSAGE that seems to begin there is as Classic writes it, and its `ack` is `number`."""
+        empty_line = _EMPTY_LINE.search(data, start)
+        head = data[start : None if empty_line is None else empty_line.end()]
+        always = _END if b"\nbrowser:end" in head else _ALWAYS
+        settled = number is None or any(int(one[2]) == number for one in _ACK.finditer(head))
+        full = all(head.count(b"\n%s:" % name) == 1 for name in always)
+        return full and (settled or self._is_unnumbered(head))
 
     def _torn(self, text: bytes) -> MessageFrame:
         """The truncated message of which this came; what settles it and names its subscription comes first."""
@@ -686,14 +698,6 @@ def _lowest(acks: list[tuple[int, int]]) -> tuple[int, int]:
     return min(acks, key=lambda one: (one[0], -one[1]))
 
 
-def _is_full(data: bytes, start: int) -> bool:
-    """Whether the MESSAGE that seems to begin there has all that Classic writes into each, once."""
-    empty_line = _EMPTY_LINE.search(data, start)
-    head = data[start : None if empty_line is None else empty_line.start()]
-    always = _END if b"\nbrowser:end" in head else _ALWAYS
-    return all(head.count(b"\n%s:" % name) == 1 for name in always)
-
-
 def _is_of_receipt(data: bytes, mark_at: int) -> bool:
     """Whether the mark that is there is a RECEIPT's, into which no sender writes."""
     return data.startswith(b"receipt-id:", data.rfind(b"\n", 0, mark_at) + 1)
@@ -708,9 +712,10 @@ def _lines(block: bytes, name: bytes) -> int:
     return block.count(b"\n" + name) + block.startswith(name)
 
 
-def _borders(data: bytes, start: int, end: int) -> list[int]:
-    """Where frames may begin in between."""
-    return [one.end() for one in _BORDER.finditer(data, start, end)]
+def _borders(data: bytes, start: int, mark_at: int) -> list[int]:
+    """Where behind `start` the frame may begin whose mark is at `mark_at`, which tells whether it is an answer."""
+    border = _BEFORE_ANSWER if _is_of_receipt(data, mark_at) else _BEFORE_MESSAGE
+    return [one.end() for one in border.finditer(data, start, mark_at)]
 
 
 def _told(head: bytes) -> str:

@@ -227,18 +227,27 @@ LINES = st.lists(
             b"\0", b"\n", b"\n\n", b"\0\nMESSAGE\n", b"\0\nRECEIPT\n", b"\0\nERROR\n", b"\nack:1\n", b"\nack:2\n",
             b"\nack:3\n", b"\nack:4\n", b"\nack:99\n", b"\nsubscription:1\n", b"\nreceipt-id:s-9\n",
             b"\ncontent-length:3\n",
-            b"\nexpires:0\n", b"\nmessage-id:m3\n", b"x", FORGED_MESSAGE, FORGED_RECEIPT,
+            b"\nexpires:0\n", b"\nmessage-id:m3\n", b"\npriority:4\n", b"\r\n", b":", b"x",
+            b"\0\nMESSAGE\nexpires:0\n", b"\0\nMESSAGE\nexpires:0\nack:3\n", FORGED_MESSAGE, FORGED_RECEIPT,
         ]
     ),
     max_size=9,
 ).map(b"".join)  # fmt: skip
 
 
-@given(name=LINES, place=st.integers(2, 8), body=LINES)
-def test_no_name_settles_another(name: bytes, place: int, body: bytes) -> None:
-    """Whatever stands in a head behind its `ack`: each message comes once, with its own."""
+INSIDE_A_NAME = b"\0\nMESSAGE\nexpires:0\n"
+
+
+@given(properties=st.lists(st.tuples(st.integers(2, 9), LINES), max_size=3), body=LINES)
+@example(properties=[(2, b"\0\nRECEIPT\n\0\nexpires:0\n")], body=b"")
+@example(properties=[(3, INSIDE_A_NAME)], body=INSIDE_A_NAME + b"\nack:2\n")
+@example(properties=[(3, b"\nack:1\n"), (3, INSIDE_A_NAME)], body=INSIDE_A_NAME + b"\nack:2\n")
+@example(properties=[(3, b"\nack:3\n"), (3, INSIDE_A_NAME)], body=INSIDE_A_NAME + b"\nack:2\n")
+def test_no_name_settles_another(properties: list[tuple[int, bytes]], body: bytes) -> None:
+    """Whatever stands in a head behind its `expires`, even its own `ack`: each message comes once, with its own."""
     lines = written(2, b"").split(b"\n")
-    lines.insert(place, b"a" + name + b":1")
+    for place, name in properties:
+        lines.insert(place, b"a" + name + b":1")
     odd = b"\n".join(lines).removesuffix(b"\0\n") + body + b"\0\n"
     stream = written(1, b"whole") + odd + written(3, b"next") + receipt(4) + written(5, b"last")
     splitter = Splitter()
@@ -290,7 +299,7 @@ def on_a_link(told: Told, *numbers: int, body: bytes, name: bytes = b"") -> list
 
 @pytest.mark.parametrize("others", [(5,), (9,), (5, 9), (5, 8, 30)])
 @pytest.mark.parametrize("cut", [False, True])
-def test_the_first_message_of_a_link_that_names_other_acks(
+def test_the_first_message_of_a_link_that_propertiesother_acks(
     others: tuple[int, ...], *, cut: bool
 ) -> None:
     """Nobody knows which is its own; on the next link it is one that was not there before."""
@@ -369,7 +378,7 @@ def quoting(*others: int) -> bytes:
     return b"a\0" + b"".join(b"\nack:b\\c%d" % one for one in others) + b"\nb"
 
 
-def test_a_message_that_names_all_acks_that_may_be_its_own_costs_one_link() -> None:
+def test_a_message_that_propertiesall_acks_that_may_be_its_own_costs_one_link() -> None:
     """On the next link its own stands there twice."""
     told, body = Told(), quoting(*range(1, 500))
     assert [one for _, one in on_a_link(told, 7, body=body)] == [True]
