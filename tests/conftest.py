@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from tests import depth
 from tests.spreading import Spreading, in_turn
 
 if TYPE_CHECKING:
@@ -30,20 +31,21 @@ _BUSY, _BUSY_WORKERS = ("unit", "property"), 3
 #: New objects after which the garbage collector looks at them.
 _GARBAGE = 20_000
 
-settings.register_profile("jmsx", deadline=None)  # a busy machine is no fault of an example
-settings.load_profile("jmsx")
-
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """
-    Let Ctrl-C do what it does in a terminal, and where all is busy give Polars one thread, as a report's workers have.
+    Let Ctrl-C do what it does in a terminal; where all is busy try a part, and give Polars one thread.
 
     Where a shell has put us in the background, SIGINT is ignored, and would be by every process that a test starts.
     With a thread for each processor in each worker, the report's unit tests take a quarter more processor time.
     """
     if _named(config) <= _busy(config):
         os.environ.setdefault("POLARS_MAX_THREADS", "1")
+        depth.try_a_part()
+    # a busy machine is no fault of an example
+    settings.register_profile("jmsx", deadline=None, max_examples=depth.rounds(100))
+    settings.load_profile("jmsx")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

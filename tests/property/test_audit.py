@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jmsx_report.flows import bucket
+from tests.depth import rounds
 from tests.unit.jmsx_report.logs import MINUTE, SECOND, START, Log, key, told
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def bucket_of(name: str) -> int:
     return put
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=rounds(25), deadline=None)
 @given(_MESSAGES, st.integers(1, 4))
 def test_fingerprints_find_what_a_look_at_every_key_finds(
     messages: Sequence[tuple[int, str, str | None, list[str], bool]], units: int

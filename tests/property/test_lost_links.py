@@ -13,13 +13,14 @@ import pytest
 from jmsx import AcknowledgeMode, App, BatchError, Message, ReconnectPolicy, RedeliveryPolicy
 from jmsx.testing import harness
 from jmsx.testing.profiles import ArtemisProfile, ClassicProfile
+from tests.depth import rounds
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from jmsx.testing.world import World
 
-ROUNDS: Final = 100  #: of each broker
+ROUNDS: Final = rounds(100)  #: of each broker
 MESSAGES: Final = 12
 
 POISON: Final = "poison"

@@ -23,6 +23,7 @@ from jmsx.core.values import NO_FAILURE, Disposition, Failure, OptimizeAcknowled
 from jmsx.errors import TransactionInDoubtError
 from jmsx.testing.profiles import ArtemisProfile
 from jmsx_artemis import DIALECT as ARTEMIS_DIALECT
+from tests.depth import rounds
 from tests.property.peer import Habit, Peer
 from tests.property.world import AUTO, DUPS_OK, World, body, held
 
@@ -469,18 +470,18 @@ def test_what_was_not_understood_comes_to_another_consumer() -> None:
 
 TestScheduled = ScheduledMachine.TestCase
 TestScheduled.settings = settings(
-    max_examples=150, stateful_step_count=40, derandomize=True, deadline=None
+    max_examples=rounds(150), stateful_step_count=40, derandomize=True, deadline=None
 )
 
 TestSessionsOnArtemis = ArtemisMachine.TestCase
 TestSessionsOnArtemis.settings = settings(
-    max_examples=100, stateful_step_count=40, derandomize=True, deadline=None
+    max_examples=rounds(100), stateful_step_count=40, derandomize=True, deadline=None
 )
 
 TestSessions = SessionMachine.TestCase
 TestSessions.settings = settings(
-    max_examples=200,
+    max_examples=rounds(200),
     stateful_step_count=40,
-    derandomize=True,  # the same programs in every run; more of them with a larger number
+    derandomize=True,  # the same programs in every run, and more of them in a whole one
     deadline=None,
 )

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.wire import HEAD_LIMIT, Splitter
 from jmsx.errors import ProtocolError
+from tests.depth import rounds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,7 +109,7 @@ def test_byte_by_byte(stream: list[Frame | MessageFrame]) -> None:
 
 
 @given(st.lists(st.one_of(NASTY, st.binary(max_size=20), st.sampled_from(LIES)), max_size=20))
-@settings(max_examples=300)
+@settings(max_examples=rounds(300))
 def test_anything_ends_in_frames_or_a_fault(stream: list[bytes]) -> None:
     """Whatever comes: no error of another kind, and what is kept is what has come."""
     splitter, sent = Splitter(1000), 0

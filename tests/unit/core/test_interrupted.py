@@ -17,6 +17,7 @@ from jmsx.core.delivery import Held
 from jmsx.core.events import DeadLetterFailed, MessagesAcknowledged
 from jmsx.core.values import Failure, OptimizeAcknowledge
 from jmsx.drivers.hand_outs import AGAIN, HandOuts
+from tests.depth import some
 from tests.unit.core.harness import (
     AUTO,
     BROKEN,
@@ -277,7 +278,7 @@ def test_a_receive_that_is_interrupted_at_any_step(name: str) -> None:
     interrupt, program, seen = run(make)
     assert (wrong(program, seen), program.drops) == (None, 0)
     assert interrupt.steps > ENOUGH
-    found = {step: wrong(*run(make, step)[1:]) for step in range(1, interrupt.steps + 1)}
+    found = {step: wrong(*run(make, step)[1:]) for step in some(range(1, interrupt.steps + 1))}
     assert {step: why for step, why in found.items() if why is not None} == {}
 
 
@@ -287,7 +288,7 @@ def test_so_is_taking_back(name: str) -> None:
     make = PROGRAMS[name]
     last = run(make)[0].steps
     twice = [(step, step + more) for step in range(1, last + 1, 5) for more in range(1, 40, 2)]
-    found = {at: wrong(*run(make, *at)[1:]) for at in twice}
+    found = {at: wrong(*run(make, *at)[1:]) for at in some(twice)}
     assert {at: why for at, why in found.items() if why is not None} == {}
 
 
@@ -329,7 +330,7 @@ def test_so_is_one_whose_link_is_lost_then(settings: dict[str, Any]) -> None:
         return Cut(AUTO, PLAIN, **settings)
 
     last = run(make)[0].steps
-    found = {step: wrong(*run(make, step)[1:]) for step in range(1, last + 1)}
+    found = {step: wrong(*run(make, step)[1:]) for step in some(range(1, last + 1))}
     assert {step: why for step, why in found.items() if why is not None} == {}
 
 

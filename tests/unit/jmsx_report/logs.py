@@ -14,6 +14,7 @@ from jmsx_report.events import SCHEMAS, Events
 from jmsx_report.flows import stories
 from jmsx_report.period import Period
 from jmsx_report.writers import KNOWN, context
+from tests.depth import rounds
 
 SECOND: Final = 1_000_000
 MINUTE: Final = 60 * SECOND
@@ -21,6 +22,8 @@ HOUR: Final = 3600 * SECOND
 #: 2026-11-20 06:00 UTC, at a full hour.
 START: Final = 1_795_154_400 * SECOND
 ORDERS: Final = "queue://orders"
+#: Into how many parts a log is cut, unless told.
+UNITS: Final = rounds(3)
 
 
 def key(at_us: int, number: int) -> str:
@@ -121,7 +124,7 @@ def merged(partial: Partial, units: list[Events]) -> pl.DataFrame:
     return added(partial, pl.concat([part.select(columns) for part in parts]))
 
 
-def audited(log: Log, units: int = 3, asked: Period | None = None, **terms: Any) -> Audit:
+def audited(log: Log, units: int = UNITS, asked: Period | None = None, **terms: Any) -> Audit:
     """Audit a log that is cut into so many units; of what was sent in the period `asked`."""
     cut = [events(log.lines[number::units]) for number in range(units)]
     sums = {one.name: merged(one, cut) for one in (*PARTIALS, *KNOWN)}

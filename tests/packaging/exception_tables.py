@@ -3,7 +3,7 @@ Prints which functions of Python files have a loop whose jump back is outside wh
 
 It needs Python 3.13 or newer and nothing else, so that a Python without our libraries can run it, too:
 
-    python3.13 tests/unit/exception_tables.py FOLDER ...
+    python3.13 tests/packaging/exception_tables.py FOLDER ...
 """
 
 from __future__ import annotations
