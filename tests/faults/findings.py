@@ -127,7 +127,7 @@ def _dead_early(record: Record) -> Iterator[Finding]:
     for body in sorted(set(record.traces.dead)):
         mine = calls.get(body, ())
         missing = limit - sum(_blames(call, record) for call in mine)
-        if missing > 0 and not _gathered(record, body, missing, gathered):
+        if missing > 0 and not _in_hand(record, body, missing, gathered):
             yield Finding("dead early" if mine else "dead unseen", body, _told(record, body))
 
 
@@ -143,23 +143,25 @@ def _blames(call: Delivery, record: Record) -> bool:
     return record.plan.ledger and call.pid in record.killed and cut_short
 
 
-def _gathered(record: Record, body: str, times: int, gathered: Counter[int]) -> bool:
+def _in_hand(record: Record, body: str, times: int, gathered: Counter[int]) -> bool:
     """
-    Whether a message may have been put into batches that were never handed over so many times; a ledger counts that.
+    Whether a ledger may have counted a message so many times that no call tells of.
 
-    Each of them was of a process that was killed when the message had been sent, and was in no call: not of another
-    one, and not of its own, which counts by itself. `gathered` is how many each process has had of those before, which
-    cannot be more than its consumers take.
+    It was put into a batch that was never handed over, or its handler waited for the store. Each time was of a process
+    that was killed when the message had been sent, and was in no call: not of another one, and not of its own, which
+    counts by itself. `gathered` is how many each process has had of those before, which cannot be more than its
+    consumers take.
     """
     plan = record.plan
-    if not plan.ledger or plan.batch is None:
+    most = plan.batch or (1 if plan.store else 0)
+    if not plan.ledger:
         return False
     calls = record.calls.get(body, ())
     mine = [
         pid
         for pid, at in record.killed.items()
         if record.sent_at.get(body, 0.0) < at
-        and gathered[pid] < plan.batch * plan.concurrency
+        and gathered[pid] < most * plan.concurrency
         and not any(_in_call(call, at, record) for call in calls)
     ]
     gathered.update(mine[:times])

@@ -144,6 +144,16 @@ def test_what_a_killed_process_had_gathered() -> None:
     assert found(dead, gathers, killed=killed, sent_at=late) == [("dead unseen", "d")]
 
 
+def test_what_waited_for_a_store_in_a_killed_process() -> None:
+    """A ledger has counted it before, one for each consumer."""
+    dead = replace(KEPT, sent={*"abcd"}, dead=["c", "d"])
+    waits = replace(PLAN, ledger=True, store="sqlite", maximum_redeliveries=0)
+    assert found(dead, waits, killed={1: 9.0}) == []
+    assert found(dead, replace(waits, concurrency=1), killed={}) == [("dead unseen", "d")]
+    assert found(dead, replace(waits, store=""), killed={1: 9.0}) == [("dead unseen", "d")]
+    assert found(dead, replace(waits, ledger=False), killed={1: 9.0}) == [("dead unseen", "d")]
+
+
 def test_what_was_in_a_call_was_in_no_batch_that_was_gathered() -> None:
     """Of another process, or of its own, which counts by itself."""
     gathers = replace(PLAN, ledger=True, batch=2, maximum_redeliveries=2)
