@@ -32,6 +32,7 @@ from jmsx.jms.handlers import check_result, check_runs, name_of
 from jmsx.jms.message import Message
 from jmsx.jms.outcomes import Reject
 from jmsx.jms.session import Session
+from jmsx.jms.translation import ReceivedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -325,6 +326,7 @@ class _Reading:
         else:
             one = self._of_list(parameter, annotation) if self._batch else annotation
             self._check_one(parameter, annotation)
+            self._check_definite(parameter, one)
             of = Of.MESSAGE if _is(one, Message) or _says_nothing(one) else Of.BODY
             annotation = one
         if of is Of.SESSION and first:
@@ -377,6 +379,19 @@ class _Reading:
             raise ConfigurationError(
                 f"{self._name} says that {parameter.name} is a {_written(parameter)}, and it gets a Message;"
                 " for several at once say @app.consumer(..., batch=500)"
+            )
+
+    def _check_definite(self, parameter: inspect.Parameter, one: Any) -> None:
+        """Raise ConfigurationError for a type variable, and for a kind of message that nobody receives."""
+        where = f"{self._name} takes {parameter.name}: {_written(parameter)}, and"
+        if isinstance(one, typing.TypeVar):
+            raise ConfigurationError(
+                f"{where} a type variable does not say what that is: write Message, dict or the like"
+            )
+        kinds = [kind for kind in _classes(one) if issubclass(kind, Message)]
+        if kinds and not any(issubclass(ReceivedMessage, kind) for kind in kinds):
+            raise ConfigurationError(
+                f"{where} what is received is a Message: write Message, or dict for the body"
             )
 
     def _read_marked(
@@ -452,7 +467,7 @@ def _header_of(name: str, annotation: Any) -> Callable[[Message], Any]:
     if attribute not in HEADERS:
         near = nearest(name, list(HEADERS))
         raise ConfigurationError(
-            f"unknown header {name!r}; did you mean {near!r}?"
+            f"there is no header {name!r}; did you mean {near!r}?"
             if near
             else f"there is no header {name!r} but {', '.join(sorted(HEADERS))}; what a sender set himself is"
             f" Property({name!r})"
@@ -508,12 +523,17 @@ def _is_ours(annotation: Any) -> bool:
 
 def _is(annotation: Any, given: type) -> bool:
     """Whether `annotation` means a `given`."""
+    return any(issubclass(one, given) for one in _classes(annotation))
+
+
+def _classes(annotation: Any) -> list[type]:
+    """The classes that an annotation names, each for itself, but for None."""
     plain, _ = without_none(annotation)
     if _is_annotated(plain):
-        return _is(typing.get_args(plain)[0], given)
+        return _classes(typing.get_args(plain)[0])
     if typing.get_origin(plain) in (typing.Union, types.UnionType):
-        return any(_is(one, given) for one in typing.get_args(plain))
-    return isinstance(plain, type) and typing.get_origin(plain) is None and issubclass(plain, given)
+        return [each for one in typing.get_args(plain) for each in _classes(one)]
+    return [plain] if isinstance(plain, type) and typing.get_origin(plain) is None else []
 
 
 def _of_messages(annotation: Any) -> bool:
@@ -526,7 +546,7 @@ def _says_nothing(annotation: Any) -> bool:
     if _is_annotated(annotation):
         return _says_nothing(typing.get_args(annotation)[0])
     protocol = getattr(annotation, "_is_protocol", False) and isinstance(annotation, type)
-    return annotation in (_EMPTY, Any, object) or isinstance(annotation, typing.TypeVar) or protocol
+    return annotation in (_EMPTY, Any, object) or protocol
 
 
 def _names_of(handler: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, Any]]:

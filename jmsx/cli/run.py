@@ -12,7 +12,7 @@ import tomllib
 import traceback
 from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import version
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 import typer
@@ -337,15 +337,29 @@ def _parents(module: str) -> list[str]:
     return [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
 
 
+def _parted(target: str) -> tuple[str, str]:
+    """The module and the name in it; raises ConfigurationError that says what to write for a file's name."""
+    module, colon, name = target.rpartition(":")
+    path = PureWindowsPath(module)  # which has slashes of both kinds
+    if colon and (len(path.parts) > 1 or path.suffix == ".py"):
+        below = not path.anchor and ".." not in path.parts
+        dotted = ".".join(path.with_suffix("").parts) if below else path.stem
+        folder = "" if below else "in the folder that it is in, "
+        raise ConfigurationError(
+            f"{target!r} is a file, and no module: {folder}write {dotted}:{name}"
+        )
+    if ":" in module or not all((name, *module.split("."))):
+        raise ConfigurationError(f"{target!r} is not MODULE:APP, such as shop:app")
+    return module, name
+
+
 def load_app(target: str, *, factory: bool = False) -> jmsx.App:
     """
     The App that MODULE:NAME names, or that the function of that name returns (`factory`).
 
     Raises ConfigurationError saying what is missing, and ImportFailedError with the traceback of the user's own code.
     """
-    module_name, colon, name = target.partition(":")
-    if not colon:
-        raise ConfigurationError(f"{target!r} is not MODULE:APP, such as shop:app")
+    module_name, name = _parted(target)
     sys.path.insert(0, "")
     try:
         module = importlib.import_module(module_name)

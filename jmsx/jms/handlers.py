@@ -63,6 +63,11 @@ def check_runs(handler: Callable[..., Any], *, awaited: bool = False) -> None:
             f"{name} is a class, and a message would only make an object of it; give a function"
         )
     if not callable(handler):
+        if isinstance(handler, classmethod):
+            raise ConfigurationError(
+                f"{name} is a class method of no class yet; register that of the class, as in"
+                " app.consumer('queue://NAME')(Shop.handle)"
+            )
         raise ConfigurationError(f"{handler!r} is no function, so it cannot handle messages")
     awaits = awaited and is_async(handler)
     for inner in _layers(handler):

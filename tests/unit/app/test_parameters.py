@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import date
 from enum import Enum, StrEnum
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType, TypeVar
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -29,6 +29,7 @@ from jmsx import (
     DatabaseStore,
     Destination,
     Header,
+    MapMessage,
     MemoryStore,
     Message,
     Property,
@@ -565,6 +566,22 @@ def default_of_others(message: Message, user: str = Depends()) -> None: ...  # t
 def remembering(order: str) -> None: ...
 
 
+T = TypeVar("T")
+AnyMessage = TypeVar("AnyMessage", bound=Message)
+
+
+class OwnMessage(Message):
+    """Which nobody receives."""
+
+
+def of_any_type(order: T) -> None: ...
+def of_any_types(orders: list[T]) -> None: ...
+def of_any_message(message: AnyMessage) -> None: ...
+def map_message(order: MapMessage) -> None: ...
+def own_message(message: OwnMessage | None) -> None: ...
+def own_messages(messages: list[OwnMessage]) -> None: ...
+
+
 class Elsewhere(BaseModel):
     """Part of it is known to nobody."""
 
@@ -599,7 +616,11 @@ def unknown_within(order: Elsewhere) -> None: ...
             "parameter order would be a database connection, which only dedupe=DatabaseStore(...) gives",
         ),
         (unsaid, {}, "does not say what message is, and must take (message), (message, session)"),
-        (misspelt_header, {}, "unknown header 'correlationid'; did you mean 'correlation_id'?"),
+        (
+            misspelt_header,
+            {},
+            "but there is no header 'correlationid'; did you mean 'correlation_id'?",
+        ),
         (mistyped_header, {}, "header 'priority' is a int"),
         (mistyped_property, {}, "lock is no type of data"),
         (marker_as_default, {}, "write region: Annotated[str, Property()]"),
@@ -646,6 +667,12 @@ def unknown_within(order: Elsewhere) -> None: ...
             "says that it returns a Callable, so its body has not run to its end",
         ),
         (unknown_within, {}, "is no type of data to pydantic"),
+        (of_any_type, {}, "takes order: T, and a type variable does not say what that is: write"),
+        (of_any_types, {"batch": 10}, "and a type variable does not say what that is"),
+        (of_any_message, {}, "write Message, dict or the like"),
+        (map_message, {}, "takes order: MapMessage, and what is received is a Message: write"),
+        (own_message, {}, "takes message: OwnMessage | None, and what is received is a Message"),
+        (own_messages, {"batch": 10}, "received is a Message: write Message, or dict for the body"),
     ],
 )
 def test_wrong_handlers(handler: Any, settings: dict[str, Any], right: str) -> None:

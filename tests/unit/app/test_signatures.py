@@ -101,6 +101,10 @@ class Shop:
     def handle(self, message: Message) -> None:
         """A method."""
 
+    @classmethod
+    def of_all(cls, message: Message) -> None:
+        """A method of the class."""
+
 
 @pytest.mark.parametrize(
     ("handler", "complaint"),
@@ -115,6 +119,10 @@ class Shop:
         (hidden_by_a_decorator(plain), "if a decorator has made it, have that use functools.wraps"),
         (three, "must take"),
         (Shop.handle, "is a method of no object yet"),
+        (
+            vars(Shop)["of_all"],
+            "Shop.of_all is a class method of no class yet; register that of the",
+        ),
     ],
 )
 def test_handlers_that_expect_something_else(handler: Any, complaint: str) -> None:

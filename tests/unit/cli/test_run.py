@@ -104,6 +104,31 @@ def test_factories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "made_by_factory.py" in caught.value.trace
 
 
+@pytest.mark.parametrize(
+    ("target", "right"),
+    [
+        ("./shop.py:app", "'./shop.py:app' is a file, and no module: write shop:app"),
+        ("shop.py:app", "write shop:app"),
+        ("src/shop/main.py:app", "write src.shop.main:app"),
+        ("src/shop:app", "'src/shop:app' is a file, and no module: write src.shop:app"),
+        ("/srv/shop.py:app", "in the folder that it is in, write shop:app"),
+        ("../shop.py:app", "in the folder that it is in, write shop:app"),
+        ("C:\\shop.py:app", "in the folder that it is in, write shop:app"),
+        ("shop.py", "is not MODULE:APP, such as shop:app"),
+        (":app", "':app' is not MODULE:APP, such as shop:app"),
+        (".shop:app", "'.shop:app' is not MODULE:APP, such as shop:app"),
+        ("shop.app", "'shop.app' is not MODULE:APP, such as shop:app"),
+        ("shop:", "'shop:' is not MODULE:APP, such as shop:app"),
+        ("shop::app", "'shop::app' is not MODULE:APP, such as shop:app"),
+    ],
+)
+def test_what_is_no_module(target: str, right: str) -> None:
+    """A file that is named in its place, above all: what to write is said."""
+    with pytest.raises(ConfigurationError) as caught:
+        load_app(target)
+    assert right in str(caught.value)
+
+
 def test_metrics_of_several_workers() -> None:
     """Each family once, each sample with its worker."""
     one = '# HELP a_total Help.\n# TYPE a_total counter\na_total{q="x y"} 1.0\n# TYPE b gauge\nb 2.0\n'
