@@ -23,6 +23,7 @@ from jmsx.app.parameters import parameters_of
 from jmsx.app.progress import Progress
 from jmsx.app.registration import Consumer, ConsumerKeywords, Handler
 from jmsx.app.registry import (
+    SETTINGS,
     BatchConnectionDecorator,
     BatchDecorator,
     ConnectionDecorator,
@@ -77,6 +78,12 @@ _OPTIONS: Final = [
     *(each.name for each in fields(ConnectionOptions)),  # `reconnect` among them
 ]
 
+#: What one of its consumers takes, and it does not.
+_OF_CONSUMERS: Final = {name: f"@app.consumer(..., {name}=...)" for name in SETTINGS}
+
+#: By which a block of `with app:` is left as if it had come to its end.
+_IN_GOOD_ORDER: Final = (KeyboardInterrupt, SystemExit, asyncio.CancelledError)
+
 _log = logger("jmsx.app")
 
 
@@ -122,7 +129,7 @@ class App:
         middleware: Sequence[Middleware] = (),
         **options: Unpack[AppKeywords],
     ) -> None:
-        check_names("option of App", options, _OPTIONS)
+        check_names("option of App", options, _OPTIONS, _OF_CONSUMERS)
         own = ConnectionOptions.of(**options)
         if url is not None:
             parse_broker_uri(url, own)
@@ -569,10 +576,15 @@ class App:
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if error is None:
-            self.stop()
-        else:
+        """Drain, also if Ctrl-C or an exit ends the block; abort after any other error, and after one more Ctrl-C."""
+        if error is not None and not isinstance(error, _IN_GOOD_ORDER):
             self.abort()
+            return
+        try:
+            self.stop()
+        except KeyboardInterrupt:
+            self.abort()
+            raise
 
     def _move_to(self, machine: Machine) -> None:
         """Run on another machine from now on, as if it had never run; while it does not run."""
@@ -600,8 +612,8 @@ class App:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Drain, also if the block was cancelled; abort after any other error."""
-        if error is None or isinstance(error, asyncio.CancelledError):
+        """As `with app:` ends; a block that is cancelled drains."""
+        if error is None or isinstance(error, _IN_GOOD_ORDER):
             await self._astop(DRAIN_TIMEOUT)
         else:
             await beside(self.abort)

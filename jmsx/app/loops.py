@@ -148,6 +148,7 @@ class Loop:
 
     def __init__(self, given: asyncio.AbstractEventLoop | None = None) -> None:
         self._loop = asyncio.new_event_loop() if given is None else given
+        self._ending = False
         self._thread: threading.Thread | None = None
         if given is None:
             self._thread = threading.Thread(target=self._run, name="jmsx-loop", daemon=True)
@@ -183,14 +184,21 @@ class Loop:
     def close(self) -> None:
         """End a loop of ours, and what runs on it."""
         if self._thread is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._loop.call_soon_threadsafe(self._stop)
             if not self.here:
                 self._thread.join(ENDING)
+
+    def _stop(self) -> None:
+        self._ending = True
+        self._loop.stop()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            self._loop.run_forever()
+            while not self._ending:
+                # a handler stops it, or asyncio raises what a task of its own has left by: one delivery's affair
+                with contextlib.suppress(SystemExit, KeyboardInterrupt):
+                    self._loop.run_forever()
             left = asyncio.all_tasks(self._loop)
             for task in left:
                 task.cancel()

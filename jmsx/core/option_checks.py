@@ -28,6 +28,9 @@ _UNNAMED: Final = re.compile(r"[\0-\x1f\x7f-\x9f\ud800-\udfff]")
 #: How much a name must be like another to be taken for it, from 0 to 1.
 _LIKENESS: Final = 0.6
 
+#: Nothing that is written elsewhere.
+_NOWHERE: Final[Mapping[str, str]] = {}
+
 #: What people call an option elsewhere, and what it is here (or in URLs, or of a consumer), where that is known.
 _ALIASES: Final = {
     "ack": ("mode",),
@@ -157,28 +160,43 @@ def check_seconds(name: str, value: object, remark: str = "") -> None:
     check_number(name, value, 0.0, remark)
 
 
-def check_names(what: str, given: Iterable[str], known: list[str]) -> None:
-    """Raise ConfigurationError for the first of the `given` names that is not `known`."""
+def check_names(
+    what: str, given: Iterable[str], known: list[str], elsewhere: Mapping[str, str] = _NOWHERE
+) -> None:
+    """Raise ConfigurationError for the first of the `given` names that is not `known`, as `unknown` words it."""
     for name in given:
         if name not in known:
-            raise unknown(what, name, known)
+            raise unknown(what, name, known, elsewhere)
 
 
-def unknown(what: str, name: str, known: list[str]) -> ConfigurationError:
-    """Return an error that names the nearest of the `known` names, or all of them where none is near."""
-    near = nearest(name, known)
+def unknown(
+    what: str, name: str, known: list[str], elsewhere: Mapping[str, str] = _NOWHERE
+) -> ConfigurationError:
+    """
+    Return an error that says what may have been meant, or which names are `known`.
+
+    What others call it goes before what is to be written `elsewhere` for it, and that before a name that looks like it.
+    """
+    meant = _meant(name, known)
+    if meant is None and name in elsewhere:
+        return ConfigurationError(f"unknown {what} {name!r}; write {elsewhere[name]}")
+    near = meant or nearest(name, known)
     hint = f"did you mean {near!r}?" if near else f"there are {', '.join(sorted(known))}"
     return ConfigurationError(f"unknown {what} {name!r}; {hint}")
 
 
 def nearest(name: str, known: list[str]) -> str | None:
     """Return the one of `known` that `name` may have been meant to be, or None if it is like none of them."""
+    if (meant := _meant(name, known)) is not None:
+        return meant
     lowered = {option.lower(): option for option in known}
-    for meant in _ALIASES.get(name.lower(), ()):
-        if meant in known:
-            return meant
     near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=_LIKENESS)
     return lowered[near[0]] if near else None
+
+
+def _meant(name: str, known: list[str]) -> str | None:
+    """The one of `known` that others call `name`."""
+    return next((one for one in _ALIASES.get(name.lower(), ()) if one in known), None)
 
 
 def by_name(options: type[T]) -> type[T]:

@@ -10,7 +10,7 @@ from jmsx.core.dialect import Body
 from jmsx.core.durations import LONGEST, Duration, as_number, bounded
 from jmsx.core.frames import Frame
 from jmsx.core.headers import SENDER_HEADER
-from jmsx.core.option_checks import check_flag, check_text, unknown
+from jmsx.core.option_checks import check_flag, check_names, check_text
 from jmsx.core.requests import Request
 from jmsx.core.session import SessionCore
 from jmsx.errors import (
@@ -34,6 +34,16 @@ _OPTIONS: Final = [
     *("destination", "persistent", "priority", "time_to_live"),
     *("delivery_delay", "dedupe_id", "timeout", "confirm"),
 ]
+
+#: Where what `send()` does not take belongs.
+_ELSEWHERE: Final = {
+    "headers": "Message(body, properties={...})",
+    "properties": "Message(body, properties={...})",
+    "correlation_id": "Message(body, correlation_id=...)",
+    "type": "Message(body, type=...)",
+    "reply_to": "Message(body, reply_to=...)",
+    "group_id": "Message(body, group_id=...)",
+}
 
 #: What times are unless something is said, which needs no check.
 _UNSAID: Final = 0.0
@@ -101,8 +111,7 @@ class MessageProducer:
         nothing was sent, and SendUnconfirmedError when it was lost before the receipt came.
 
         """
-        for name in others:
-            raise _unknown_send_option(name)
+        check_names("option of send()", others, _OPTIONS, _ELSEWHERE)
         link = self._link
         link.check_open()
         if self._closed:
@@ -312,21 +321,6 @@ def check_priority(priority: object) -> None:
     whole = isinstance(priority, int) and not isinstance(priority, bool)
     if not whole or priority not in range(10):
         raise ConfigurationError(f"priority must be a whole number from 0 to 9, not {priority!r}")
-
-
-def _unknown_send_option(name: str) -> ConfigurationError:
-    """An error that says where what `send()` does not take belongs."""
-    elsewhere = {
-        "headers": "Message(body, properties={...})",
-        "properties": "Message(body, properties={...})",
-        "correlation_id": "Message(body, correlation_id=...)",
-        "type": "Message(body, type=...)",
-        "reply_to": "Message(body, reply_to=...)",
-        "group_id": "Message(body, group_id=...)",
-    }
-    if name in elsewhere:
-        return ConfigurationError(f"unknown option of send() {name!r}; write {elsewhere[name]}")
-    return unknown("option of send()", name, _OPTIONS)
 
 
 def new_key() -> str:

@@ -1,14 +1,16 @@
-"""What a crash repeats of what handlers have done, by mode; the broker is in memory, and the process is a real one."""
+"""What a crash, or leaving by an error, repeats of what handlers have done; the broker is in memory."""
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+import threading
 from typing import Final
 
 import pytest
 
-from jmsx import App
+from jmsx import App, Message
 from jmsx.testing import FakeBrokerServer
 from tests.integration.broker_support import eventually
 
@@ -58,3 +60,41 @@ def test_what_a_crash_repeats(mode: str, most: int, kind: str) -> None:
             assert eventually(lambda: numbers[-1] in again, 10)
     assert again == numbers[-len(again) :]  # nothing is missing, and all is in its order
     assert 1 <= len(set(again) & set(handled)) <= most
+
+
+@pytest.mark.parametrize("way", ["with", "async with"])
+@pytest.mark.parametrize(
+    ("error", "repeats"),
+    [(KeyboardInterrupt, 0), (SystemExit, 0), (asyncio.CancelledError, 0), (ValueError, 1)],
+)
+def test_leaving_by_an_error(way: str, error: type[BaseException], repeats: int) -> None:
+    """What ends a program in good order drains; any other error aborts, and what runs comes again."""
+    began, again = threading.Event(), list[str]()
+
+    def handle(_message: Message) -> None:
+        began.set()
+        threading.Event().wait(0.3)
+
+    def run(app: App) -> None:
+        with app:
+            began.wait()
+            raise error
+
+    async def arun(app: App) -> None:
+        async with app:
+            await asyncio.to_thread(began.wait)
+            raise error
+
+    with FakeBrokerServer("classic") as server:
+        app = App(server.url)
+        app.consumer("queue://in")(handle)
+        with App(server.url) as sender:
+            sender.send("queue://in", "x")
+        with pytest.raises(error):
+            run(app) if way == "with" else asyncio.run(arun(app))
+        reader = App(server.url)
+        reader.consumer("queue://in")(lambda message: again.append(message.text))
+        with reader:
+            reader.send("queue://in", "end")
+            assert eventually(lambda: "end" in again, 10)
+    assert again == ["x"] * repeats + ["end"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -27,6 +27,9 @@ from jmsx.app.loops import Loop, Running
 from jmsx.errors import ConnectionFailedError, JmsxError
 from jmsx.testing import harness
 from tests.hiding import NamelessError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
 
 KINDS = pytest.mark.parametrize("kind", ["classic", "artemis"])
 URL = "stomp://localhost:61613"
@@ -242,6 +245,66 @@ def test_an_exit_ends_no_loop(kind: str, mode: str, error: type[BaseException]) 
         (dead,) = mq.dead_letters()
         assert dead.error_type == error.__name__
     assert seen == ["bad", "good"]
+
+
+async def interrupted() -> None:
+    """Raise what asyncio raises out of its loop."""
+    raise KeyboardInterrupt
+
+
+async def exits_in_a_task() -> None:
+    """Raise it in a task beside, too."""
+
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    await asyncio.create_task(leave())
+
+
+async def stops_the_loop() -> None:
+    """Stop it, and fail."""
+    asyncio.get_running_loop().stop()
+    await asyncio.sleep(0)
+    raise ValueError
+
+
+@KINDS
+@pytest.mark.parametrize(
+    ("work", "error"),
+    [
+        (interrupted, "KeyboardInterrupt"),
+        (exits_in_a_task, "SystemExit"),
+        (stops_the_loop, "ValueError"),
+    ],
+)
+def test_what_would_end_a_loop_of_ours(
+    kind: str, work: Callable[[], Awaitable[None]], error: str
+) -> None:
+    """It fails one delivery, and the handlers beside it and the next message go on."""
+    app, seen = App(redelivery_policy=NEVER), list[str]()
+    begun, others = asyncio.Event(), list[str]()
+
+    @app.consumer("queue://beside")
+    async def wait(order: Message) -> None:
+        begun.set()
+        await asyncio.sleep(0.2)
+        others.append(order.text)
+
+    @app.consumer("queue://orders")
+    async def ship(order: Message) -> None:
+        seen.append(order.text)
+        if order.text == "bad":
+            await begun.wait()
+            await work()
+
+    with harness(app, kind) as mq:
+        app.send("queue://orders", "bad")
+        app.send("queue://beside", "long")
+        app.send("queue://orders", "good")
+        mq.settle()
+        (dead,) = mq.dead_letters()
+        assert dead.error_type == error
+    assert (seen, others) == (["bad", "good"], ["long"])
 
 
 def test_one_that_is_cancelled_before_it_begins() -> None:

@@ -331,6 +331,10 @@ def test_observers_may_be_proxies() -> None:
         ({"observer": ()}, "did you mean 'observers'"),
         ({"login": "x"}, "did you mean 'username'"),
         ({"passcode": "x"}, "did you mean 'password'"),
+        ({"batch": 500}, "unknown option of App 'batch'; write @app.consumer(..., batch=...)"),
+        ({"name": "shop"}, "write @app.consumer(..., name=...)"),
+        ({"mode": "transacted"}, "write @app.consumer(..., mode=...)"),
+        ({"redelivery": 3}, "did you mean 'redelivery_policy'"),
         ({"metrics": 1}, "there are broker_stats, client_id, commit_markers"),
         (
             {"dead_letter": None},
