@@ -13,7 +13,7 @@ from jmsx.core.destination_names import is_pattern
 from jmsx.core.frames import Frame
 from jmsx.core.policy import Policy, RedeliveryMode
 from jmsx.core.values import DestinationKind, StompAck
-from jmsx.errors import BrokerTimeoutError, LinkError, SecurityError
+from jmsx.errors import LinkError, SecurityError
 from jmsx.jms.link import SessionLink
 from jmsx.log import logger
 
@@ -59,7 +59,8 @@ def probe(link: SessionLink) -> bool:
     """
     Ask the broker; takes half a second if it does. A link that is cut meanwhile is waited for, and asked again.
 
-    Who may not use the queues that are asked with has no scheduler. Raises ConnectionFailedError if no link lasts.
+    Who may not use the queues that are asked with has no scheduler. Raises ConnectionFailedError if no link lasts, and
+    BrokerTimeoutError where one is silent, which tells nothing.
     """
     engine = link.engine
     deadline = engine.now() + (engine.request_timeout or PATIENCE)
@@ -99,8 +100,6 @@ def _ask(link: SessionLink) -> bool:
     try:
         calls.ask(f"SEND {private}", lambda core, _now: core.sending.send_own(asked))
         delivery = calls.look(name)
-    except BrokerTimeoutError:
-        return False
     finally:
         calls.finish(lambda core, _now: core.browsers.close(name, private, delivery))
     return engine.now() - began >= DELAYED

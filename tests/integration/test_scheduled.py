@@ -12,7 +12,7 @@ import jmsx
 from jmsx import AcknowledgeMode as Mode
 from tests.integration.broker_support import eventually
 from tests.integration.proxy import Proxy
-from tests.integration.support import fresh_queue
+from tests.integration.support import Outcome, fresh_queue
 
 if TYPE_CHECKING:
     from jmsx_broker import Broker
@@ -94,6 +94,31 @@ def test_a_link_that_is_cut_while_the_broker_is_asked(
         message = consumer.receive(10)
         assert message is not None
         assert message.text == "here"
+
+
+@pytest.mark.parametrize("kind", ["classic", "artemis"])
+def test_a_link_that_is_silent_while_the_broker_is_asked(
+    kind: str, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That is no answer: it is asked again, on another link."""
+    broker: Broker = request.getfixturevalue(f"{kind}_broker")
+    with (
+        Proxy(broker.url) as proxy,
+        jmsx.Connection(
+            f"failover:({proxy.url})",
+            reconnect=jmsx.ReconnectPolicy(startup_timeout=15.0),
+            redelivery_policy=POLICY,
+            request_timeout=1.0,
+        ) as connection,
+    ):
+        connection.start()
+        session = connection.create_session(Mode.AUTO_ACKNOWLEDGE)
+        made = Outcome(lambda: session.create_consumer(fresh_queue()))
+        time.sleep(0.3)  # it has asked, and will have its answer half a second later
+        with proxy.held():
+            time.sleep(1.3)
+        assert made.join(20).error is None
+    assert "redelivery stays local" not in caplog.text
 
 
 @pytest.mark.parametrize("body", ["text", {"n": 1}], ids=["text", "map"])
