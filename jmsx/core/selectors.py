@@ -103,6 +103,21 @@ def in_decimals(selector: str) -> str:
     return selector
 
 
+def signs_multiplied(selector: str) -> str:
+    """Write each minus sign of a property, or of what is calculated with one, as a multiplication."""
+    tokens = _tokens(selector)
+    signs: list[tuple[int, str]] = []
+    for index, token in enumerate(tokens):
+        if token.text != "-" or (index > 0 and _ends_operand(tokens[index - 1])):
+            continue
+        operand = _operand(tokens, index + 1, 1)
+        if any(one.kind == "name" for one in operand):
+            signs += [(token.start, "(-1.0*"), (operand[-1].end, ")")]
+    for at, written in sorted(signs, reverse=True):
+        selector = selector[:at] + written + selector[at + (written != ")") :]
+    return selector
+
+
 def _divisions(tokens: list[_Token]) -> list[tuple[int, int]]:
     """Return where whole numbers, and nothing else, are calculated with, and divided: the first and last token."""
     found = []

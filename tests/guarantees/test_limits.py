@@ -180,8 +180,15 @@ def test_selectors_that_calculate(
 ) -> None:
     """With a property: refused where it would stop everybody; else a + joins texts, and the rest works."""
     session = connection.create_session()
-    session.create_producer(queue).send(jmsx.Message("a", properties={"amount": 7}))
-    for selector, found in (("amount + 2 = 9", []), ("amount * 2 = 14", ["a"])):
+    producer = session.create_producer(queue)
+    for selector, found in (
+        ("amount * 2 = 14", ["a"]),
+        ("-amount = -7", ["a"]),
+        ("-amount BETWEEN -8 AND -6.5", ["a"]),
+        ("10 - -amount * 2 = 24", ["a"]),
+        ("amount + 2 = 9", []),
+    ):
+        producer.send(jmsx.Message("a", properties={"amount": 7}))
         if kind == "classic":
             with pytest.raises(InvalidSelectorError):
                 session.create_consumer(queue, selector=selector)

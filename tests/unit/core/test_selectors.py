@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jmsx.core.selectors import check_arithmetic, check_functions, in_decimals, spelled_out
+from jmsx.core.selectors import (
+    check_arithmetic,
+    check_functions,
+    in_decimals,
+    signs_multiplied,
+    spelled_out,
+)
 from jmsx.errors import InvalidSelectorError
 
 
@@ -179,3 +185,19 @@ def test_whatever_is_written_there(selector: str) -> None:
     assert in_decimals(sent) == sent
     with contextlib.suppress(InvalidSelectorError):
         check_arithmetic(selector)
+
+
+@pytest.mark.parametrize(
+    ("selector", "sent"),
+    [
+        ("-x < 0", "(-1.0*x) < 0"),
+        ("1 - -x > - -y", "1 - (-1.0*x) > (-1.0* (-1.0*y))"),
+        ("-(x + -y) * 2 < -5", "(-1.0*(x + (-1.0*y))) * 2 < -5"),
+        ("a-b = 1 AND c = '-d' AND (e)-f > 0", "a-b = 1 AND c = '-d' AND (e)-f > 0"),
+        ("x BETWEEN -1 AND -y", "x BETWEEN -1 AND (-1.0*y)"),
+        ("-", "-"),
+    ],
+)
+def test_the_sign_of_a_property_is_a_multiplication(selector: str, sent: str) -> None:
+    """What is a difference, and the sign of a number, stay."""
+    assert signs_multiplied(selector) == sent

@@ -226,6 +226,7 @@ def test_durable_subscription_is_removed_by_its_name() -> None:
         ("state = 'PERSISTENT'", "state = 'PERSISTENT'"),
         ("a = 'it''s JMSPriority'", "a = 'it''s JMSPriority'"),
         ("myJMSPriority = '1'", "myJMSPriority = '1'"),
+        ("-x < -5", "(-1.0*x) < -5.0"),
     ],
 )
 def test_selectors_in_artemis_words(selector: str, core: str) -> None:
