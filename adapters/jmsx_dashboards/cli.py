@@ -13,6 +13,7 @@ from jmsx.cli.terminal import console
 from jmsx.cli.times import instant, seconds
 from jmsx.cli.writing import writing
 from jmsx.errors import ConfigurationError
+from jmsx.files import appearing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,9 +100,11 @@ def render(
     pictures = {one.uid: folder / f"{one.uid}.png" for one in chosen}
     with writing(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
-        (whole := folder / "boards.html").write_text(text, encoding="utf-8")
+        with appearing(whole := folder / "boards.html") as unfinished:
+            unfinished.write_text(text, encoding="utf-8")
         for one in chosen:
-            write_picture(pictures[one.uid], one, answers[one.uid], span)
+            with appearing(pictures[one.uid]) as unfinished:
+                write_picture(unfinished, one, answers[one.uid], span)
     _tell([whole, *pictures.values()], as_json=as_json)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from jmsx.files import appearing
 from jmsx_dashboards import texts
 from jmsx_dashboards.alerts import ALERTS
 from jmsx_dashboards.grafana import boards_json
@@ -32,7 +33,8 @@ def write(folder: Path, links: Links, settings: Settings) -> list[Path]:
     for path, text in files(links, settings).items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+        with appearing(file) as unfinished:
+            unfinished.write_text(text, encoding="utf-8")
         written.append(file)
     return written
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
+from jmsx.files import appearing
 from jmsx_report.additive import HOUR_US, Partial, added_batches
 from jmsx_report.events import Events
 from jmsx_report.registry import SHARED, TABLES
@@ -142,11 +143,9 @@ def save(folder: Path, rows: pl.DataFrame) -> Path:
 
 
 def _write(path: Path, rows: pl.DataFrame) -> None:
-    """Write a file that appears whole or not at all."""
-    unfinished = path.with_name(f".{path.name}")
-    write_parquet(rows, unfinished)
-    to_disk(unfinished)
-    unfinished.rename(path)
+    with appearing(path) as unfinished:
+        write_parquet(rows, unfinished)
+        to_disk(unfinished)
 
 
 def _leave(folder: Path, names: Container[str]) -> None:

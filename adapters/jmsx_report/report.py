@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
+from jmsx.files import appearing
 from jmsx_report.books import Terms
 from jmsx_report.findings import findings
 from jmsx_report.health import FILES, RANGES
@@ -164,10 +165,8 @@ def _as_json(summary: Mapping[str, Any]) -> str:
 
 
 def _put(path: Path, text: str) -> None:
-    """Write a file that appears whole or not at all, in place of an earlier one."""
-    unfinished = path.with_name(f".{path.name}")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.rename(path)
+    with appearing(path) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")
 
 
 def read(

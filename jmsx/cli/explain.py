@@ -17,6 +17,7 @@ from jmsx.core.headers import whole
 from jmsx.dead_letters.access import Access
 from jmsx.dead_letters.letter import UNTOLD, DeadLetter
 from jmsx.errors import ConfigurationError, JmsxError
+from jmsx.files import appearing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,8 +55,8 @@ def explain(
     places = None if broker is None else list(_places(broker, story))
     if page is not None:
         text = plugins.load("jmsx.logs", "page")(story, places)
-        with writing(f"--page {page}"):
-            page.write_text(text, encoding="utf-8")
+        with writing(f"--page {page}"), appearing(page) as unfinished:
+            unfinished.write_text(text, encoding="utf-8")
     if as_json:
         print_json({**asdict(story), "broker": places})
         return

@@ -15,7 +15,8 @@ import pytest
 from jmsx.cli import dlq
 from jmsx.cli.commands import run
 from jmsx.dead_letters.letter import read
-from tests.pipeline.simulator import Clock, open_log
+from jmsx_dashboards.asking import Prometheus
+from tests.pipeline.simulator import SOURCE, Clock, open_log, sent
 from tests.unit.cli.test_dlq import Hiding
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 #: Where nothing can be written, in `folder`.
 BAD: Final = ("/proc/x", "file/x", "link/x")
+KEY: Final = "01a204cf767502ed3d5d520bb14ae787"
 
 
 @pytest.fixture
@@ -135,6 +137,36 @@ def test_a_disk_that_is_full_is_no_fault_of_ours(
         assert "File too large" in said
         assert "fault of ours" not in said
         assert before == {path: path.stat().st_size for path in before}
+
+
+def test_a_page_that_is_cut_is_none(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither the life of a message nor the boards: what was there before is there still."""
+    log = open_log(folder / "events", Clock())
+    log.observe(sent(KEY, "queue://orders", 1000.0), SOURCE)
+    log.close()
+    (folder / "boards").mkdir()
+    for one in ("life.html", "boards/boards.html"):
+        (folder / one).write_text("old", encoding="utf-8")
+    commands = (
+        f"explain {KEY} --events events --page life.html",
+        "dashboards render boards --prometheus http://localhost:1 --board overview",
+        "dashboards export boards --runbooks https://w",
+    )
+    monkeypatch.setattr(
+        Prometheus, "answers", lambda _self, panel, _span: [[] for _ in panel.queries]
+    )
+    for command in commands:
+        with at_most(100):
+            code, printed, said = told(monkeypatch, capsys, *command.split())
+        assert (code, printed) == (1, "")
+        assert said.endswith("File too large\n")
+    assert (folder / "life.html").read_text("utf-8") == "old"
+    assert [path.name for path in (folder / "boards").rglob("*") if path.is_file()] == [
+        "boards.html"
+    ]
+    assert (folder / "boards" / "boards.html").read_text("utf-8") == "old"
 
 
 def test_metrics_replace_a_file_only(

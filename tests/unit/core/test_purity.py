@@ -30,6 +30,7 @@ LAYERS: Final = {
     "errors": set(),
     "clock": set(),
     "plugins": {"errors"},
+    "files": set(),
     "log": {"errors"},
     "core": {"core", "errors"},
     "observe": {"core", "errors", "log"},
