@@ -40,7 +40,7 @@ class Partial:
 
     `of` must be pure and give the columns of `keys` and `adds`, no other, with the same types whatever the events.
     `time` names the key that is an instant (us, epoch), if there is one: rows of two hours of it are never one row.
-    `apart` names a key, an integer, in which rows of two batches seldom agree: only those that do are added up.
+    `apart` names keys in all of which rows of two batches seldom agree: only those that do are added up.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Partial:
     adds: Mapping[str, Adds]
     of: Callable[[Events], pl.DataFrame]
     time: str | None = None
-    apart: str | None = None
+    apart: tuple[str, ...] = ()
 
 
 def _join(lists: pl.Expr) -> pl.Expr:
@@ -72,14 +72,17 @@ def added(partial: Partial, rows: pl.DataFrame) -> pl.DataFrame:
 
 def added_batches(partial: Partial, batches: Sequence[pl.LazyFrame]) -> pl.DataFrame:
     """Add up rows of several batches; within each, those of a partial that has `apart` must be added up already."""
-    if partial.apart is None:
+    if not partial.apart:
         return added(partial, pl.concat(batches).collect())
     numbered = [rows.with_columns(batch=pl.lit(at)) for at, rows in enumerate(batches)]
     rows = pl.concat(numbered).collect()
-    places = rows.select(partial.apart, "batch").unique()[partial.apart]
-    meet = pl.col(partial.apart).is_in(places.filter(places.is_duplicated()).implode())
-    several = added(partial, rows.filter(meet).drop("batch"))
-    return pl.concat([rows.filter(~meet).select(several.columns), several])
+    places = rows.select(*partial.apart, "batch").unique().select(partial.apart)
+    meet = places.filter(places.is_duplicated()).unique()
+    if meet.is_empty():
+        return rows.drop("batch")
+    several = added(partial, rows.join(meet, on=partial.apart, how="semi", nulls_equal=True))
+    others = rows.join(meet, on=partial.apart, how="anti", nulls_equal=True)
+    return pl.concat([others.select(several.columns), several])
 
 
 _MOST: Final = 2**63

@@ -47,25 +47,21 @@ _STRETCH: Final = (_AHEAD_US // _SECOND_US).alias("stretch")
 
 
 def _stretches(events: Events) -> pl.DataFrame:
-    frames = [
-        events.coded(kind)
-        .group_by("writer", _STRETCH)
+    told = pl.concat(
+        events.coded(kind).select("writer", "ts_us", "mono_us") for kind in events.kinds()
+    )
+    return (
+        told.lazy()
+        .with_columns(_AHEAD_US.alias("ahead_us"), _STRETCH)
+        .group_by("writer", "stretch")
         .agg(
-            _AHEAD_US.min().alias("ahead_us"),
+            pl.col("ahead_us").min(),
             pl.col("ts_us").min().alias("first_us"),
             pl.col("ts_us").max().alias("last_us"),
             pl.col("mono_us").max().alias("running_us"),
         )
         .drop_nulls("stretch")
-        for kind in events.kinds()
-    ]
-    return (
-        pl.concat(frames)
-        .group_by("writer", "stretch")
-        .agg(
-            pl.col("ahead_us", "first_us").min(),
-            pl.col("last_us", "running_us").max(),
-        )
+        .collect()
         .pipe(named)
     )
 

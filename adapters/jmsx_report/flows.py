@@ -172,7 +172,7 @@ FLOWS: Final = Partial(
     (*_HERE, "hour_us", "bucket"),
     {"n": Adds.SUM, "effects": Adds.SUM, "xor": Adds.XOR, "total": Adds.SUM},
     _fingerprints,
-    apart="bucket",
+    apart=("writer", "bucket"),
 )
 
 _STORY: Final = (*_HERE, "msg_key", "key_us", "bucket", "hour_us", "tx_id")

@@ -72,7 +72,7 @@ _TIMES: Final = Partial(
     },
     _spans,
     time="minute_us",
-    apart="minute_us",
+    apart=("writer", "minute_us"),
 )
 
 

@@ -90,7 +90,7 @@ _RUNS: Final = Partial(
         "messages": Adds.SUM,
     },
     _runs,
-    apart="seq",
+    apart=("writer", "seq"),
 )
 
 
