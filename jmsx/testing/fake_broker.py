@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, Protocol
 
+from jmsx.core.option_checks import wrong_type
 from jmsx.testing.artemis.link import ArtemisLink
 from jmsx.testing.artemis.post_office import PostOffice
 from jmsx.testing.classic.link import ClassicLink
@@ -170,8 +171,10 @@ class FakeBroker:
 
 
 def _named(profile: Profile | str) -> Profile:
-    if not isinstance(profile, str):
+    if isinstance(profile, ClassicProfile | ArtemisProfile):
         return profile
+    if not isinstance(profile, str):
+        raise wrong_type("broker", "classic, artemis or a profile", profile)
     if profile not in _PROFILES:
         raise ValueError(f"no profile is called {profile!r}; there are {', '.join(_PROFILES)}")
     return _PROFILES[profile]

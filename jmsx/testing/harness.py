@@ -60,11 +60,16 @@ PATIENCE: Final = 5.0
 class HandlerCall:
     """One call of a handler."""
 
-    message: Message  #: what it was given; of a batch, the first
+    messages: tuple[Message, ...]  #: what it was given: one, or those of a batch
     arguments: tuple[Any, ...]
     at: float  #: seconds, virtual, since the harness began
     error: BaseException | None = None  #: what it raised
     returned: object = None
+
+    @property
+    def message(self) -> Message:
+        """What it was given; of a batch, the first."""
+        return self.messages[0]
 
     @property
     def attempt(self) -> int:
@@ -81,8 +86,8 @@ class HandlerRecord:
 
     @property
     def messages(self) -> list[Message]:
-        """What it was given, one for each call."""
-        return [call.message for call in self.calls]
+        """What it was given, in this order; again, if it was given it again."""
+        return [message for call in self.calls for message in call.messages]
 
 
 class DeadLetter(NamedTuple):
@@ -409,11 +414,11 @@ def _recording(
         error: BaseException | None = None,
         returned: object = None,
     ) -> None:
-        if isinstance(taken, list) and not taken:
+        messages = tuple(taken) if isinstance(taken, list) else (taken,)
+        if not messages:
             return  # a middleware gave none, and the handler was called for no message
-        message = taken[0] if isinstance(taken, list) else taken
         at = machine.monotonic() - START
-        record.calls.append(HandlerCall(message, arguments, at, error, returned))
+        record.calls.append(HandlerCall(messages, arguments, at, error, returned))
 
     if inspect.iscoroutinefunction(inspect.unwrap(handler)):
 

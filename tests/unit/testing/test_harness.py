@@ -34,7 +34,7 @@ from jmsx.app.overview import overview
 from jmsx.testing import BlockedError, harness
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 KINDS = ["classic", "artemis"]
@@ -73,7 +73,7 @@ def shop(mode: AcknowledgeMode = AcknowledgeMode.AUTO_ACKNOWLEDGE) -> App:
     return app
 
 
-def texts(messages: list[Message]) -> list[str]:
+def texts(messages: Iterable[Message]) -> list[str]:
     """Their bodies."""
     return [message.text for message in messages]
 
@@ -683,6 +683,9 @@ def test_batches(kind: str) -> None:
         mq.send("queue://q", "e")
         mq.advance("4h")
         assert batches()[2:] == [["bad", "e"], ["bad"], ["bad"]]
+        record = mq.handler(handle)
+        assert [texts(call.messages) for call in record.calls] == batches()
+        assert texts(record.messages) == ["a", "b", "c", "d", "bad", "e", "bad", "bad"]
         assert [
             (dead.message and dead.message.text, dead.attempts) for dead in mq.dead_letters()
         ] == [("bad", 3)]
@@ -720,6 +723,10 @@ def test_what_it_is_given_is_checked(kind: str) -> None:
     app = shop()
     with pytest.raises(ConfigurationError, match="takes an App"):
         harness(kind)  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(
+        ConfigurationError, match="broker must be classic, artemis or a profile, not a"
+    ):
+        harness(app, None)  # type: ignore[arg-type]  # what is refused
     with pytest.raises(ConfigurationError, match="no profile is called 'rabbit'"):
         harness(app, "rabbit")
     with harness(app, kind) as mq:
