@@ -39,6 +39,7 @@ EXCUSED: Final = {
     "place_of": "Exception alone is caught",
     "trace_of": "Exception alone is caught",
     "Workers._begin_waiting": "a thread of its own",
+    "Loop._run": "a thread of its own",
     "BatchWorker._call_batch": "the listener's thread",
     "in_thread": "an event loop notes a signal, and cancels",
     "_Log._listed": "OSError alone is caught",
