@@ -8,7 +8,10 @@ acknowledgements of anybody else. Measured on Classic 6.1.8.
 
 from __future__ import annotations
 
+import json
 import threading
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,6 +27,12 @@ from jmsx.errors import (
     TransactionInDoubtError,
     TransactionRolledBackError,
 )
+from jmsx_broker.artefacts import classic_libraries
+from jmsx_broker.java import find_java
+from tests.conformance.brokers import Broker as ReachedBroker
+from tests.conformance.brokers import OpenWire
+from tests.conformance.java import JavaClient
+from tests.conformance.scenario import load
 from tests.integration.broker_support import changed_classic, eventually
 from tests.integration.support import (
     NO_RETRY,
@@ -48,6 +57,11 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(90)]
 
 #: Ten of them fill any limit of FullBroker.
 BIG = "x" * 1_000_000
+
+#: Seconds that a message lives which expires: more than the Java client takes to start, twice.
+EXPIRY = 10.0
+
+SCENARIOS = Path(__file__).parents[1] / "conformance" / "scenarios"
 
 #: Seconds that a call may wait for an answer.
 PATIENCE = 1.0
@@ -106,6 +120,14 @@ def a_queue(limit: str) -> Queue:
     """A queue that this limit bounds."""
     name = fresh_queue().name
     return Queue(f"memory.{name}") if limit == "memory" else Queue(name)
+
+
+def reached_by_java(broker: LocalBroker) -> ReachedBroker:
+    """The broker, with what the Java client needs."""
+    java = find_java()
+    jars = classic_libraries(java)
+    openwire = OpenWire(url=broker.openwire_url, jars=jars, java=java.parent)
+    return ReachedBroker(url=broker.url, openwire=openwire)
 
 
 def fill(session: Session, queue: Queue, *, persistent: bool) -> JmsxError:
@@ -245,6 +267,46 @@ def test_a_dead_letter_for_which_there_is_no_room(caplog: pytest.LogCaptureFixtu
         assert kept == ["a"]
         assert eventually(lambda: len(dead_copies(broker, queue.name)) == 1)
         assert settles(broker, queue, size=0)
+
+
+def test_what_expires_and_there_is_no_room(tmp_path: Path) -> None:
+    """The broker deletes it: in the hands of jmsx and of the Java client, and where it finds that out by itself."""
+    full, held, waiting = fresh_queue(), fresh_queue(), fresh_queue()
+    steps = json.loads((SCENARIOS / "expiry-in-prefetch.json").read_text())["steps"][:5]
+    steps += [
+        {"op": "send", "in": "p", "to": "q", "bodies": ["x"], "ttl": EXPIRY},
+        {"op": "wait", "seconds": EXPIRY + 1.0},
+        {"op": "receive_none", "from": "k1"},
+        {"op": "close", "target": "c1"},
+        {"op": "drain", "destination": "q"},
+    ]
+    java = {
+        "id": "full",
+        "topic": "own",
+        "title": "x",
+        "source": "x",
+        "destinations": {"q": "queue"},
+    }
+    path = tmp_path / "full.json"
+    expected = [*[{"ok": True}] * 7, {"none": True}, {"ok": True}, {"messages": []}]
+    path.write_text(json.dumps({**java, "steps": steps, "expected": expected}))
+    with full_broker(refuses=True) as broker, Connection(broker.url) as connection:
+        connection.start()
+        session = connection.create_session()
+        client = JavaClient(broker=reached_by_java(broker), jobs=1)
+        run = Call(lambda: [one.outcomes for one in client.run([load(path)])])
+        prefetching = connection.create_session().create_consumer(held)
+        for queue in (held, waiting):
+            session.create_producer(queue).send(Message("x"), time_to_live=EXPIRY)
+        assert eventually(lambda: broker.statistics(held.name).inflight_count == 1)
+        time.sleep(EXPIRY / 2)  # the Java client has its message by now
+        assert isinstance(fill(session, full, persistent=True), ResourceAllocationError)
+        assert run.join(60).value == [expected]
+        assert prefetching.receive(1.0) is None
+        assert connection.create_session().create_consumer(waiting).receive(1.0) is None
+        assert all(settles(broker, queue, size=0) for queue in (held, waiting))
+        make_room(broker, full)
+        assert bodies(broker, Queue("ActiveMQ.DLQ")) == []
 
 
 def test_a_queue_that_is_called_like_another_cause(refusing: Broker) -> None:
