@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from jmsx.dead_letters.stacks import from_the_handler
 from jmsx.errors import ConfigurationError
 from jmsx_eventlog.schema import fault_of
 from jmsx_report.flows import DONE
@@ -91,8 +92,8 @@ class Happening:
 
     @property
     def way(self) -> str:
-        """By which calls its error came, in one line; "" where the line does not tell."""
-        return str(self.line.get("error_stack", ""))
+        """By which calls its error came, from the handler on, in one line; "" where the line does not tell."""
+        return from_the_handler(str(self.line.get("error_stack", "")))
 
 
 @dataclass(slots=True)

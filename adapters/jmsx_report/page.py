@@ -140,6 +140,12 @@ class _Key(str):
     __slots__ = ()
 
 
+class _Lines(tuple[str, ...]):
+    """What stands below each other, and may be broken where it is long."""
+
+    __slots__ = ()
+
+
 class _Words(str):
     """Words that may take several lines."""
 
@@ -155,6 +161,8 @@ def _cell(content: object) -> str:
         case list():
             keys = "<br>".join(f"<code>{_text(key)}</code>" for key in content)
             cell = f"<td>{keys}</td>"
+        case _Lines():
+            cell = f'<td class="lines">{"<br>".join(map(_text, content))}</td>'
         case _Key():
             cell = f"<td><code>{_text(content)}</code></td>"
         case _Words():
@@ -382,21 +390,18 @@ def _dead_letters(findings: Findings) -> str:
         return _section("Dead letters", "None.")
     rows = [
         [
-            row["dest"],
-            row["reason"],
-            row["error_type"] or "-",
-            row.get("error_place") or "-",
+            _Lines((row["dest"], row["reason"])),
+            _Lines((row["error_type"] or "-", row.get("error_place") or "-")),
             row["n"],
             f"{100 * row['share']:.1f} %",
             row["attempts_max"],
-            moment(row.get("first_us")),
-            moment(row.get("last_us")),
+            _Lines((moment(row.get("first_us")), moment(row.get("last_us")))),
             row["sample_keys"] or [],
         ]
         for row in findings.dead_letters.rows
     ]
-    heads = ["destination", "reason", "error", "place", "messages", "share", "most attempts"]
-    heads += ["first", "last", "look at"]
+    heads = ["destination, reason", "error, place", "messages", "share", "most attempts"]
+    heads += ["first, last", "look at"]
     return _section(
         "Dead letters",
         "Messages that were given up, by the class of the last error.",

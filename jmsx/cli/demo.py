@@ -58,7 +58,7 @@ def demo(
     if report:
         plugins.load("jmsx.reports", "spark")  # says what is missing before it is waited for
     folder = out or Path("jmsx-demo") / time.strftime("%Y%m%d-%H%M%S")
-    with writing(f"--out {folder}"):
+    with writing(str(folder) if out is None else f"--out {out}"):
         folder.mkdir(parents=True, exist_ok=True)
     trial = Trial(app or find_example(), folder, messages)
     with first_of_two(lambda: _drain(trial.interrupt)):

@@ -24,6 +24,7 @@ from jmsx.cli.times import instant
 from jmsx.cli.writing import writing
 from jmsx.dead_letters.letter import UNTOLD, Choice, DeadLetter, Deaths
 from jmsx.dead_letters.letter import groups as grouped
+from jmsx.dead_letters.stacks import from_the_handler
 from jmsx.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -482,7 +483,7 @@ def _print_whole(letter: DeadLetter) -> None:
         if value not in (None, "", NOTHING):
             _out.print(f"{name:14} {visible(str(value), keep='')}")
     if letter.stack:
-        _out.print(f"\n{letter.stack}")
+        _out.print(f"\n{from_the_handler(letter.stack)}")
     _out.print("\nheaders")
     for name, text in letter.headers.items():
         if not name.startswith("jmsx_") and name not in _UNTOLD:

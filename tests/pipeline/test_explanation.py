@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 KEY = "01a0c5a4f5b2aaaaaaaaaaaaaaaaaaaa"
 OTHER = "01a0c5a4f5b2bbbbbbbbbbbbbbbbbbbb"
 CHANCE = seeded(1)
-WAY = "jmsx/app/worker.py:1 call > shop.py:12 place: ValueError"
+WAY = "shop.py:12 place: ValueError"
+OURS = "jmsx/app/worker.py:1 call"
 FAILED = {"error_type": "ValueError", "error_place": "shop.py:12"}
 
 
@@ -58,7 +59,7 @@ def test_a_troubled_life(tmp_path: Path) -> None:
     )
     write(
         tmp_path / "b",
-        came(1001.0, outcome=Outcome.ROLLED_BACK, error_stack=WAY, **FAILED),
+        came(1001.0, outcome=Outcome.ROLLED_BACK, error_stack=f"{OURS} > {WAY}", **FAILED),
         RedeliveryScheduled(
             at=1001.5, consumer="shop.orders", destination="queue://orders", message_key=KEY, next_attempt=2,
             delay=5.0, blocking=True,
@@ -81,6 +82,8 @@ def test_a_troubled_life(tmp_path: Path) -> None:
     assert told[2] == "delivery 2 comes in 5 s; what lies behind it waits"
     assert [line for line in worded(story) if WAY in line] == [f"    by way of {WAY}"]
     assert f", by way of {escape(WAY)}" in page(story)
+    # The log keeps what is ours, and so does what a program reads.
+    assert any(one.line.get("error_stack") == f"{OURS} > {WAY}" for one in story.happenings)
     assert "; given to the dead letters (" in told[3]
     assert told[4] == "dead letter in queue://dead: max_redeliveries, after 2 deliveries"
     assert story.fate.startswith("a dead letter since ")

@@ -101,6 +101,19 @@ def test_what_is_not_shown_is_told(broker: Hiding, tmp_path: Path) -> None:
     assert len(broker.letters) == 5
 
 
+def test_a_stack_begins_with_the_code_of_the_handler(broker: Hiding) -> None:
+    """Who is woken at three looks for that first; a program reads all of it."""
+    ours = '  File "/opt/jmsx/app/worker.py", line 311, in _listen\n    self._settle(message)\n'
+    theirs = '  File "/shop/orders.py", line 9, in ship\n    raise ValueError\nValueError\n'
+    stack = f"Traceback (most recent call last):\n{ours}{theirs}"
+    broker.letters = [read("7", {"jmsx_stack": stack}, origin="queue://orders")]
+    shown = run("show", "dead", "7")
+    assert ours not in shown
+    assert f"Traceback (most recent call last):\n{theirs}" in shown
+    [told] = json.loads(run("show", "dead", "7", "--json"))
+    assert told["stack"] == stack
+
+
 def test_a_log_tells_causes(broker: Hiding, tmp_path: Path) -> None:
     """Of what a broker has moved: groups, filters and lines have them then; what no line tells of is said."""
     log = open_log(tmp_path, Clock())

@@ -93,6 +93,17 @@ def test_it_is_told_in_words(
     assert "Error" not in said
 
 
+def test_no_option_is_named_that_was_not_given(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The demo chooses its folder itself; who is told of --out looks for it in vain."""
+    (folder / "jmsx-demo").touch()
+    code, printed, said = told(monkeypatch, capsys, "demo", "--no-report")
+    assert (code, printed) == (1, "")
+    assert said.startswith("error: jmsx-demo/")
+    assert "--out" not in said
+
+
 @pytest.mark.usefixtures("letters")
 def test_an_export_that_is_not_whole_is_none(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
