@@ -18,10 +18,10 @@ from jmsx.core.durations import Duration, bounded
 from jmsx.core.events import Event, LinkClosed, Source
 from jmsx.drivers.machine import Machine
 from jmsx.errors import (
-    BrokerTimeoutError,
     ConfigurationError,
     ConnectionFailedError,
     IllegalStateError,
+    InDoubtError,
     InvalidDestinationError,
     UnansweredError,
 )
@@ -188,7 +188,9 @@ class _ReplyQueue:
                 )
             self._producer.send(message, destination=to, **{**options, "timeout": left})
             return pending.answer(self._left(deadline))
-        except (BrokerTimeoutError, UnansweredError) as error:
+        except (
+            InDoubtError
+        ) as error:  # also of its sending: one error for what may have been handled
             raise UnansweredError(f"request {name} to {to}: {error}") from error
         finally:
             if self._pending.get(name) is pending:  # and not that of the next one who took the id

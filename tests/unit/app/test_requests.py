@@ -223,6 +223,24 @@ def test_a_timeout_while_the_broker_is_away(kind: str, what: str, opened: bool) 
 
 
 @KINDS
+@pytest.mark.parametrize("applied", [False, True])
+def test_a_connection_that_is_lost_while_it_is_sent(kind: str, applied: bool) -> None:  # noqa: FBT001 - a parameter
+    """It is in doubt like any other that was sent, and there is one error for that."""
+    app = App()
+    with harness(app, kind) as mq:
+        with pytest.raises(UnansweredError):
+            app.request("queue://a", "opens it", timeout=1)
+        mq.broker.cut_next("SEND", applied=applied)
+        with pytest.raises(
+            UnansweredError,
+            match=r"request \w+ to queue://a: the connection to .* (is gone|was lost)",
+        ):
+            app.request("queue://a", "x", timeout="10s")
+        sent_again = kind == "artemis"  # which knows it, if it has it
+        assert len(mq.messages("queue://a")) == 1 + (applied or sent_again)
+
+
+@KINDS
 @pytest.mark.parametrize("opened", [False, True])
 def test_a_cancelled_request_is_not_sent_later(kind: str, opened: bool) -> None:  # noqa: FBT001 - a parameter
     """Its connection comes when nobody waits any more."""
