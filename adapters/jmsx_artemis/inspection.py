@@ -37,6 +37,9 @@ def inspect(session: Session, names: Sequence[str]) -> Iterator[Finding]:
         else:
             told = f"{queue['messageCount']} messages, {queue['consumerCount']} consumers"
         yield Finding(f"queue {name}", Level.NOTE, told)
+        if queue is not None and queue["ringSize"] != "-1":
+            told = f"it keeps {queue['ringSize']} messages only (ring-size): for a newer one the oldest is deleted"
+            yield Finding(f"queue {name}", Level.WARNING, told)
     try:  # by itself, for this user may not be allowed to ask that
         dead = ask(session, dead_letter_queues(("#", *names)))
     except (CannotAskError, JmsxError) as error:

@@ -156,7 +156,35 @@ def test_redelivery_by_broker_and_client(artemis_broker: Broker, tmp_path: Path)
     assert "the broker redelivers too" in told["told"]
     assert "redelivery-delay 200, max-delivery-attempts 3, maximum_redeliveries 6" in told["told"]
     assert findings["management"]["level"] == "ok"
-    assert findings[f"queue {queue.name}"]["told"] == "1 messages, 0 consumers"
+    assert findings[f"queue {queue.name}"]["told"].splitlines() == [
+        "1 messages, 0 consumers",
+        "it keeps 1000 messages only (ring-size): for a newer one the oldest is deleted",
+    ]
+
+
+def test_a_queue_that_forgets(artemis_broker: Broker, tmp_path: Path) -> None:
+    """Where it was made so, whatever its address-setting says."""
+    queue = fresh_queue()
+    wanted = {"name": queue.name, "address": queue.name, "routing-type": "ANYCAST", "ring-size": 2}
+    ask_broker(artemis_broker, "createQueue", json.dumps(wanted | {"auto-create-address": True}))
+    text = APP.format(url=artemis_broker.url, queue=queue.name)
+    (tmp_path / "shop.py").write_text(text, encoding="utf-8")
+    code, findings, _ = check("--app", "shop:app", PYTHONPATH=str(tmp_path))
+    assert code == 1
+    told = findings[f"queue {queue.name}"]
+    assert told["level"] == "warning"
+    assert "keeps 2 messages only (ring-size)" in told["told"]
+
+
+def ask_broker(broker: Broker, operation: str, *arguments: str) -> None:
+    """Have the management of the broker do something."""
+    headers = {
+        "destination": "activemq.management",
+        "_AMQ_ResourceName": "broker",
+        "_AMQ_OperationName": operation,
+    }
+    with Wire(broker.url, timeout=30) as wire:
+        wire.request(Frame("SEND", headers, json.dumps(arguments).encode()))
 
 
 def set_redelivery(broker: Broker, queue: Queue) -> None:
@@ -169,14 +197,7 @@ def set_redelivery(broker: Broker, queue: Queue) -> None:
             "defaultRingSize": 1000,
         }
     )
-    headers = {
-        "destination": "activemq.management",
-        "_AMQ_ResourceName": "broker",
-        "_AMQ_OperationName": "addAddressSettings",
-    }
-    body = json.dumps([queue.name, settings]).encode()
-    with Wire(broker.url, timeout=30) as wire:
-        wire.request(Frame("SEND", headers, body))
+    ask_broker(broker, "addAddressSettings", queue.name, settings)
 
 
 def test_dead_letters_that_wait_on_artemis(artemis_broker: Broker) -> None:
