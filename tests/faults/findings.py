@@ -38,6 +38,8 @@ class Record:
     sent_at: Mapping[str, float] = field(default_factory=dict)  #: by body; likewise
     #: By body, the processes whose event log tells of its dead letter.
     deaths: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    #: By body, the processes whose event log tells of a dead letter that was refused, or lost its link unanswered.
+    unanswered: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @property
     def calls(self) -> Mapping[str, Sequence[Delivery]]:
@@ -215,14 +217,16 @@ _LOOKS: Final[tuple[Callable[[Record], Iterator[Finding]], ...]] = (
 
 def _copied_in_two_steps(record: Record, body: str) -> bool:
     """
-    Whether all copies of a message but one may be of processes that were killed before they could acknowledge it.
+    Whether all copies of a message but one may be of who was killed, or lost its link, before it could acknowledge it.
 
     A cumulative ACK would have settled older messages, and a NACK goes to the broker's own queue. So in a batch with
-    older messages that had not failed, or in one that was still gathered, a copy comes first.
+    older messages, or in one that was still gathered, a copy comes first.
     """
     plan = record.plan
     if not (plan.dead_letter == "dead" and plan.cumulative and (plan.batch or 1) > 1):
         return False
+    if record.traces.dead.count(body) - 1 <= len(record.unanswered.get(body, ())):
+        return True
     makers = record.deaths.get(body, ())
     lived = sum(pid not in record.killed for pid in makers)
     return lived <= 1 and any(_copied_beside_older(record, body, pid) for pid in record.killed)

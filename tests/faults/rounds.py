@@ -17,7 +17,7 @@ from jmsx import AcknowledgeMode
 from jmsx.errors import JmsxError
 from tests.faults.account import End
 from tests.faults.bench import await_consumers, dead_letters, keep_books, look, set_up
-from tests.faults.books import deaths, disagreements
+from tests.faults.books import disagreements, told_of
 from tests.faults.findings import Finding, Record, find
 from tests.faults.settings import Plan
 from tests.faults.workload import BenchError
@@ -267,7 +267,8 @@ def _outcome(scene: Scene, broker: str, done: Counter[str]) -> dict[str, Any]:
         started={pid: at for each in scene.consumers for pid, at in each.started.items()},
         killed={pid: at for each in scene.consumers for pid, at in each.killed.items()},
         sent_at=scene.producer.began,
-        deaths=deaths(scene.task, scene.producer.keys),
+        deaths=told_of("dlq", scene.task, scene.producer.keys),
+        unanswered=told_of("dlq.failed", scene.task, scene.producer.keys),
     )
     return {
         "sent": len(traces.sent),

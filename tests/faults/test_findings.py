@@ -175,7 +175,7 @@ def test_a_process_gathers_no_more_than_its_consumers_take() -> None:
 
 
 def test_a_copy_beside_older_messages() -> None:
-    """Classic: of a process that was killed, in a batch with older ones that had not failed; nowhere else."""
+    """Classic: of who was killed or lost its link, in a batch with older ones; nowhere else."""
     batch = [
         call(4, "a", End.UNDONE),
         call(4, "c", End.FAILED),
@@ -189,6 +189,10 @@ def test_a_copy_beside_older_messages() -> None:
     assert found(twice, plan, **told) == []
     assert found(twice, plan, **told | {"killed": {}}) == broken
     assert found(twice, plan, **told | {"deaths": {"c": [2, 2]}}) == broken
+    cut = {"deaths": {"c": [2]}, "unanswered": {"c": [2]}}
+    assert found(twice, plan, **cut) == []
+    assert found(replace(twice, dead=["c", "c", "c"]), plan, **cut) == broken * 2
+    assert found(twice, replace(plan, dead_letter="safe"), **cut) == broken
     assert found(twice, replace(plan, dead_letter="safe"), **told) == broken
     assert found(twice, replace(plan, non_blocking=True), **told) == broken
     behind = replace(twice, deliveries=[batch[1], batch[0], batch[2]])
