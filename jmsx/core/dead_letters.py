@@ -17,7 +17,7 @@ Source: `ActiveMQMessageConsumer.java:1281-1298`; BROKER.md C26, C30-C32, C43 an
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from jmsx.core.actions import Outbox
 from jmsx.core.browsers import Browsers
@@ -36,7 +36,7 @@ from jmsx.core.values import NO_FAILURE, DeadLetterStrategy, Failure, SessionSet
 from jmsx.errors import JmsxError, LinkError, ResourceAllocationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 
 #: Seconds before a copy that the broker refused is sent again, and before a second NACK of a message.
@@ -66,6 +66,14 @@ _NO_MORE: Final = (
     "the connection was lost before the copy was confirmed, and its consumer is closed; an interrupted receive() had"
     " acknowledged the message, so that it may be lost"
 )
+
+
+class Dead(NamedTuple):
+    """A message that is to be a dead letter, and why."""
+
+    delivery: Delivery
+    reason: str
+    failure: Failure
 
 
 @dataclass(slots=True, eq=False)
@@ -131,38 +139,40 @@ class DeadLetters:
     def move(
         self,
         consumer: ConsumerCore,
-        batch: list[Delivery],
-        reason: str,
-        failure: Failure,
+        dead: Sequence[Dead],
         now: float,
         *,
         alone: bool = False,
         destination: str = "",
     ) -> None:
         """
-        Move `batch` (oldest first) to a dead letter queue because of `reason`; nobody else may still handle it.
+        Move `dead` (oldest first) to dead letter queues; nobody else may still handle them.
 
-        Copies go to the URI `destination`, if one is given, and else to the consumer's dead letter queue. `alone`:
-        nothing else is handed out until the copies are confirmed, which is always so where ACKs are cumulative.
+        What fails together is to be moved together: a copy by itself would be sent while older messages are not
+        settled, and so before its ACK, in two steps. Copies go to the URI `destination`, if one is given, and else to
+        the consumer's dead letter queue. `alone`: nothing else is handed out until the copies are confirmed, which is
+        always so where ACKs are cumulative.
         """
         # of one that an interrupted receive() has acknowledged the broker has nothing left to move
-        alive = [one for one in batch if one.is_alive or one.is_acknowledged]
+        alive = [one for one in dead if one.delivery.is_alive or one.delivery.is_acknowledged]
         by_broker = [
             one
             for one in alive
-            if not one.is_acknowledged and self._moved_by_broker(consumer, one, reason)
+            if not one.delivery.is_acknowledged
+            and self._moved_by_broker(consumer, one.delivery, one.reason)
         ]
-        nacked = set(by_broker)
-        by_copy = [one for one in alive if one not in nacked]
-        left = [
-            one for one in batch if one not in nacked
-        ]  # some may have a copy, and wait for their ACK
+        nacked = {one.delivery for one in by_broker}
+        by_copy = [one for one in alive if one.delivery not in nacked]
+        # some may have a copy, and wait for their ACK
+        left = [one.delivery for one in dead if one.delivery not in nacked]
         cumulative = not consumer.settings.individual
-        moves = [_Move(consumer, one, "", reason, failure) for one in by_broker]
-        queues = {one: destination or self._queue_for(consumer, one) for one in alive}
-        for move in moves:
-            deleted = self._may_be_deleted(consumer, move.delivery, reason)
-            move.copy_first_to = queues[move.delivery] if deleted else ""
+        moves = [_Move(consumer, one.delivery, "", one.reason, one.failure) for one in by_broker]
+        queues = {
+            one.delivery: destination or self._queue_for(consumer, one.delivery) for one in alive
+        }
+        for one, move in zip(by_broker, moves, strict=True):
+            deleted = self._may_be_deleted(consumer, one.delivery, one.reason)
+            move.copy_first_to = queues[one.delivery] if deleted else ""
             move.in_doubt = not move.copy_first_to
             self._add(move, blocks=cumulative)
         known = [one for one in moves if not one.copy_first_to]
@@ -174,7 +184,10 @@ class DeadLetters:
         if left and not by_copy:  # copied before, and their ACK was waiting for the others
             self._settle_later(consumer, left)
             consumer.copies.finish(now)
-        copied = [_Move(consumer, one, queues[one], reason, failure) for one in by_copy]
+        copied = [
+            _Move(consumer, one.delivery, queues[one.delivery], one.reason, one.failure)
+            for one in by_copy
+        ]
         for move in copied:
             self._add(move, blocks=alone or cumulative)
         if copied:
@@ -304,9 +317,9 @@ class DeadLetters:
             consumer.end([delivery], Outcome.EXPIRED, now)
         elif consumer.settings.expired:
             where = consumer.settings.expired
-            self.move(consumer, [delivery], "expired", NO_FAILURE, now, destination=where)
+            self.move(consumer, [Dead(delivery, "expired", NO_FAILURE)], now, destination=where)
         elif not genuine or delivery.headers.get("persistent") == "true":
-            self.move(consumer, [delivery], "expired", NO_FAILURE, now)
+            self.move(consumer, [Dead(delivery, "expired", NO_FAILURE)], now)
         else:
             consumer.end([delivery], Outcome.EXPIRED, now)
             consumer.acknowledge_originals([delivery], now)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.consumer import ConsumerCore
-from jmsx.core.dead_letters import DeadLetters
+from jmsx.core.dead_letters import Dead, DeadLetters
 from jmsx.core.delivery import UNDECODABLE, Delivery
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.history import DeadLetterCause
@@ -61,12 +61,15 @@ class FailedDeliveries:
             batch = consumer.take_delivered()
         else:
             batch = consumer.take_delivered(only)
-        self._dispose(consumer, batch, failure, now)
+        dead = self._dispose(consumer, batch, failure, now)
+        if dead:
+            self._dead_letters.move(consumer, dead, now)
 
     def give_back_each(
         self, consumer: ConsumerCore, failed: Sequence[tuple[Delivery, Failure]], now: float
     ) -> None:
         """Do with deliveries (oldest first, all handed out) as each one's own failure says, by its own count."""
+        dead: list[Dead] = []
         for batch, failure in reversed(_runs(failed)):  # each is put in front of those before it
             if failure.disposition is Disposition.RELEASE:
                 consumer.release(batch)
@@ -82,24 +85,30 @@ class FailedDeliveries:
             if failure.disposition in _FORGET and not consumer.settings.individual:
                 consumer.owe(batch, _FORGET[failure.disposition])
             else:
-                self._dispose(consumer, batch, failure, now)
+                dead = [*self._dispose(consumer, batch, failure, now), *dead]
+        if dead:
+            self._dead_letters.move(consumer, dead, now)
 
     def _dispose(
         self, consumer: ConsumerCore, batch: list[Delivery], failure: Failure, now: float
-    ) -> None:
-        """Do with a batch that is taken from what was delivered as the failure's disposition says."""
+    ) -> list[Dead]:
+        """
+        Do with a batch that is taken from what was delivered as the failure's disposition says.
+
+        Returns what is to be a dead letter.
+        """
         if failure.disposition in _FORGET:
             consumer.acknowledge(batch, AckTrigger.EACH, now, _FORGET[failure.disposition])
-            return
+            return []
         consumer.count_failures(batch)
         if failure.disposition is Disposition.REJECT:
-            self._dead_letters.move(consumer, batch, "rejected", failure, now)
-        elif self._scheduled.schedule(consumer, batch, failure, now, self._draw):
-            pass
-        else:
-            self._front_order -= 1
-            if not consumer.roll_back(batch, failure, now, self._draw, order=self._front_order):
-                self._dead_letters.move(consumer, batch, "max_redeliveries", failure, now)
+            return [Dead(delivery, "rejected", failure) for delivery in batch]
+        if self._scheduled.schedule(consumer, batch, failure, now, self._draw):
+            return []
+        self._front_order -= 1
+        if consumer.roll_back(batch, failure, now, self._draw, order=self._front_order):
+            return []
+        return [Dead(delivery, "max_redeliveries", failure) for delivery in batch]
 
     def send_back_again(
         self, consumer: ConsumerCore, delivery: Delivery, failures: int, now: float
@@ -120,7 +129,8 @@ class FailedDeliveries:
         consumer.take_delivered(delivery)
         # what comes next may kill the process, too, and then there would be another copy
         alone = delivery.entry is not None
-        self._dead_letters.move(consumer, [delivery], cause.reason, cause.failure, now, alone=alone)
+        dead = Dead(delivery, cause.reason, cause.failure)
+        self._dead_letters.move(consumer, [dead], now, alone=alone)
 
     def dead_letter_undecodable(
         self, consumer: ConsumerCore, delivery: Delivery, error: Exception, now: float
@@ -137,7 +147,7 @@ class FailedDeliveries:
             if delivery.dead_letter_cause is not None
             else NO_FAILURE
         )
-        self._dead_letters.move(consumer, [delivery], UNDECODABLE, failure, now)
+        self._dead_letters.move(consumer, [Dead(delivery, UNDECODABLE, failure)], now)
 
 
 def _runs(failed: Sequence[tuple[Delivery, Failure]]) -> list[tuple[list[Delivery], Failure]]:

@@ -238,6 +238,27 @@ def test_the_dead_of_a_transaction_take_nobody_along() -> None:
     assert [name for name, *_ in dead_letters(talk)] == ["b"]
 
 
+@pytest.mark.parametrize("mode", [TRANSACTED, INDIVIDUAL])
+def test_the_dead_of_a_batch_are_one_transaction(mode: AcknowledgeMode) -> None:
+    """Whatever each one died of, and in their order: a link that is lost leaves a copy or the original of each."""
+    talk = Talk(mode)
+    talk.subscribe(policy=at_most(1), dead_letter="queue://dead")
+    (first,) = taken(talk, "a")
+    settle(talk, [first], a=BROKEN)
+    batch = [talk.held(), *taken(talk, "b", "c")]
+    wrote = settle(
+        talk, batch, a=BROKEN, b=REJECTED, c=Failure("Odd", disposition=Disposition.REJECT)
+    )
+    assert wrote == copies("a", "b", "c", to="queue:dead")
+    for _ in "abc":
+        talk.answer()
+    acks = ["c"] if mode is TRANSACTED else ["a", "b", "c"]
+    assert talk.wrote() == settled(*acks)
+    talk.answer()
+    told = [(name, attempts, reason) for name, attempts, reason, *_ in dead_letters(talk)]
+    assert told == [("a", 2, "max_redeliveries"), ("b", 1, "rejected"), ("c", 1, "rejected")]
+
+
 def test_the_discarded_of_a_transaction_take_nobody_along() -> None:
     """Their ACK is written when it is their turn, and not before what is older and has not been done."""
     talk = Talk(TRANSACTED)
