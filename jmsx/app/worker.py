@@ -579,9 +579,9 @@ class Worker:
         self._failing(error)
 
     def _acknowledge(self, message: Message) -> None:
-        """Acknowledge what the handler has done; a second time does no harm."""
+        """Have acknowledged what the handler has done, before it is called again; a second time does no harm."""
         self._handle(message)
-        message.acknowledge()
+        self._link.dispatcher.acknowledge_returned()
 
     def _acknowledge_or_recover(self, message: Message) -> None:
         """Acknowledge it, or recover: for a mode that would take a raising handler for one that has done its work."""

@@ -227,23 +227,41 @@ class Calls:
 
     def take(
         self,
-        subscription_ids: Callable[[], Collection[str]],
+        taking: Callable[[SessionCore, float], T | None],
         deadline: float | None,
         given_up: Callable[[], bool],
+        *,
+        stopped: bool = False,
+    ) -> T | None:
+        """
+        What `taking` makes of the next message, when there is one.
+
+        An outage is waited through, and so is a ledger that is away. None at the deadline (seconds, monotonic; None:
+        never) or as soon as `given_up()`; raises if the link is gone for good. `stopped`: also while the connection is
+        stopped, for a listener that has yet to come to its end.
+        """
+        while True:
+            with self.engine.lock:
+                message = self._await_next(taking, deadline, given_up, stopped=stopped)
+                bodiless = self.engine.hand_outs.bodiless
+                if message is not None or bodiless is None or given_up():
+                    return message
+            self._look_for_body(bodiless)
+
+    def taking(
+        self,
+        subscription_ids: Callable[[], Collection[str]],
         read: Callable[[Delivery], T],
         *,
         begin: Begin = lambda _core, _delivery, _now: None,
         held: Held | None = None,
-        stopped: bool = False,
-    ) -> T | None:
+    ) -> Callable[[SessionCore, float], T | None]:
         """
-        What `read` makes of the next message of the subscriptions, in the order of arrival.
+        The operation of the engine's that takes the next message which is here of the subscriptions, by its arrival.
 
-        An outage is waited through, and so is a ledger that is away. None at the deadline (seconds, monotonic; None:
-        never) or as soon as `given_up()`; raises if the link is gone for good. `read` is run under the lock, in one go
+        For `take`, or for another call of the engine's if the message `flows`. `read` is run under the lock, in one go
         with the hand-out, and then `begin`; a message that cannot be read becomes a dead letter, and the next one is
-        taken. `held` has the message from the moment on in which it is handed out, for `give_back`. `stopped`: also
-        while the connection is stopped, for a listener that has yet to come to its end.
+        taken. `held` has the message from the moment on in which it is handed out, for `give_back`.
         """
 
         def operation(core: SessionCore, now: float) -> T | None:
@@ -259,27 +277,27 @@ class Calls:
                 return message
             return None
 
-        while True:
-            with self.engine.lock:
-                message = self._await_next(operation, deadline, given_up, stopped=stopped)
-                bodiless = self.engine.hand_outs.bodiless
-                if message is not None or bodiless is None or given_up():
-                    return message
-            self._look_for_body(bodiless)
+        return operation
 
-    def has_next(self, subscription_id: str) -> bool:
-        """Return whether `take` finds a message here, and need ask nobody for it; the caller holds the lock."""
-        core = self.engine.core
+    @property
+    def flows(self) -> bool:
+        """Whether a message that is here may be taken, and nobody is to be asked first; the caller holds the lock."""
+        engine = self.engine
         return (
             self.running
-            and not core.committing
-            and self.engine.hand_outs.asks_nobody(core)
-            and core.has_next(subscription_id, self.engine.now())
+            and engine.reachable
+            and not engine.core.committing
+            and self._barrier is None
+            and engine.hand_outs.asks_nobody(engine.core)
         )
+
+    def has_next(self, subscription_id: str) -> bool:
+        """Return whether a message of this consumer `flows`, and is here; the caller holds the lock."""
+        return self.flows and self.engine.core.has_next(subscription_id, self.engine.now())
 
     def _await_next(
         self,
-        operation: Callable[[SessionCore, float], T | None],
+        taking: Callable[[SessionCore, float], T | None],
         deadline: float | None,
         given_up: Callable[[], bool],
         *,
@@ -295,7 +313,7 @@ class Calls:
             flows = self.engine.outage is None and not self.engine.core.committing
             flows = flows and (self.running or stopped)
             if flows and not self._translates_again():
-                message = self.engine.work(operation)
+                message = self.engine.work(taking)
                 if message is not None or self.engine.hand_outs.bodiless is not None:
                     return message
             now = self.engine.now()

@@ -60,10 +60,9 @@ class MessageConsumer:
         deadline = None if seconds is None else engine.now() + seconds
         held = Held()
         try:
+            taking = calls.taking(self._names, self._read, begin=_consume, held=held)
             # Nothing follows: from its end to that of the caller's line Python runs no signal handler.
-            return calls.take(
-                self._names, deadline, self._given_up, self._read, begin=_consume, held=held
-            )
+            return calls.take(taking, deadline, self._given_up)
         except BaseException:
             calls.give_back(held)
             raise

@@ -23,6 +23,9 @@ from jmsx.log import logger
 
 Listener = Callable[[Message], object]
 
+#: A message that was handed out, for its listener.
+_Taken = tuple[Listener, Message, Delivery]
+
 #: The listener's call here, and in tasks and threads that got a copy of its context, as asyncio's do; it may be over.
 HANDLED: Final[ContextVar[HandlerCall | None]] = ContextVar("jmsx_handled", default=None)
 
@@ -58,6 +61,8 @@ class Dispatcher:
         self._awaited = False  #: somebody waits, or has waited, for `_busy` to end
         self._stopped = False
         self._failed = False  #: its thread has ended by a fault: what that had is not done
+        #: Takes the next message for a listener
+        self._taking = calls.taking(self._names, self._read, begin=self._begin)
 
     @property
     def alive(self) -> bool:
@@ -141,13 +146,16 @@ class Dispatcher:
 
     def _next(self, call: HandlerCall) -> Message | None:
         """Do as `go_on` says; the caller holds the lock."""
-        name, engine = call.delivery.subscription_id, self._engine
-        here = engine.reachable and not self._stopped and name in self.listeners
-        if not (here and self._calls.has_next(name)):
+        name = call.delivery.subscription_id
+        if self._stopped or name not in self.listeners or not self._calls.has_next(name):
             return None
         call.running, call.settled = False, True
-        engine.call(lambda core, now: core.consumed(call.delivery, now))
-        taken = self._calls.take(lambda: (name,), engine.now(), lambda: self._stopped, self._read)
+
+        def operation(core: SessionCore, now: float) -> _Taken | None:
+            core.consumed(call.delivery, now)
+            return self._taking(core, now)
+
+        taken = self._engine.call(operation)
         if taken is None:  # it was a dead letter, or has expired
             return None
         _, message, delivery = taken
@@ -157,13 +165,12 @@ class Dispatcher:
 
     def _run(self) -> None:
         try:
+            following: _Taken | None = None
             while True:
-                taken = self._calls.take(
-                    self._names, None, lambda: self._stopped, self._read, begin=self._begin
-                )
+                taken = following or self._calls.take(self._taking, None, lambda: self._stopped)
                 if taken is None:
                     return
-                self._call(*taken)
+                following = self._call(*taken)
         except BaseException as error:  # noqa: BLE001 - a fault of ours must not look like an idle consumer
             self._failed = True
             if self._engine.error is None:
@@ -176,7 +183,7 @@ class Dispatcher:
             return self.listeners
         return tuple(name for name in self.listeners if self._engine.core.is_open(name))
 
-    def _read(self, delivery: Delivery) -> tuple[Listener, Message, Delivery]:
+    def _read(self, delivery: Delivery) -> _Taken:
         """Find the listener, under the lock of the hand-out: if it is taken away now, it still gets this message."""
         listener = self.listeners[delivery.subscription_id]
         message = ReceivedMessage(delivery, self._dialect, self._acknowledging(delivery))
@@ -192,12 +199,13 @@ class Dispatcher:
             if self._awaited:
                 self._engine.changed.notify_all()
 
-    def _call(self, listener: Listener, message: Message, delivery: Delivery) -> None:
+    def _call(self, listener: Listener, message: Message, delivery: Delivery) -> _Taken | None:
         """
-        Call the listener, then tell the core how that went, in one go with being idle again.
+        Call the listener, then tell the core how that went, in one go with being idle again; see `_settle`.
 
         If that cannot be told, it is never idle again: its message is not acknowledged when the session closes.
         """
+        following = None
         raised: BaseException | None = None
         failure = None
         call = self._handling = HandlerCall(message, delivery)
@@ -216,25 +224,41 @@ class Dispatcher:
                 message_id=call.message.message_id,
                 exc_info=raised,
             )
-            return
+            return None
         if call.settled:
             self._end()
         elif self._engine.error is None:
-            self._engine.call(lambda core, now: self._settle(core, call.delivery, failure, now))
+            following = self._engine.call(lambda core, now: self._settle(core, call, failure, now))
         if raised is not None and failure is not None:
             call.tell(self._engine.core, raised, failure)
+        return following
 
     def failed(self, error: BaseException, failure: Failure) -> None:
         """Note that the listener which is being called has given its message back because of `error`."""
         if self.inside and self._handling is not None:
             self._handling.tell(self._engine.core, error, failure)
 
+    def acknowledge_returned(self) -> None:
+        """Have the message of the listener that calls acknowledged when it has returned, as by `acknowledge()`."""
+        if self.inside and self._handling is not None:
+            self._handling.acknowledged = True
+
     def _settle(
-        self, core: SessionCore, delivery: Delivery, failure: Failure | None, now: float
-    ) -> None:
-        if failure is None:
-            if core.consumed(delivery, now):
-                self._engine.do_due(now)
-        else:
+        self, core: SessionCore, call: HandlerCall, failure: Failure | None, now: float
+    ) -> _Taken | None:
+        """
+        Tell the core how a call went, and return the message for the next one, where that is here.
+
+        In one go, for each go takes the session's lock, and lets go of it.
+        """
+        delivery = call.delivery
+        if failure is not None:
             core.failed(delivery, failure, now)
+            self._end()
+            return None
+        if call.acknowledged and core.is_open(delivery.subscription_id):
+            core.acknowledge(delivery, now)
+        if core.consumed(delivery, now):
+            self._engine.do_due(now)
         self._end()
+        return None if self._stopped or not self._calls.flows else self._taking(core, now)

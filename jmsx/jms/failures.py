@@ -34,6 +34,7 @@ class HandlerCall:
         self._attempt = delivery.failures + 1
         self.running = True
         self.settled = False  #: the core knows that it is done
+        self.acknowledged = False  #: so is its message, when it has returned
         self._first = not delivery.failed_before
         delivery.next_delivery = None
 

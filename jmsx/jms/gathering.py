@@ -91,9 +91,8 @@ class Gathering:
 
         while len(batch) < most:
             held = Held()
-            message = calls.take(
-                lambda: (name,), deadline, ended, self._read, held=held, stopped=stopped
-            )
+            taking = calls.taking(lambda: (name,), self._read, held=held)
+            message = calls.take(taking, deadline, ended, stopped=stopped)
             if message is None:
                 return
             if not fits(delivery_of(message)):

@@ -517,10 +517,8 @@ def _app_consume(given: dict[str, Any], meter: Meter, watched: dict[str, Any]) -
     app = App(given["url"], **watched)
     mode = given["mode"]
 
-    def handle(message: Any) -> None:
-        meter.hit()
-        if mode == "individual":
-            message.acknowledge()
+    def handle(_message: Any) -> None:
+        meter.hit()  # the app acknowledges what its handler has returned for, in each mode
 
     async def handle_later(_message: Any) -> None:
         meter.hit()
