@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 from jmsx.core.headers import SENDER_HEADER
-from jmsx.core.selectors import in_decimals, signs_multiplied, spelled_out
+from jmsx.core.selectors import check_quotes, in_decimals, signs_multiplied, spelled_out
 
 #: Compares texts with numbers too; every property is a text over STOMP.
 NUMBERS: Final = "convert_string_expressions:"
@@ -43,6 +43,7 @@ def core_filter(selector: str, *, durable: bool = False) -> str:
     A text has no sign to the broker, but can be multiplied. That of a durable subscription keeps its numbers and signs
     as they are: another text would begin it anew.
     """
+    check_quotes(selector)
     selector = spelled_out(selector if durable else signs_multiplied(in_decimals(selector)))
     modes = "JMSDeliveryMode" in selector
 

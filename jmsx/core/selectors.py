@@ -12,6 +12,7 @@ Source: `SelectorParser.jj` and `ArithmeticExpression.java` of ActiveMQ; probed 
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import deque
 from typing import Final, NamedTuple
@@ -233,6 +234,17 @@ def check_functions(selector: str) -> None:
                 f"selector {selector!r} calls {called}, which is no part of JMS: ActiveMQ Classic would fail at it"
                 " for each message that does not fit, and stop the destination for everybody; send what it finds out as"
                 " a property"
+            )
+
+
+def check_quotes(selector: str) -> None:
+    """Raise InvalidSelectorError where `selector` compares with what is in double quotes, which is meant as a text."""
+    tokens = _tokens(selector)
+    for sign, token in itertools.pairwise(tokens):
+        if sign.text in {"=", "<>"} and token.kind == "name" and token.text.startswith('"'):
+            raise InvalidSelectorError(
+                f"selector {selector!r} compares with {token.text}, which is the name of a property, being in double"
+                f" quotes; write a text in single quotes: {literal(token.text[1:-1])}"
             )
 
 

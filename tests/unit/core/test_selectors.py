@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from jmsx.core.selectors import (
     check_arithmetic,
     check_functions,
+    check_quotes,
     in_decimals,
     signs_multiplied,
     spelled_out,
@@ -85,6 +86,21 @@ def test_a_function_is_refused(selector: str) -> None:
     """Classic has some, which raise at what does not fit them, as arithmetic does."""
     with pytest.raises(InvalidSelectorError, match="which is no part of JMS"):
         check_functions(selector)
+
+
+@pytest.mark.parametrize("selector", ['region = "EU"', 'a = 1 AND NOT (b<>"x" OR c = 2)'])
+def test_a_text_in_double_quotes_is_refused(selector: str) -> None:
+    """Artemis takes it for the name of a property that nobody has, and finds nothing."""
+    with pytest.raises(InvalidSelectorError, match=r"single quotes: '(EU|x)'"):
+        check_quotes(selector)
+
+
+@pytest.mark.parametrize(
+    "selector", ['"a-b" = 1', "a = '\"x\"'", '"a" IS NULL', '1 < "a-b"', "a ="]
+)
+def test_other_double_quotes_are_not(selector: str) -> None:
+    """Names that JMS does not have stand at the left, and in a comparison of numbers anywhere."""
+    check_quotes(selector)
 
 
 @pytest.mark.parametrize(
