@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import secrets
+import shutil
+import stat
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_LINKS: Final = 40  #: one behind the other; Linux follows no more
+_LONGEST: Final = 16  #: characters of an ending that an unfinished file has as well
+#: Why a folder takes no file, or a file no other one in its place.
+_IN_PLACE: Final = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV}
 
 
 @contextmanager
@@ -16,20 +25,80 @@ def appearing(path: Path) -> Iterator[Path]:
     """
     A file to write to, which at the end becomes `path`, in place of an earlier one.
 
-    Where writing fails, or the process is killed, an earlier one stays as it is. A link leads to what is replaced; what
-    is no file, such as a pipe, is written to itself. OSError that is raised within tells of `path`.
+    It gets the mode of that, and the owner if that is allowed.
+    Where writing fails, or the process is killed, an earlier one stays as it is; a kill leaves a `.jmsx-…` beside it.
+    A link leads to what is replaced. Written to itself is what is no file, such as a pipe; what a link of the system
+    leads to, such as /dev/stdout; and what cannot be replaced: the folder takes no file, or it is mounted by itself.
+    OSError that is raised within tells of `path`.
     """
-    if path.exists() and not path.is_file():
+    if _is_written_itself(path):
         yield path
         return
     whole = Path(os.path.realpath(path))
-    unfinished = whole.with_name(f".{whole.name}")
+    ending = whole.suffix if len(whole.suffix) < _LONGEST else ""
+    unfinished = whole.with_name(f".jmsx-{secrets.token_hex(8)}{ending}")
     try:
-        yield unfinished
-        unfinished.rename(whole)
-    except BaseException as error:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename == str(unfinished):
+        mode = _made(unfinished)
+        if mode is None:
+            yield path
+            return
+        try:
+            yield unfinished
+            _put(unfinished, whole, mode)
+        finally:
+            with suppress(OSError):
+                unfinished.unlink(missing_ok=True)
+    except OSError as error:
+        if error.filename in (str(unfinished), str(whole)):
             error.filename, error.filename2 = str(path), None
         raise
+
+
+def _is_written_itself(path: Path) -> bool:
+    """Whether that is no file, or a link of the system is on the way to it."""
+    if path.exists() and not path.is_file():
+        return True
+    for _ in range(_LINKS):
+        at = Path(os.path.realpath(path.parent), path.name)
+        if not at.is_symlink():
+            return False
+        if at.parts[1] in {"dev", "proc"}:
+            return True
+        path = at.parent / at.readlink()
+    return True
+
+
+def _made(unfinished: Path) -> int | None:
+    """Make a file for its owner alone, and tell the mode that a new one has; None where none can be made."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        descriptor = os.open(str(unfinished), flags, 0o666)
+    except OSError as error:
+        if error.errno in _IN_PLACE:
+            return None
+        raise
+    try:
+        mode = os.fstat(descriptor).st_mode
+        with suppress(PermissionError):  # of a file system without modes
+            os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
+    return mode
+
+
+def _put(unfinished: Path, whole: Path, mode: int) -> None:
+    """Have a file in the place of another one, or, where that cannot be, what it holds in that one."""
+    with suppress(FileNotFoundError):
+        earlier = whole.stat()
+        mode = earlier.st_mode
+        for owner, group in ((-1, earlier.st_gid), (earlier.st_uid, -1)):
+            with suppress(OSError):
+                os.chown(unfinished, owner, group)
+    with suppress(PermissionError):  # of a file system without modes
+        unfinished.chmod(stat.S_IMODE(mode))
+    try:
+        unfinished.rename(whole)
+    except OSError as error:
+        if error.errno not in _IN_PLACE:
+            raise
+        shutil.copyfile(unfinished, whole)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
+import subprocess
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -76,3 +80,111 @@ def test_a_link_stays_and_what_is_no_file_is_written_to(tmp_path: Path) -> None:
     assert (tmp_path / "pipe").read_text("utf-8") == "new"
     writer.join()
     assert (tmp_path / "pipe").is_fifo()
+
+
+def test_no_other_file_is_touched(tmp_path: Path) -> None:
+    """As `.env` beside `env`, a link that somebody planted, and what another writer of the same file has begun."""
+    (tmp_path / ".env").write_text("secret", encoding="utf-8")
+    (tmp_path / ".page").symlink_to(".env")
+    put(tmp_path / "env", "new")
+    put(tmp_path / "page", "new")
+    with appearing(tmp_path / "env") as first, appearing(tmp_path / "env") as second:
+        first.write_text("first", encoding="utf-8")
+        second.write_text("second", encoding="utf-8")
+    assert (tmp_path / ".env").read_text("utf-8") == "secret"
+    assert (tmp_path / ".page").is_symlink()
+    assert (tmp_path / "env").read_text("utf-8") == "first"
+    assert {path.name for path in tmp_path.iterdir()} == {".env", ".page", "env", "page"}
+
+
+def test_the_longest_name_and_its_ending(tmp_path: Path) -> None:
+    """A name may have 255 bytes; pictures are drawn by the ending of theirs."""
+    for name in (251 * "a" + ".png", "a." + 253 * "b"):
+        put(tmp_path / name, "new")
+        assert (tmp_path / name).read_text("utf-8") == "new"
+    with appearing(tmp_path / "a.png") as unfinished:
+        unfinished.touch()
+        assert unfinished.suffix == ".png"
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o444, 0o755])
+def test_a_file_that_is_replaced_keeps_its_mode_and_owner(tmp_path: Path, mode: int) -> None:
+    """And nobody else sees what is not whole."""
+    page = tmp_path / "page"
+    page.touch()
+    page.chmod(mode)
+    if os.geteuid() == 0:
+        os.chown(page, 12, 34)
+    before = page.stat()
+    with appearing(page) as unfinished:
+        assert stat.S_IMODE(unfinished.stat().st_mode) == 0o600
+        unfinished.touch()
+    after = page.stat()
+    assert after.st_ino != before.st_ino
+    assert (after.st_mode, after.st_uid, after.st_gid) == (
+        before.st_mode,
+        before.st_uid,
+        before.st_gid,
+    )
+
+
+@pytest.mark.parametrize("which", ["umask 027", "umask 077", "umask 002"])
+def test_a_new_file_has_the_mode_that_files_have(tmp_path: Path, which: str) -> None:
+    """By the umask, which only a process of its own may change."""
+    code = "import pathlib, jmsx.files\nwith jmsx.files.appearing(pathlib.Path('page')) as f: f.touch()"
+    script = f'{which}; touch other; exec "$0" -c "$1"'
+    subprocess.run(["/bin/sh", "-c", script, sys.executable, code], cwd=tmp_path, check=True)
+    assert (tmp_path / "page").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+def test_a_link_of_the_system_leads_to_the_file_itself(tmp_path: Path) -> None:
+    """As /dev/stdout, whose file the shell has open."""
+    page = tmp_path / "page"
+    with page.open("w", encoding="utf-8") as opened:
+        (tmp_path / "out").symlink_to(f"/dev/fd/{opened.fileno()}")
+        put(tmp_path / "out", "new")
+        assert os.fstat(opened.fileno()).st_ino == page.stat().st_ino
+    assert page.read_text("utf-8") == "new"
+
+
+@pytest.mark.parametrize("code", [errno.EBUSY, errno.EXDEV, errno.EPERM])
+def test_what_cannot_be_renamed_over_is_written_itself(
+    tmp_path: Path, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a single file that is mounted into a container."""
+    page = tmp_path / "page"
+    page.write_text("an older one", encoding="utf-8")
+    before = page.stat()
+
+    def refuse(source: object, target: object) -> None:
+        raise OSError(code, os.strerror(code), str(source), None, str(target))
+
+    monkeypatch.setattr(os, "rename", refuse)
+    put(page, "new")
+    assert page.read_text("utf-8") == "new"
+    assert page.stat().st_ino == before.st_ino
+    assert list(tmp_path.iterdir()) == [page]
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EPERM, errno.EROFS])
+def test_in_a_folder_that_takes_no_file_it_is_written_itself(
+    tmp_path: Path, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As before there was anything beside it."""
+    page = tmp_path / "page"
+    page.touch()
+
+    def refuse(path: object, *_: object) -> int:
+        raise OSError(code, os.strerror(code), str(path))
+
+    monkeypatch.setattr(os, "open", refuse)
+    with appearing(page) as unfinished:
+        assert unfinished == page
+
+
+def test_a_link_to_itself_stays(tmp_path: Path) -> None:
+    """There is nothing to replace."""
+    (tmp_path / "page").symlink_to("page")
+    with pytest.raises(OSError, match="symbolic links"):
+        put(tmp_path / "page", "new")
+    assert (tmp_path / "page").is_symlink()

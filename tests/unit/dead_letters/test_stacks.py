@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ from jmsx.dead_letters.stacks import from_the_handler
 from jmsx.errors import traceback_of
 from jmsx.jms import outcomes
 from jmsx.testing import harness
+from jmsx_otel import tracing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +39,18 @@ Traceback (most recent call last):
 ValueError: no such article
   File "/opt/lib/jmsx/app/worker.py", line 1, in a message of somebody
 """
+GROUP = (
+    CAUSE.replace("/shop/orders.py", "/opt/jmsx/app/worker.py", 1).replace(
+        "    raise", '  File "/shop/orders.py", line 4, in get\n    raise', 1
+    )
+    + """\
+  + Exception Group Traceback (most recent call last):
+  |   File "/opt/jmsx/app/worker.py", line 311, in _listen
+  |   File "/shop/orders.py", line 9, in ship
+  | ExceptionGroup: two (2 sub-exceptions)
+  +-+---------------- 1 ----------------
+"""
+)
 
 
 def test_a_traceback_begins_with_the_code_of_others() -> None:
@@ -66,6 +80,11 @@ def test_a_way_in_one_line_begins_with_the_code_of_others() -> None:
         "jmsx/shop/worker.py:1 call > a.py:1 b: ValueError",
         'Traceback (most recent call last):\n  File "/home/jmsx/shop.py", line 1, in call\n    a()\nValueError\n',
         "Traceback ...",
+        "jmsx/" + 300 * "a" + ".py:1 a > b.py:1 c: E",
+        "/opt/my-jmsx/app/worker.py:1 call > a.py:1 b: ValueError",
+        "a.py:1 b: KeyError | /home/jmsx/shop.py:1 call > a.py:1 b: ValueError",
+        "jmsx/app/worker.py:1 a > b.py:1 c: E" + 2**16 * " ",
+        GROUP,
     ],
 )
 def test_what_has_no_frame_of_ours_above_another_stays(stack: str) -> None:
@@ -73,9 +92,55 @@ def test_what_has_no_frame_of_ours_above_another_stays(stack: str) -> None:
     assert from_the_handler(stack) == stack
 
 
-@pytest.mark.parametrize("made", [traceback_of, outcomes.trace_of])
+@pytest.mark.parametrize("form", ['  File "{}", line 1, in call\n', "{}:1 call"])
+def test_a_handler_in_a_folder_that_is_called_jmsx_stays(form: str) -> None:
+    """Ours are where the outermost frame is; the user's cause does not tell where that is."""
+    files = ["/opt/lib/jmsx/jms/dispatcher.py", "/home/jmsx/app/worker.py", "/home/shop.py"]
+    ours, theirs, called = (form.format(file) for file in files)
+    if form.endswith("\n"):
+        head = "Traceback (most recent call last):\n"
+        cause = f"{head}{theirs}{called}KeyError\n\n"
+        assert from_the_handler(f"{cause}{head}{ours}{theirs}{called}E\n") == (
+            f"{cause}{head}{theirs}{called}E\n"
+        )
+    else:
+        cause = f"{theirs} > {called}: KeyError"
+        assert from_the_handler(f"{cause} | {ours} > {theirs} > {called}: E") == (
+            f"{cause} | {theirs} > {called}: E"
+        )
+
+
+def test_an_adapter_beside_jmsx_is_left_out() -> None:
+    """Not what somebody else calls jmsx, and not one elsewhere."""
+    ours = "/opt/jmsx/jms/dispatcher.py:1 _call > /opt/jmsx_otel/spans.py:71 plain"
+    for theirs in ("/opt/jmsx_shop/spans.py:9 ship: E", "/home/jmsx_otel/spans.py:9 ship: E"):
+        assert from_the_handler(f"{ours} > {theirs}") == theirs
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        12_000 * "jmsx/" + ".py:1 a",
+        'Traceback (most recent call last):\n  File "a.py", line ' + 60_000 * "1",
+        'Traceback (most recent call last):\n  File "' + 12_000 * "jmsx/" + '.py", line 1\n',
+        20_000 * "jmsx/" + "app/worker.py:1 a > b.py:1 c: E",
+    ],
+)
+def test_no_stack_takes_long(stack: str) -> None:
+    """Whoever sends a message can write one."""
+    began = time.monotonic()
+    assert from_the_handler(stack) == stack
+    assert time.monotonic() - began < 1
+
+
+@pytest.mark.parametrize(
+    ("made", "traced"),
+    [(traceback_of, False), (outcomes.trace_of, False), (outcomes.trace_of, True)],
+)
 def test_the_stack_of_a_dead_letter_begins_in_its_handler(
-    made: Callable[[BaseException], str], monkeypatch: pytest.MonkeyPatch
+    made: Callable[[BaseException], str],
+    traced: bool,  # noqa: FBT001 - a parameter
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As it is made here and now, whatever calls what."""
     stacks: list[str] = []
@@ -85,7 +150,7 @@ def test_the_stack_of_a_dead_letter_begins_in_its_handler(
         return stacks[-1]
 
     monkeypatch.setattr(outcomes, made.__name__, kept)
-    app = App("stomp://localhost:61613")
+    app = App("stomp://localhost:61613", middleware=[tracing()] if traced else [])
 
     @app.consumer("queue://orders", redelivery=RedeliveryPolicy(maximum_redeliveries=0))
     def ship(_order: object) -> None:
