@@ -188,9 +188,7 @@ class _ReplyQueue:
                 )
             self._producer.send(message, destination=to, **{**options, "timeout": left})
             return pending.answer(self._left(deadline))
-        except (
-            InDoubtError
-        ) as error:  # also of its sending: one error for what may have been handled
+        except InDoubtError as error:  # of its sending, too: it may have been handled
             raise UnansweredError(f"request {name} to {to}: {error}") from error
         finally:
             if self._pending.get(name) is pending:  # and not that of the next one who took the id
