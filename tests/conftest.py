@@ -40,9 +40,11 @@ def pytest_configure(config: pytest.Config) -> None:
     Where a shell has put us in the background, SIGINT is ignored, and would be by every process that a test starts.
     With a thread for each processor in each worker, the report's unit tests take a quarter more processor time.
     """
-    if _named(config) <= _busy(config):
+    busy = _named(config) <= _busy(config)
+    if busy:
         os.environ.setdefault("POLARS_MAX_THREADS", "1")
-        depth.try_a_part()
+    if not hasattr(config, "workerinput"):  # workers inherit it
+        (depth.try_a_part if busy else depth.try_all)()
     # a busy machine is no fault of an example
     settings.register_profile("jmsx", deadline=None, max_examples=depth.rounds(100))
     settings.load_profile("jmsx")

@@ -19,6 +19,11 @@ T = TypeVar("T")
 _VARIABLE = "JMSX_TESTS_TRY_A_PART"
 
 
+def try_all() -> None:
+    """Have this run, and the worker processes that it starts, try all, whoever started it."""
+    os.environ.pop(_VARIABLE, None)
+
+
 def try_a_part() -> None:
     """Have this run, and the worker processes that it starts, try a part."""
     os.environ[_VARIABLE] = "1"

@@ -43,7 +43,8 @@ def core_filter(selector: str, *, durable: bool = False) -> str:
     A text has no sign to the broker, but can be multiplied. That of a durable subscription keeps its numbers and signs
     as they are: another text would begin it anew.
     """
-    check_quotes(selector)
+    if not durable:  # in other words it would begin anew
+        check_quotes(selector)
     selector = spelled_out(selector if durable else signs_multiplied(in_decimals(selector)))
     modes = "JMSDeliveryMode" in selector
 

@@ -582,7 +582,9 @@ class App:
             return
         try:
             self.stop()
-        except KeyboardInterrupt:
+        except JmsxError:
+            raise
+        except BaseException:  # a second signal
             self.abort()
             raise
 

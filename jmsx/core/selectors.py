@@ -238,10 +238,15 @@ def check_functions(selector: str) -> None:
 
 
 def check_quotes(selector: str) -> None:
-    """Raise InvalidSelectorError where `selector` compares with what is in double quotes, which is meant as a text."""
+    """
+    Raise InvalidSelectorError where `selector` compares with a word in double quotes, which is meant as a text.
+
+    Only the name of a property that is no identifier needs them, as `"my-prop"` does.
+    """
     tokens = _tokens(selector)
     for sign, token in itertools.pairwise(tokens):
-        if sign.text in {"=", "<>"} and token.kind == "name" and token.text.startswith('"'):
+        quoted = token.kind == "name" and token.text.startswith('"')
+        if quoted and sign.text in {"=", "<>"} and token.text[1:-1].isidentifier():
             raise InvalidSelectorError(
                 f"selector {selector!r} compares with {token.text}, which is the name of a property, being in double"
                 f" quotes; write a text in single quotes: {literal(token.text[1:-1])}"

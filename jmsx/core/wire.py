@@ -27,6 +27,7 @@ are a HashMap, so that those of the sender stand between the broker's own in an 
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections import Counter
 from enum import Enum, auto
@@ -513,8 +514,8 @@ class Splitter:
         others = [one for one in found if one[0] > lowest and one[1] > own]
         number, at = _lowest(others) if others else (None, following)
         fitting = [one for one in borders if one <= at] or borders
-        full = (one for one in reversed(fitting) if self._is_full(data, one, number))
-        return next(full, fitting[0])
+        full = self._full(data, fitting, number)
+        return full[-1] if full else fitting[0]
 
     def _begins_at(self, data: bytes, position: int, borders: list[int]) -> int:
         """Where the frame begins whose mark is the next: at `position`, or at one of `borders` behind it."""
@@ -525,16 +526,39 @@ class Splitter:
         found = self._acks(data, position, len(data) if following < 0 else following)
         number, at = _lowest(found) if found else (None, own)
         start = max((one for one in borders if one <= at), default=position)
-        return start if self._is_full(data, start, number) else position
+        return start if self._full(data, [start], number) else position
 
-    def _is_full(self, data: bytes, start: int, number: int | None) -> bool:
-        """Whether the MESSAGE that seems to begin there is as Classic writes it, and its `ack` is `number`."""
-        empty_line = _EMPTY_LINE.search(data, start)
-        head = data[start : None if empty_line is None else empty_line.end()]
-        always = _END if b"\nbrowser:end" in head else _ALWAYS
-        settled = number is None or any(int(one[2]) == number for one in _ACK.finditer(head))
-        full = all(head.count(b"\n%s:" % name) == 1 for name in always)
-        return full and (settled or self._is_unnumbered(head))
+    def _full(self, data: bytes, starts: list[int], number: int | None) -> list[int]:
+        """
+        Return those of `starts` at which a MESSAGE begins that is as Classic writes it, and whose `ack` is `number`.
+
+        A sender can write very many of them, so what ends with the same empty line is looked through once for all.
+        """
+        found: list[int] = []
+        at = 0
+        while at < len(starts):
+            first = starts[at]
+            empty_line = _EMPTY_LINE.search(data, first)
+            end = len(data) if empty_line is None else empty_line.end()
+            behind = bisect.bisect_left(starts, end)
+            heads = [start - first for start in starts[at:behind]]
+            found += [first + start for start in self._full_in(data[first:end], heads, number)]
+            at = behind
+        return found
+
+    def _full_in(self, text: bytes, starts: list[int], number: int | None) -> list[int]:
+        """As `_full`, for heads that all go on to the end of `text`."""
+        browsed = text.rfind(b"\nbrowser:end")
+        message, end = _with_one_each(text, _ALWAYS), _with_one_each(text, _END)
+        settled = len(text)
+        if number is not None and not self._is_unnumbered(text):
+            acks = [one.start() for one in _ACK.finditer(text) if int(one[2]) == number]
+            settled = max(acks, default=-1)
+        return [
+            start
+            for start in starts
+            if start <= settled and start in (end if start <= browsed else message)
+        ]
 
     def _torn(self, text: bytes) -> MessageFrame:
         """The truncated message of which this came; what settles it and names its subscription comes first."""
@@ -696,6 +720,14 @@ def _all_acks(text: bytes) -> Counter[tuple[bytes, int]]:
 def _lowest(acks: list[tuple[int, int]]) -> tuple[int, int]:
     """The one with the lowest number; of the same, the last: it is the broker's, if it was guessed before."""
     return min(acks, key=lambda one: (one[0], -one[1]))
+
+
+def _with_one_each(text: bytes, names: tuple[bytes, ...]) -> range:
+    """Where in `text` a head may begin that goes on to its end, and has one header of each of these names."""
+    lines = [b"\n%s:" % name for name in names]
+    last = [text.rfind(line) for line in lines]
+    before = [text.rfind(line, 0, max(at, 0)) for line, at in zip(lines, last, strict=True)]
+    return range(max(before) + 1, min(last) + 1)
 
 
 def _is_of_receipt(data: bytes, mark_at: int) -> bool:

@@ -21,8 +21,8 @@ PACKAGE: Final = ROOT / "jmsx"
 
 #: What the core may import from outside: nothing that acts.
 PURE: Final = {
-    "__future__", "base64", "collections", "collections.abc", "dataclasses", "datetime", "difflib", "enum", "functools",
-    "hashlib", "heapq", "itertools", "json", "math", "re", "typing", "urllib.parse", "xml.etree",
+    "__future__", "base64", "bisect", "collections", "collections.abc", "dataclasses", "datetime", "difflib", "enum",
+    "functools", "hashlib", "heapq", "itertools", "json", "math", "re", "typing", "urllib.parse", "xml.etree",
 }  # fmt: skip
 
 #: What each folder, and each module at the root, may import of jmsx, and nothing else of it; `cli` and `__init__` any.

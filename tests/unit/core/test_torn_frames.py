@@ -221,6 +221,16 @@ def test_a_property_s_name_harms_nobody_else(name: bytes, order: str) -> None:
         assert torn.size == len(odd)
 
 
+def test_very_many_borders_are_looked_through_once() -> None:
+    """A sender can write a million bytes of them; with a look at the same head for each this would take minutes."""
+    body = b"a\0b" + b"\0\nMESSAGE\n" * 100_000
+    odd = written(3, b"next", b"x:1\npriority:9")
+    told = names(
+        fed([written(1, b"whole") + written(2, body) + odd + written(4, b"") + written(5, b"")])
+    )
+    assert [one.rstrip("!") for one in told] == ["1", "2", "3", "4", "5"]
+
+
 LINES = st.lists(
     st.sampled_from(
         [
@@ -299,7 +309,7 @@ def on_a_link(told: Told, *numbers: int, body: bytes, name: bytes = b"") -> list
 
 @pytest.mark.parametrize("others", [(5,), (9,), (5, 9), (5, 8, 30)])
 @pytest.mark.parametrize("cut", [False, True])
-def test_the_first_message_of_a_link_that_propertiesother_acks(
+def test_the_first_message_of_a_link_that_names_other_acks(
     others: tuple[int, ...], *, cut: bool
 ) -> None:
     """Nobody knows which is its own; on the next link it is one that was not there before."""
@@ -378,7 +388,7 @@ def quoting(*others: int) -> bytes:
     return b"a\0" + b"".join(b"\nack:b\\c%d" % one for one in others) + b"\nb"
 
 
-def test_a_message_that_propertiesall_acks_that_may_be_its_own_costs_one_link() -> None:
+def test_a_message_that_names_all_acks_that_may_be_its_own_costs_one_link() -> None:
     """On the next link its own stands there twice."""
     told, body = Told(), quoting(*range(1, 500))
     assert [one for _, one in on_a_link(told, 7, body=body)] == [True]
