@@ -16,6 +16,7 @@ Source: `ActiveMQMessageConsumer.java:1281-1298`; BROKER.md C26, C30-C32, C43 an
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -105,7 +106,7 @@ class _CopyTransaction:
     moves: list[_Move]
     wire: dict[str, str]  #: the header that names the transaction
     awaited: int  #: copies without an answer
-    refused: bool = False  #: one of them was
+    refused: list[_Move] = field(default_factory=list)  #: those of them that were
     settles: bool = False  #: the ACKs are in it
 
 
@@ -286,20 +287,31 @@ class DeadLetters:
     def _move_by_copy(
         self, consumer: ConsumerCore, batch: list[Delivery], moves: list[_Move], now: float
     ) -> None:
-        """Copy `moves`, and acknowledge `batch`, which includes them, in the same transaction or after the copies."""
+        """
+        Copy `moves`, and acknowledge `batch`, which includes them: in one transaction as far as its ACKs settle nothing
+        else, and of the rest behind the copies.
+
+        The rest is written first, for with cumulative ACKs the COMMIT acknowledges only if no other copy is unanswered.
+        """
         plain = self._plain.intersection(move.destination for move in moves)
-        one = self._dialect.transactional_ack and not plain
-        if one and self._may_settle(consumer, batch):
-            self._move_in_transaction(consumer, batch, moves)
-            return
+        most = self._settle_alone(consumer, batch) if self._dialect.transactional_ack else 0
+        within = set(batch[:most]) if not plain else set()
+        together = [move for move in moves if move.delivery in within]
+        if not together:
+            within = set()
         for move in moves:
+            if move.delivery in within:
+                continue
             refused = _refused_before(move.delivery)
             if refused and self._dialect.errors_close:
                 doublings = min(refused - 1, COPY_DOUBLINGS)
                 self._try_later(move, None, now, RETRY * 2**doublings)
             else:
                 self._outbox.transmit(*self._copy_frames(move, receipt=self._ask(move).receipt_id))
-        self._settle_later(consumer, batch)
+        self._settle_later(consumer, [one for one in batch if one not in within])
+        if together:
+            settled = [one for one in batch if one in within]
+            self._move_in_transaction(consumer, settled, together)
 
     def expire(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> None:
         """
@@ -559,18 +571,25 @@ class DeadLetters:
         """Note that one copy was taken or refused; after the last answer commit, or abort."""
         transaction.awaited -= 1
         if error is not None:
-            transaction.refused = True
+            transaction.refused.append(move)
             self._tell_refused(move, error, now)
         if transaction.awaited:
             return
         if not transaction.refused:
             self._commit(transaction)
             return
-        if error is None or not silent(error):
+        lost = error is not None and silent(error)
+        if not lost:
             self._outbox.transmit(*self._releases(), Frame("ABORT", transaction.wire))
+        single = transaction.consumer.settings.individual
+        apart = transaction.refused if single and not lost else transaction.moves
         self._settle_later(transaction.consumer, transaction.batch)
-        for each in transaction.moves:  # one of them must not keep the others from being copied
+        for each in apart:  # one of them must not keep the others from being copied
             self._try_later(each, error, now)
+        others = [each for each in transaction.moves if each not in apart]
+        if others:  # their ACKs are single, and settle nothing that has no copy
+            left = [each.delivery for each in others]
+            self._move_by_copy(transaction.consumer, left, others, now)
 
     def _commit(self, transaction: _CopyTransaction) -> None:
         consumer = transaction.consumer
@@ -585,7 +604,8 @@ class DeadLetters:
         request = self._requests.open("COMMIT", transaction.moves[0].destination, answered)
         moved = [move.delivery for move in transaction.moves]
         alone = consumer.settings.individual or consumer.copies.no_others(moved)
-        transaction.settles = alone and self._may_settle(consumer, transaction.batch)
+        batch = transaction.batch
+        transaction.settles = alone and self._settle_alone(consumer, batch) == len(batch)
         acks: list[Frame] = []
         if transaction.settles:
             acks = consumer.ack_frames(transaction.batch, **transaction.wire)
@@ -597,17 +617,21 @@ class DeadLetters:
         commit = Frame("COMMIT", {**transaction.wire, "receipt": request.receipt_id})
         self._outbox.transmit(*self._releases(), *acks, commit)
 
-    def _may_settle(self, consumer: ConsumerCore, batch: list[Delivery]) -> bool:
+    def _settle_alone(self, consumer: ConsumerCore, batch: list[Delivery]) -> int:
         """
-        Return whether ACKs of `batch` settle nothing else.
+        Return how many of `batch`, from the oldest on, have ACKs that settle nothing else.
 
         A transaction of the application may be open beside this one: it has no ACKs before its COMMIT (BROKER.md C30).
         """
+        copies = consumer.copies
         if consumer.settings.individual:
-            return consumer.copies.single_acks + len(batch) <= SINGLE_ACKS
-        if consumer.copies.committing:
-            return False
-        return consumer.settles_alone(batch) and consumer.copies.may_cover(batch[-1])
+            return min(len(batch), max(SINGLE_ACKS - copies.single_acks, 0))
+        if copies.committing:
+            return 0
+        alone = itertools.takewhile(
+            lambda one: consumer.settles_alone([one]) and copies.may_cover(one), batch
+        )
+        return sum(1 for _ in alone)
 
     def _committed(self, transaction: _CopyTransaction, now: float) -> None:
         if not transaction.settles:

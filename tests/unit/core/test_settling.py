@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jmsx.core.dead_letters import SINGLE_ACKS
 from jmsx.core.delivery import Delivery
 from jmsx.core.events import MessagesAcknowledged
 from jmsx.core.modes import AcknowledgeMode
@@ -257,6 +258,57 @@ def test_the_dead_of_a_batch_are_one_transaction(mode: AcknowledgeMode) -> None:
     talk.answer()
     told = [(name, attempts, reason) for name, attempts, reason, *_ in dead_letters(talk)]
     assert told == [("a", 2, "max_redeliveries"), ("b", 1, "rejected"), ("c", 1, "rejected")]
+
+
+def odd(name: str) -> Failure:
+    """A cause of its own."""
+    return Failure(name, disposition=Disposition.REJECT)
+
+
+def test_more_dead_than_single_acks_fit() -> None:
+    """The oldest are one transaction all the same."""
+    talk = Talk(INDIVIDUAL)
+    talk.subscribe(dead_letter="queue://dead")
+    names = [str(number) for number in range(SINGLE_ACKS + 2)]
+    wrote = settle(talk, taken(talk, *names), **{name: odd(name) for name in names})
+    *within, last, newest = names
+    assert wrote == [
+        f"SEND queue:dead {last!r} ?",
+        f"SEND queue:dead {newest!r} ?",
+        *copies(*within, to="queue:dead"),
+    ]
+
+
+def test_one_refused_copy_keeps_no_other_waiting() -> None:
+    """Where ACKs are single the others are one transaction at once."""
+    talk = Talk(INDIVIDUAL)
+    talk.subscribe(dead_letter="queue://dead")
+    settle(talk, taken(talk, "a", "b", "c"), a=odd("x"), b=odd("y"), c=odd("z"))
+    talk.answer()
+    talk.refuse()
+    talk.answer()
+    wrote = talk.wrote()
+    assert wrote == ["ABORT in jmsx-dead-1", *copies("a", "c", number=2, to="queue:dead")]
+    talk.answer()
+    talk.answer()
+    assert talk.wrote() == settled("a", "c", number=2)
+    talk.timer()
+    assert talk.wrote() == ["SEND queue:dead 'b' ?"]
+
+
+def test_a_dead_letter_behind_a_discarded_one_is_copied_first() -> None:
+    """Its ACK would settle what was discarded; the older one has its own with its copy."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe(dead_letter="queue://dead")
+    batch = taken(talk, "a", "b", "c")
+    wrote = settle(talk, batch, a=odd("x"), b=DISCARDED, c=odd("z"))
+    assert wrote == ["SEND queue:dead 'c' ?", *copies("a", to="queue:dead")]
+    talk.answer()
+    talk.answer()
+    assert talk.wrote() == settled("a")
+    talk.answer()
+    assert talk.receive() is None
+    assert talk.wrote() == ["ACK b", "ACK c"]
 
 
 def test_the_discarded_of_a_transaction_take_nobody_along() -> None:
