@@ -78,11 +78,11 @@ def test_a_way_in_one_line_begins_with_the_code_of_others() -> None:
         "jmsx/app/worker.py:1 call: ValueError",
         'Traceback (most recent call last):\n  File "/opt/jmsx/app/worker.py", line 1, in call\nValueError\n',
         "jmsx/shop/worker.py:1 call > a.py:1 b: ValueError",
-        'Traceback (most recent call last):\n  File "/home/jmsx/shop.py", line 1, in call\n    a()\nValueError\n',
+        'Traceback (most recent call last):\n  File "/srv/jmsx/shop.py", line 1, in call\n    a()\nValueError\n',
         "Traceback ...",
         "jmsx/" + 300 * "a" + ".py:1 a > b.py:1 c: E",
         "/opt/my-jmsx/app/worker.py:1 call > a.py:1 b: ValueError",
-        "a.py:1 b: KeyError | /home/jmsx/shop.py:1 call > a.py:1 b: ValueError",
+        "a.py:1 b: KeyError | /srv/jmsx/shop.py:1 call > a.py:1 b: ValueError",
         "jmsx/app/worker.py:1 a > b.py:1 c: E" + 2**16 * " ",
         GROUP,
     ],
@@ -95,7 +95,7 @@ def test_what_has_no_frame_of_ours_above_another_stays(stack: str) -> None:
 @pytest.mark.parametrize("form", ['  File "{}", line 1, in call\n', "{}:1 call"])
 def test_a_handler_in_a_folder_that_is_called_jmsx_stays(form: str) -> None:
     """Ours are where the outermost frame is; the user's cause does not tell where that is."""
-    files = ["/opt/lib/jmsx/jms/dispatcher.py", "/home/jmsx/app/worker.py", "/home/shop.py"]
+    files = ["/opt/lib/jmsx/jms/dispatcher.py", "/srv/jmsx/app/worker.py", "/srv/shop.py"]
     ours, theirs, called = (form.format(file) for file in files)
     if form.endswith("\n"):
         head = "Traceback (most recent call last):\n"
@@ -113,7 +113,7 @@ def test_a_handler_in_a_folder_that_is_called_jmsx_stays(form: str) -> None:
 def test_an_adapter_beside_jmsx_is_left_out() -> None:
     """Not what somebody else calls jmsx, and not one elsewhere."""
     ours = "/opt/jmsx/jms/dispatcher.py:1 _call > /opt/jmsx_otel/spans.py:71 plain"
-    for theirs in ("/opt/jmsx_shop/spans.py:9 ship: E", "/home/jmsx_otel/spans.py:9 ship: E"):
+    for theirs in ("/opt/jmsx_shop/spans.py:9 ship: E", "/srv/jmsx_otel/spans.py:9 ship: E"):
         assert from_the_handler(f"{ours} > {theirs}") == theirs
 
 
