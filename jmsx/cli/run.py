@@ -341,14 +341,15 @@ def _parted(target: str) -> tuple[str, str]:
     """The module and the name in it; raises ConfigurationError that says what to write for a file's name."""
     module, colon, name = target.rpartition(":")
     path = PureWindowsPath(module)  # which has slashes of both kinds
-    if colon and (len(path.parts) > 1 or path.suffix == ".py"):
-        below = not path.anchor and ".." not in path.parts
-        dotted = ".".join(path.with_suffix("").parts) if below else path.stem
+    if colon and path.stem.isidentifier() and (path.suffix == ".py" or {*"/\\"} & {*module}):
+        parts = path.with_suffix("").parts
+        below = all(part.isidentifier() for part in parts)
+        dotted = ".".join(parts) if below else path.stem
         folder = "" if below else "in the folder that it is in, "
         raise ConfigurationError(
             f"{target!r} is a file, and no module: {folder}write {dotted}:{name}"
         )
-    if ":" in module or not all((name, *module.split("."))):
+    if not all(part.isidentifier() for part in (name, *module.split("."))):
         raise ConfigurationError(f"{target!r} is not MODULE:APP, such as shop:app")
     return module, name
 

@@ -294,11 +294,11 @@ class DeadLetters:
         The rest is written first, for with cumulative ACKs the COMMIT acknowledges only if no other copy is unanswered.
         """
         plain = self._plain.intersection(move.destination for move in moves)
-        most = self._settle_alone(consumer, batch) if self._dialect.transactional_ack else 0
-        within = set(batch[:most]) if not plain else set()
+        one = self._dialect.transactional_ack and not plain
+        most = self._settle_alone(consumer, batch) if one else 0
+        within = set(batch[:most])
         together = [move for move in moves if move.delivery in within]
-        if not together:
-            within = set()
+        behind = batch[most:] if together else batch
         for move in moves:
             if move.delivery in within:
                 continue
@@ -308,10 +308,9 @@ class DeadLetters:
                 self._try_later(move, None, now, RETRY * 2**doublings)
             else:
                 self._outbox.transmit(*self._copy_frames(move, receipt=self._ask(move).receipt_id))
-        self._settle_later(consumer, [one for one in batch if one not in within])
+        self._settle_later(consumer, behind)
         if together:
-            settled = [one for one in batch if one in within]
-            self._move_in_transaction(consumer, settled, together)
+            self._move_in_transaction(consumer, batch[:most], together)
 
     def expire(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> None:
         """

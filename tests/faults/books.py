@@ -53,14 +53,16 @@ def lines_of(task: Task) -> list[Line]:
     ]
 
 
-def told_of(kind: str, task: Task, keys: Mapping[str, str]) -> dict[str, list[int]]:
-    """By body, the processes whose logs have a line of that kind, each as often as it has one."""
+def told_of(
+    kind: str, task: Task, keys: Mapping[str, str], reason: str = ""
+) -> dict[str, list[int]]:
+    """By body, the processes whose logs have a line of that kind, and reason, each as often as it has one."""
     lines = lines_of(task)
     pids = {line["writer"]: line["pid"] for line in lines if line["kind"] == "log.open"}
     bodies = {key: body for body, key in keys.items()}
     found: defaultdict[str, list[int]] = defaultdict(list)
     for line in lines:
-        if line["kind"] == kind and line["msg_key"] in bodies:
+        if line["kind"] == kind and reason in line["reason"] and line["msg_key"] in bodies:
             found[bodies[line["msg_key"]]].append(pids[line["writer"]])
     return found
 

@@ -38,7 +38,7 @@ class Record:
     sent_at: Mapping[str, float] = field(default_factory=dict)  #: by body; likewise
     #: By body, the processes whose event log tells of its dead letter.
     deaths: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    #: By body, the processes whose event log tells of a dead letter that was refused, or lost its link unanswered.
+    #: By body, the processes whose event log tells of a dead letter that lost its link unanswered.
     unanswered: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @property

@@ -268,7 +268,7 @@ def _outcome(scene: Scene, broker: str, done: Counter[str]) -> dict[str, Any]:
         killed={pid: at for each in scene.consumers for pid, at in each.killed.items()},
         sent_at=scene.producer.began,
         deaths=told_of("dlq", scene.task, scene.producer.keys),
-        unanswered=told_of("dlq.failed", scene.task, scene.producer.keys),
+        unanswered=told_of("dlq.failed", scene.task, scene.producer.keys, "before it answered"),
     )
     return {
         "sent": len(traces.sent),

@@ -145,9 +145,7 @@ def test_redelivery_by_broker_and_client(artemis_broker: Broker, tmp_path: Path)
     set_redelivery(artemis_broker, queue)
     with Connection(artemis_broker.url) as connection:
         connection.create_session().create_producer(queue).send(Message("a"))
-    text = APP.format(url=artemis_broker.url, queue=queue.name)
-    (tmp_path / "shop.py").write_text(text, encoding="utf-8")
-    code, findings, _ = check("--app", "shop:app", PYTHONPATH=str(tmp_path))
+    code, findings = check_app(artemis_broker, queue, tmp_path)
     assert code == 1
     told = findings[f"settings of {queue.uri}"]
     assert told["level"] == "warning"
@@ -167,13 +165,19 @@ def test_a_queue_that_forgets(artemis_broker: Broker, tmp_path: Path) -> None:
     queue = fresh_queue()
     wanted = {"name": queue.name, "address": queue.name, "routing-type": "ANYCAST", "ring-size": 2}
     ask_broker(artemis_broker, "createQueue", json.dumps(wanted | {"auto-create-address": True}))
-    text = APP.format(url=artemis_broker.url, queue=queue.name)
-    (tmp_path / "shop.py").write_text(text, encoding="utf-8")
-    code, findings, _ = check("--app", "shop:app", PYTHONPATH=str(tmp_path))
+    code, findings = check_app(artemis_broker, queue, tmp_path)
     assert code == 1
     told = findings[f"queue {queue.name}"]
     assert told["level"] == "warning"
     assert "keeps 2 messages only (ring-size)" in told["told"]
+
+
+def check_app(broker: Broker, queue: Queue, folder: Path) -> tuple[int, dict[str, Any]]:
+    """The exit code, and what is found, of an application that reads `queue`."""
+    text = APP.format(url=broker.url, queue=queue.name)
+    (folder / "shop.py").write_text(text, encoding="utf-8")
+    code, findings, _ = check("--app", "shop:app", PYTHONPATH=str(folder))
+    return code, findings
 
 
 def ask_broker(broker: Broker, operation: str, *arguments: str) -> None:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from jmsx import AcknowledgeMode, Message, RedeliveryPolicy
-from jmsx.drivers.engine import Engine
 from jmsx.jms.translation import delivery_of
 from tests.benchmarks.one_thread import OneThread
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 AUTO = AcknowledgeMode.AUTO_ACKNOWLEDGE
 DUPS_OK = AcknowledgeMode.DUPS_OK_ACKNOWLEDGE
@@ -23,34 +18,20 @@ INDIVIDUAL = AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE
 MANY = 100
 
 
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was done under the lock, each time by the name of its operation."""
-    done: list[str] = []
-    real = Engine.work
-
-    def work(self: Engine, operation: Callable[..., Any]) -> Any:
-        done.append(operation.__qualname__)
-        return real(self, operation)
-
-    monkeypatch.setattr(Engine, "work", work)
-    return done
-
-
 @pytest.mark.parametrize(
     ("mode", "each"),
     [(AUTO, 1), (DUPS_OK, 1), (INDIVIDUAL, 2)],
     ids=["auto", "dups_ok", "individual"],
 )
 def test_a_message_of_a_backlog_takes_the_lock_once(
-    calls: list[str], mode: AcknowledgeMode, each: int
+    operations: list[str], mode: AcknowledgeMode, each: int
 ) -> None:
     """One is settled and the next one handed out in one go; an acknowledge() of its own is another."""
     one = OneThread(mode, MANY)
     seen: list[int] = []
 
     def listener(message: Message) -> None:
-        seen.append(len(calls))
+        seen.append(len(operations))
         if mode is INDIVIDUAL:
             message.acknowledge()
 
