@@ -374,7 +374,8 @@ def _html_table(panel: Panel, answers: list[list[Series]], span: Span, links: Li
             if column in panel.runbooks:
                 link = f"{links.runbooks}/{panel.runbooks[column].format(row.get(column, ''))}"
                 text = f'<a href="{escape(link)}">{text}</a>'
-            cells.append(f"<td>{text}</td>")
+            number = isinstance(row.get(column), float) and column not in panel.times
+            cells.append(f'<td class="n">{text}</td>' if number else f"<td>{text}</td>")
         lines.append(f"<tr>{''.join(cells)}</tr>")
     return f"<table><tr>{head}</tr>{''.join(lines)}</table>"
 
@@ -385,20 +386,32 @@ def _span(span: Span) -> str:
 
 
 _CSS: Final = """
-body{font:14px/1.4 system-ui,sans-serif;margin:1rem;background:#f4f5f7;color:#222}
+:root{color-scheme:light dark;--page:#f4f5f7;--paper:#fff;--ink:#222;--line:#ddd;--link:#1f5fa8;--good:#2e7d4f}
+@media screen and (prefers-color-scheme:dark){:root{--page:#12181f;--paper:#1a222b;--ink:#dde4ea;--line:#36414c;
+--link:#6aa5e6;--good:#57c48b}figure svg{filter:invert(1) hue-rotate(180deg)}}
+body{font:14px/1.4 system-ui,sans-serif;margin:1rem;background:var(--page);color:var(--ink)}
+a{color:var(--link)}
 nav a{margin-right:1em}
 .grid{display:grid;grid-template-columns:repeat(24,1fr);grid-auto-rows:34px;gap:6px}
-figure{margin:0;background:#fff;border:1px solid #ddd;border-radius:4px;padding:6px;overflow:auto;display:flex;
-flex-direction:column}
+figure{margin:0;background:var(--paper);border:1px solid var(--line);border-radius:4px;padding:6px;min-width:0;
+overflow:auto;display:flex;flex-direction:column}
 figcaption{font-weight:600;font-size:13px}
 figcaption a{float:right;text-decoration:none}
 figure svg{width:100%;height:auto;min-height:0;flex:1}
 h3{margin:4px 0}
 table{border-collapse:collapse;width:100%;font-size:12.5px}
-th,td{text-align:left;padding:3px 8px;border-bottom:1px solid #eee;white-space:nowrap}
+th,td{text-align:left;vertical-align:top;padding:3px 8px 3px 0;border-bottom:1px solid var(--line)}
+td{overflow-wrap:anywhere}
+td.n{white-space:nowrap}
 .stat{flex:1;display:flex;align-items:center;justify-content:center;font-size:1.7rem;font-weight:700;color:#fff;
 border-radius:3px}
-.none{color:#2e7d4f;text-align:center}
+.none{color:var(--good);text-align:center}
+@media print,(max-width:1100px){.grid{display:flex;flex-wrap:wrap}.grid h3{flex:1 0 100%;break-after:avoid}
+figure{flex:1 1 30%;max-width:49.5%;overflow:visible}figure:has(.stat){flex-basis:14%;min-height:5.5rem}
+figure:has(table,.none){flex-basis:100%;max-width:none}}
+@media print{body{margin:0;background:none}nav{display:none}section+section{break-before:page}
+figure{break-inside:avoid;print-color-adjust:exact}table{font-size:11px}}
+@page{size:A4 landscape;margin:10mm}
 """
 
 

@@ -134,6 +134,10 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[object]], of: int, wher
     )
 
 
+#: Characters of a name that is kept on one line: more of it would not leave a table its place on a screen.
+_LONG: Final = 24
+
+
 class _Key(str):
     """A key of a message: set in a face of equal widths."""
 
@@ -169,6 +173,8 @@ def _cell(content: object) -> str:
             cell = f'<td class="words">{_text(content, 400)}</td>'
         case "balanced" | "suspect" | "unverifiable":
             cell = f'<td class="{content}"><strong>{content}</strong></td>'
+        case str() if len(content) > _LONG:
+            cell = _cell(_Lines((content,)))
         case _:
             cell = f"<td>{_text(content)}</td>"
     return cell

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 
 _ROOT: Final = Path(__file__).parents[1]
-_ADAPTER: Final = "jmsx_otel/"  #: the one with a middleware, beside jmsx
+#: Where the adapter with a middleware lies, from the folder of jmsx: installed, and in a checkout.
+_ADAPTER: Final = ("jmsx_otel/", "adapters/jmsx_otel/")
+#: The application of `jmsx demo`, which a wheel carries among the files of jmsx.
+_EXAMPLE: Final = "jmsx/cli/orders.py"
 _LONGEST: Final = 2**16  #: characters; jmsx writes an eighth of that
 #: The frames of one traceback of Python, each a line with its place and lines of source, which may be missing.
 _FRAMES: Final = re.compile(
@@ -73,4 +76,5 @@ def _file(frame: str) -> str:
 @cache
 def _names() -> frozenset[str]:
     """The files of jmsx, from the folder that it lies in."""
-    return frozenset(file.relative_to(_ROOT.parent).as_posix() for file in _ROOT.rglob("*.py"))
+    files = (file.relative_to(_ROOT.parent).as_posix() for file in _ROOT.rglob("*.py"))
+    return frozenset(files) - {_EXAMPLE}

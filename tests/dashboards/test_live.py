@@ -18,6 +18,7 @@ from jmsx_dashboards.recordings import RECORDINGS
 from jmsx_prometheus import PrometheusObserver, serve
 from jmsx_prometheus.catalogue import METRICS, Kind
 from jmsx_prometheus.pipeline import registry_of
+from tests.browser import too_wide
 from tests.dashboards.generate import ROOT
 from tests.dashboards.lint import panels
 from tests.dashboards.live import Prometheus, prometheus, wait_until
@@ -181,5 +182,6 @@ def test_every_board_can_be_drawn(scene: Scene, tmp_path: Path) -> None:
     for word in ("queue://orders", "ValueError", "/wiki/Causes.md#max_redeliveries"):
         assert word in page
     assert "/wiki/JmsxDeadLetterPublishFailing.md" in page
+    assert too_wide(page, 1000, tmp_path) == []
     pictures = {path.stem for path in tmp_path.glob("*.png") if path.stat().st_size > 10_000}
     assert pictures == {board.uid for board in BOARDS}

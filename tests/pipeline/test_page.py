@@ -21,7 +21,9 @@ from jmsx_report.sentences import headline, meaning, numbers_line
 from jmsx_report.store import Run
 from jmsx_report.wording import duration, moment, name, until
 from tests.benchmarks.segments import write
+from tests.browser import too_wide
 from tests.pipeline.nesting import assert_well_nested
+from tests.pipeline.simulator import Shop
 from tests.pipeline.situations.judge import chosen
 from tests.pipeline.situations.scene import Scene
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 _DAY_US = 24 * 3_600_000_000
 _START_US = 1_795_000_000_000_000 // 3_600_000_000 * 3_600_000_000
+_LONG_NAME = "com.example.payments.settlements.eu-west-1.refunds"
 _NUMBERS = ("sent", "settled", "done", "dead_lettered", "unaccounted", "duplicates")
 _COMPLETE = {"complete": True, "auditable": True, "faults": [], "writers": []}
 
@@ -386,6 +389,24 @@ def test_the_page_of_a_real_log_says_of_when_and_of_whom(hours: Path, tmp_path: 
     assert "Lost messages" in text
     assert "Repeated messages" not in text
     assert_well_nested(text)
+
+
+def test_a_page_of_long_names_fits_into_a_thousand_pixels(tmp_path: Path) -> None:
+    """Whatever tables it has; Chromium measures."""
+    shop = Shop(tmp_path / "events", seed=11)
+    shop.trade(1200, dead=30, retried=100, lost=4, expired=3)
+    shop.close()
+    for log in (tmp_path / "events").rglob("*.jsonl"):
+        text = log.read_text().replace("queue://orders", f"queue://{_LONG_NAME}")
+        log.write_text(text.replace('"consumer":"', '"consumer":"com.example.'))
+
+    page_of_it = report(tmp_path / "events", tmp_path / "out").report.read_text()
+
+    for head in ("Lost messages", "Redelivery", "Dead letters", "By hour", "Latency"):
+        assert f"<h2>{head}" in page_of_it
+    assert page_of_it.count(_LONG_NAME) >= 10
+    assert too_wide(page_of_it, 1000, tmp_path) == []
+    assert too_wide(page_of_it, 500, tmp_path) != []  # it can tell
 
 
 def test_the_page_calls_nothing_lost_that_a_gap_may_explain(tmp_path: Path) -> None:

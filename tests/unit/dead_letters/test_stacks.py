@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jmsx import App, RedeliveryPolicy
+from jmsx.dead_letters import stacks
 from jmsx.dead_letters.stacks import from_the_handler
 from jmsx.errors import traceback_of
 from jmsx.jms import outcomes
@@ -16,6 +17,7 @@ from jmsx_otel import tracing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 CAUSE = """\
 Traceback (most recent call last):
@@ -110,11 +112,26 @@ def test_a_handler_in_a_folder_that_is_called_jmsx_stays(form: str) -> None:
         )
 
 
-def test_an_adapter_beside_jmsx_is_left_out() -> None:
-    """Not what somebody else calls jmsx, and not one elsewhere."""
-    ours = "/opt/jmsx/jms/dispatcher.py:1 _call > /opt/jmsx_otel/spans.py:71 plain"
+@pytest.mark.parametrize("place", ["/opt", "/opt/adapters"])
+def test_an_adapter_beside_jmsx_is_left_out(place: str) -> None:
+    """Installed, and in a checkout; not what somebody else calls jmsx, and not one elsewhere."""
+    ours = f"/opt/jmsx/jms/dispatcher.py:1 _call > {place}/jmsx_otel/spans.py:71 plain"
     for theirs in ("/opt/jmsx_shop/spans.py:9 ship: E", "/srv/jmsx_otel/spans.py:9 ship: E"):
         assert from_the_handler(f"{ours} > {theirs}") == theirs
+
+
+def test_the_handlers_of_the_demo_are_not_of_jmsx(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A wheel carries its application beside the commands."""
+    ours, example = tmp_path / "jmsx/app/worker.py", tmp_path / "jmsx/cli/orders.py"
+    for file in (ours, example):
+        file.parent.mkdir(parents=True)
+        file.touch()
+    monkeypatch.setattr(stacks, "_ROOT", tmp_path / "jmsx")
+    monkeypatch.setattr(stacks, "_names", stacks._names.__wrapped__)  # it keeps what it found
+    theirs = f"{example}:42 ship > /opt/lib/json/decoder.py:355 decode: E"
+    assert from_the_handler(f"{ours}:1 _listen > {theirs}") == theirs
 
 
 @pytest.mark.parametrize(
@@ -143,11 +160,11 @@ def test_the_stack_of_a_dead_letter_begins_in_its_handler(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As it is made here and now, whatever calls what."""
-    stacks: list[str] = []
+    made_here: list[str] = []
 
     def kept(error: BaseException) -> str:
-        stacks.append(made(error))
-        return stacks[-1]
+        made_here.append(made(error))
+        return made_here[-1]
 
     monkeypatch.setattr(outcomes, made.__name__, kept)
     app = App("stomp://localhost:61613", middleware=[tracing()] if traced else [])
@@ -158,7 +175,7 @@ def test_the_stack_of_a_dead_letter_begins_in_its_handler(
 
     with harness(app) as mq:
         mq.send("queue://orders", "a book")
-    [stack] = stacks
+    [stack] = made_here
     assert "_listen" in stack
     first = from_the_handler(stack).removeprefix("Traceback (most recent call last):\n")
     assert first.split("\n")[0].endswith(("in ship", " ship: ValueError"))
