@@ -154,6 +154,11 @@ class Worker:
             SettledBy.COMMIT: self._transact,
         }[does.settled_by]
         self._subscription = subscription
+        # What it takes may wait before its handler, so it tells when that is called. (A durable one has moved to
+        # another link by now.)
+        self._link.engine.hand_outs.waits = (
+            consumer.dedupe is not None or consumer.batch is not None or not self._gate.is_open
+        )
         subscription.set_listener(self._listen)
 
     @staticmethod
@@ -439,6 +444,7 @@ class Worker:
         """Call the handler, with its middleware around it, and note how that went."""
         error: BaseException | None = None
         try:
+            self._reach(taken if isinstance(taken, list) else (taken,))
             taken, result = self._call_inside(taken, database)
         except BaseException as raised:
             error = NOT_CALLED if isinstance(raised, InvalidMessagesError) else raised
@@ -448,6 +454,13 @@ class Worker:
                 self._gate.ended(error, self._machine.monotonic())
         if result is not None and isinstance(taken, Message) and taken.reply_to is not None:
             self._answer(taken, result)
+
+    def _reach(self, messages: Sequence[Message]) -> None:
+        """Have counted that the handler gets these; raises Unhandled where they are to wait for the ledger instead."""
+        try:
+            self._link.engine.hand_outs.reach(map(delivery_of, messages))
+        except StoreError as error:
+            raise Unhandled from error
 
     def _call_inside(
         self, taken: Message | list[Message], database: Any

@@ -96,3 +96,22 @@ class DoubtingLedger(Ledger, Protocol):
 
     def give_back(self, entries: Iterable[Entry]) -> None:
         """Record that the application has not seen these: they are no deliveries."""
+
+
+@runtime_checkable
+class StagedLedger(DoubtingLedger, Protocol):
+    """
+    A ledger for hand-outs that wait before the application: for a store, for the rest of a batch, for their turn.
+
+    With others a hand-out that waits is one like any other: if its process dies, it has failed.
+    """
+
+    def take(self, identity: StoreKey) -> Entry | None:
+        """Do as `begin`; but if the process dies before `reach`, the application has not seen the message."""
+
+    def reach(self, entries: Iterable[Entry]) -> None:
+        """
+        Record, before the application sees these that were taken, that it does.
+
+        Raises StoreError if the store is away: then do not let it see them.
+        """

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from jmsx.core.actions import Record
 from jmsx.core.delivery import Delivery, Held
 from jmsx.core.frames import MessageFrame
-from jmsx.core.ledger import DoubtingLedger, HandOutEnd
+from jmsx.core.ledger import HandOutEnd, StagedLedger
 from jmsx.core.session import SessionCore
 from jmsx.errors import JmsxError, StoreError
 from jmsx.log import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable
 
 
 T = TypeVar("T")
@@ -42,8 +42,10 @@ _log = logger("jmsx.session")
 class HandOuts:
     """Hands out one session's messages, counted by a ledger if there is one."""
 
-    def __init__(self, ledger: DoubtingLedger | None) -> None:
+    def __init__(self, ledger: StagedLedger | None) -> None:
         self._ledger = ledger
+        #: What is handed out waits before the application sees it, which `reach` tells.
+        self.waits = False
         #: Looks for the body of a message that came without; raises JmsxError if the broker cannot be asked.
         self.look: Callable[[Delivery], MessageFrame | None] = lambda _delivery: None
         self._epoch = 0  #: the one in which bodies were last looked for
@@ -88,7 +90,8 @@ class HandOuts:
             identity = None if ledger is None else core.handing_out.store_key(delivery)
             entry = None
             if ledger is not None and identity is not None:
-                entry = self._ask(partial(ledger.begin, identity), now)
+                begin = ledger.take if self.waits else ledger.begin
+                entry = self._ask(partial(begin, identity), now)
                 if self.away is not None:
                     self.withheld = True
                     core.handing_out.decline(held)
@@ -103,6 +106,20 @@ class HandOuts:
         if ledger is not None:
             self._ask(ledger.flush, now)
         return None
+
+    def reach(self, deliveries: Iterable[Delivery]) -> None:
+        """
+        Tell the ledger that the application sees these now, where it `waits` with them; without the engine's lock.
+
+        Raises StoreError if the ledger is away: then it must not see them.
+        """
+        ledger = self._ledger
+        if ledger is None or not self.waits:
+            return
+        try:
+            ledger.reach([one.entry for one in deliveries if one.entry is not None])
+        except sqlite3.Error as error:
+            raise StoreError(f"delivery ledger failed: {error}") from error
 
     def looked(self, core: SessionCore, delivery: Delivery, shown: MessageFrame | None) -> None:
         """Keep what the broker has of `delivery`, as `look` told it; None: nothing more than came."""

@@ -20,7 +20,7 @@ from jmsx.config.custom_policy import CustomPolicy
 from jmsx.config.uri import BrokerAddress, BrokerUri
 from jmsx.core.delivery import Delivery
 from jmsx.core.frames import Frame
-from jmsx.core.ledger import DoubtingLedger
+from jmsx.core.ledger import StagedLedger
 from jmsx.core.management import Findings
 from jmsx.core.modes import AcknowledgeMode, Covers
 from jmsx.core.policy import Policy, PolicyByError
@@ -373,7 +373,7 @@ class ConnectionLinks:
         self.memory = self.machine.memory or MEMORY
         self.inquiries = Inquiries(uri, self.machine)
         self.scheduler = machine.delays  #: whether the broker delays messages; None: not known
-        self.ledger: DoubtingLedger | None = None  #: open while there may be sessions
+        self.ledger: StagedLedger | None = None  #: open while there may be sessions
         self.started = False
         self.exception_listener: Callable[[JmsxError], object] | None = None
         self._uri = uri

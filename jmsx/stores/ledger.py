@@ -10,6 +10,9 @@ Each hand-out has its own end. One that nobody has said the end of failed with i
 lives, the hand-out is in doubt: its link may be lost, so that the message comes to another one before the first has
 noticed, and on to a third. It counts as failed when its process says so, or has died.
 
+What waits before the application gets it, for a store or for the rest of a batch, is taken first, and written once more
+when it gets there: if its process dies before that, it was no delivery.
+
 While it cannot be written, nothing that it counts is handed out: an uncounted hand-out could be the one that kills its
 process. What is done meanwhile is kept in memory and written afterwards. A file that somebody removes is noticed at the
 next hand-out, and made anew with what this process has handed out.
@@ -28,7 +31,14 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from jmsx.clock import Clock, SystemClock
 from jmsx.core.durations import Duration, bounded
 from jmsx.core.headers import whole
-from jmsx.core.ledger import DoubtingLedger, Entry, HandOutEnd, Ledger, StoreKey
+from jmsx.core.ledger import (
+    DoubtingLedger,
+    Entry,
+    HandOutEnd,
+    Ledger,
+    StagedLedger,
+    StoreKey,
+)
 from jmsx.core.option_checks import kind_of
 from jmsx.drivers import living
 from jmsx.drivers.process import tell_of_forks
@@ -60,6 +70,7 @@ CREATE TABLE IF NOT EXISTS jmsx_deliveries (
     holder TEXT,                 -- the process that has the last hand-out, and has not said how that went
     unseen INTEGER NOT NULL DEFAULT 0, -- how many hand-outs did not reach the application
     earlier TEXT,                -- of hand-outs before the last the same: lines of a number and a process
+    waiting TEXT,                -- numbers of those that have not reached the application yet
     PRIMARY KEY (place, message_key)
 ) WITHOUT ROWID
 """
@@ -72,25 +83,33 @@ _LATER_COLUMNS: Final = {
     "holder": "ALTER TABLE jmsx_deliveries ADD COLUMN holder TEXT",
     "unseen": "ALTER TABLE jmsx_deliveries ADD COLUMN unseen INTEGER NOT NULL DEFAULT 0",
     "earlier": "ALTER TABLE jmsx_deliveries ADD COLUMN earlier TEXT",
+    "waiting": "ALTER TABLE jmsx_deliveries ADD COLUMN waiting TEXT",
 }
 
 _FIRST: Final = (
-    "INSERT INTO jmsx_deliveries (place, message_key, deliveries, finished, last_ms, holder)"
-    " VALUES (?, ?, 1, 0, ?, ?) ON CONFLICT DO NOTHING"
+    "INSERT INTO jmsx_deliveries (place, message_key, deliveries, finished, last_ms, holder, waiting)"
+    " VALUES (?, ?, 1, 0, ?, ?, ?) ON CONFLICT DO NOTHING"
 )
 _READ: Final = (
-    "SELECT deliveries, finished, unseen, holder, earlier FROM jmsx_deliveries"
+    "SELECT deliveries, finished, unseen, holder, earlier, waiting FROM jmsx_deliveries"
     " WHERE place = ? AND message_key = ?"
 )
 _WRITE: Final = (
     "INSERT INTO jmsx_deliveries"
-    " (place, message_key, last_ms, deliveries, finished, unseen, holder, earlier)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET last_ms = excluded.last_ms,"
+    " (place, message_key, last_ms, deliveries, finished, unseen, holder, earlier, waiting)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET last_ms = excluded.last_ms,"
     " deliveries = excluded.deliveries, finished = excluded.finished,"
-    " unseen = excluded.unseen, holder = excluded.holder, earlier = excluded.earlier"
+    " unseen = excluded.unseen, holder = excluded.holder, earlier = excluded.earlier,"
+    " waiting = excluded.waiting"
 )
 _SETTLE: Final = (
     "DELETE FROM jmsx_deliveries WHERE place = ? AND message_key = ? AND deliveries = ?"
+)
+
+#: Of a message that one consumer alone has, as nearly all are
+_REACH: Final = (
+    "UPDATE jmsx_deliveries SET waiting = NULL"
+    " WHERE place = ? AND message_key = ? AND deliveries = ? AND waiting = ?"
 )
 
 _log = logger("jmsx.stores.ledger")
@@ -105,6 +124,8 @@ class _Row:
     unseen: int = 0
     #: Those of which nobody has said how they went, by their numbers, and the process that has each
     held: dict[int, str] = field(default_factory=dict)
+    #: Those of them that have not reached the application yet
+    waiting: set[int] = field(default_factory=set)
 
     @classmethod
     def read(cls, connection: sqlite3.Connection, identity: StoreKey) -> _Row | None:
@@ -112,7 +133,7 @@ class _Row:
         found = connection.execute(_READ, identity).fetchone()
         if found is None:
             return None
-        deliveries, finished, unseen, holder, earlier = found
+        deliveries, finished, unseen, holder, earlier, waiting = found
         row = cls(deliveries, finished, unseen)
         for line in (earlier or "").splitlines():
             told, _, process = line.partition(" ")
@@ -121,6 +142,8 @@ class _Row:
                 row.held[number] = process
         if holder is not None:
             row.held[deliveries] = holder
+        told_waiting = map(whole, (waiting or "").split())
+        row.waiting = {number for number in told_waiting if number in row.held}
         return row
 
     def write(self, connection: sqlite3.Connection, identity: StoreKey, now_ms: int) -> None:
@@ -139,22 +162,27 @@ class _Row:
                 self.unseen,
                 holder,
                 "\n".join(earlier) or None,
+                " ".join(map(str, self.waiting)) or None,
             ),
         )
 
-    def hand_out(self, identity: StoreKey, process: str | None) -> Entry:
-        """Count one more hand-out; what processes had that are dead by now has failed."""
+    def hand_out(self, identity: StoreKey, process: str | None, *, waits: bool) -> Entry:
+        """Count one more hand-out; what reached the application in processes that are dead by now has failed."""
         alive = {one for one in set(self.held.values()) if living.lives(one)}
-        self.held = {number: one for number, one in self.held.items() if one in alive}
+        for number in [number for number, one in self.held.items() if one not in alive]:
+            self.end(number, [HandOutEnd.UNSEEN if number in self.waiting else HandOutEnd.FAILED])
         self.deliveries += 1
         entry = Entry(identity, self.deliveries, self.finished, len(self.held), self.unseen)
         if process is not None:
             self.held[self.deliveries] = process
+            if waits:
+                self.waiting.add(self.deliveries)
         return entry
 
     def end(self, number: int, ends: Collection[HandOutEnd]) -> None:
         """Note how a hand-out went."""
         self.held.pop(number, None)
+        self.waiting.discard(number)
         if HandOutEnd.FINISHED in ends:
             self.finished += 1
         elif HandOutEnd.UNSEEN in ends:
@@ -166,6 +194,7 @@ class _Row:
         self.finished = max(self.finished, kept.finished)
         self.unseen = max(self.unseen, kept.unseen)
         self.held |= kept.held
+        self.waiting |= kept.waiting
 
 
 class DeliveryLedger:
@@ -221,6 +250,22 @@ class DeliveryLedger:
         with self._file.lock:
             return self._try(identity)
 
+    def take(self, identity: StoreKey) -> Entry | None:
+        """
+        Do as `begin`, for a message that waits before the application gets it: call `reach` then.
+
+        If the process dies before that, it was no delivery.
+        """
+        with self._file.lock:
+            return self._try(identity, waits=True)
+
+    def reach(self, entries: Iterable[Entry]) -> None:
+        """Write down that the application gets these, which were taken, now; raises StoreError if that cannot be."""
+        with self._file.lock:
+            reached = [entry for entry in entries if self._may_wait(entry)]
+            if reached:
+                self._try(None, reached)
+
     def finish(self, entries: Iterable[Entry]) -> None:
         """
         Note that the application has handled these: if the process dies now, that is no failure of theirs.
@@ -267,14 +312,20 @@ class DeliveryLedger:
         )
         self._anew = True
 
-    def _try(self, identity: StoreKey | None) -> Entry | None:
+    def _try(
+        self,
+        identity: StoreKey | None,
+        reached: Collection[Entry] = (),
+        *,
+        waits: bool = False,
+    ) -> Entry | None:
         """Write, unless that failed a moment ago; under the lock. Raises StoreError if it cannot be written."""
         if self._closed:
             raise StoreError(f"{self.path}: the delivery ledger is closed")
         if self._away is not None and self._clock.monotonic() < self._resume_at:
             raise self._away
         try:
-            entry = self._write(identity)
+            entry = self._write(identity, reached, waits=waits)
         except StoreError as error:
             self._gone(error)
             raise
@@ -298,53 +349,72 @@ class DeliveryLedger:
             )
         self._away, self._resume_at = why, now + next(self._pauses)
 
-    def _write(self, identity: StoreKey | None) -> Entry | None:
-        """What is done, and the hand-out of `identity`, in one transaction."""
+    def _write(
+        self, identity: StoreKey | None, reached: Collection[Entry], *, waits: bool
+    ) -> Entry | None:
+        """What is done, what is `reached`, and the hand-out of `identity`, in one transaction."""
 
         def work(connection: sqlite3.Connection) -> Entry | None:
             now_ms = self._now_ms()
-            for (message, number), ends in self._done.items():
-                if HandOutEnd.SETTLED in ends:
-                    settled = connection.execute(_SETTLE, (*message, number)).rowcount
-                    if settled:
-                        continue
-                row = _Row.read(connection, message)
-                if row is not None and row.deliveries >= number:
-                    row.end(number, ends)
-                    row.write(connection, message, now_ms)
+            self._write_ends(connection, now_ms)
             if self._anew:  # after the above, which these know of
                 for message, kept in self._open_rows.items():
                     row = _Row.read(connection, message) or _Row(0)
                     row.add(kept)
                     row.write(connection, message, now_ms)
-            return None if identity is None else self._count(connection, identity)
+            for one in reached:
+                _reach(connection, one, now_ms)
+            return None if identity is None else self._count(connection, identity, waits=waits)
 
         entry = self._file.write(work)
         self._done.clear()
         self._anew = False
+        for one in reached:
+            if (known := self._open_rows.get(one.identity)) is not None:
+                known.waiting.discard(one.number)
         if entry is not None:
-            self._keep(entry)
+            self._keep(entry, waits=waits)
         return entry
 
-    def _keep(self, entry: Entry) -> None:
+    def _write_ends(self, connection: sqlite3.Connection, now_ms: int) -> None:
+        """What was told of the ends of hand-outs."""
+        for (message, number), ends in self._done.items():
+            if HandOutEnd.SETTLED in ends:
+                settled = connection.execute(_SETTLE, (*message, number)).rowcount
+                if settled:
+                    continue
+            row = _Row.read(connection, message)
+            if row is not None and row.deliveries >= number:
+                row.end(number, ends)
+                row.write(connection, message, now_ms)
+
+    def _may_wait(self, entry: Entry) -> bool:
+        """Whether the file may have it as waiting: not where this process knows better."""
+        known = self._open_rows.get(entry.identity)
+        return known is None or entry.number in known.waiting
+
+    def _keep(self, entry: Entry, *, waits: bool) -> None:
         """Keep what was handed out, in case somebody removes the file."""
         self._ended.pop((entry.identity, entry.number), None)  # its row is a new one
         row = self._open_rows.setdefault(entry.identity, _Row(entry.number))
         row.deliveries, row.finished, row.unseen = entry.number, entry.finished, entry.unseen
         if self._me is not None:
             row.held[entry.number] = self._me
+            if waits:
+                row.waiting.add(entry.number)
         if len(self._open_rows) > BACKLOG:
             self._open_rows.popitem(last=False)
 
-    def _count(self, connection: sqlite3.Connection, identity: StoreKey) -> Entry:
+    def _count(self, connection: sqlite3.Connection, identity: StoreKey, *, waits: bool) -> Entry:
         self._begun += 1
         if self._begun % PRUNE_EVERY == 0:
             self._prune(connection)
         now_ms = self._now_ms()
-        if connection.execute(_FIRST, (*identity, now_ms, self._me)).rowcount:
+        waiting = "1" if waits and self._me is not None else None
+        if connection.execute(_FIRST, (*identity, now_ms, self._me, waiting)).rowcount:
             return Entry(identity, 1)
         row = _Row.read(connection, identity) or _Row(0)
-        entry = row.hand_out(identity, self._me)
+        entry = row.hand_out(identity, self._me, waits=waits)
         row.write(connection, identity, now_ms)
         return entry
 
@@ -415,6 +485,17 @@ def _lacking(connection: sqlite3.Connection) -> list[str]:
     return [add for name, add in _LATER_COLUMNS.items() if name not in there]
 
 
+def _reach(connection: sqlite3.Connection, entry: Entry, now_ms: int) -> None:
+    """Note that the application gets a hand-out that waited."""
+    number = entry.number
+    if connection.execute(_REACH, (*entry.identity, number, str(number))).rowcount:
+        return
+    row = _Row.read(connection, entry.identity)
+    if row is not None and number in row.waiting:
+        row.waiting.discard(number)
+        row.write(connection, entry.identity, now_ms)
+
+
 class _Shared:
     """Ledgers of this process by file, and how many connections use each."""
 
@@ -450,10 +531,20 @@ class CustomLedger:
 
     def begin(self, identity: StoreKey) -> Entry | None:
         """As `Ledger.begin`."""
-        entry = self._ask("begin()", lambda: self._ledger.begin(identity))
-        if not isinstance(entry, Entry | None):
-            raise StoreError(f"{self._name}.begin() gave {kind_of(entry)}, and no Entry or None")
-        return entry
+        return self._hand_out("begin()", lambda: self._ledger.begin(identity))
+
+    def take(self, identity: StoreKey) -> Entry | None:
+        """As `StagedLedger.take`; to others it is a hand-out like any other."""
+        ledger = self._ledger
+        if not isinstance(ledger, StagedLedger):
+            return self.begin(identity)
+        return self._hand_out("take()", lambda: ledger.take(identity))
+
+    def reach(self, entries: Iterable[Entry]) -> None:
+        """As `StagedLedger.reach`, if it is one."""
+        ledger = self._ledger
+        if isinstance(ledger, StagedLedger):
+            self._ask("reach()", lambda: ledger.reach(entries))
 
     def finish(self, entries: Iterable[Entry]) -> None:
         """As `Ledger.finish`; what cannot be told is in the log, and counts as a failure."""
@@ -485,6 +576,12 @@ class CustomLedger:
     def _name(self) -> str:
         return type(self._ledger).__name__
 
+    def _hand_out(self, what: str, question: Callable[[], Entry | None]) -> Entry | None:
+        entry = self._ask(what, question)
+        if not isinstance(entry, Entry | None):
+            raise StoreError(f"{self._name}.{what} gave {kind_of(entry)}, and no Entry or None")
+        return entry
+
     def _ask(self, what: str, question: Callable[[], T]) -> T:
         try:
             return question()
@@ -506,7 +603,7 @@ class CustomLedger:
                 _log.error("delivery ledger failed", error=str(error), exc_info=error)
 
 
-def share(given: Ledger | str | os.PathLike[str]) -> DoubtingLedger:
+def share(given: Ledger | str | os.PathLike[str]) -> StagedLedger:
     """
     The ledger of a file, the same for all connections of this process; give it back with `release`.
 

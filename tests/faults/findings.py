@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -125,11 +124,10 @@ def _dead_early(record: Record) -> Iterator[Finding]:
     """A dead letter that had not all its attempts: as far as processes that were killed have used none up."""
     limit = 1 + record.plan.maximum_redeliveries
     calls = record.calls
-    gathered = Counter[int]()
     for body in sorted(set(record.traces.dead)):
         mine = calls.get(body, ())
         missing = limit - sum(_blames(call, record) for call in mine)
-        if missing > 0 and not _in_hand(record, body, missing, gathered):
+        if missing > 0:
             yield Finding("dead early" if mine else "dead unseen", body, _told(record, body))
 
 
@@ -143,36 +141,6 @@ def _blames(call: Delivery, record: Record) -> bool:
         return True
     cut_short = call.end is End.NONE or record.transacted or record.plan.store == "database"
     return record.plan.ledger and call.pid in record.killed and cut_short
-
-
-def _in_hand(record: Record, body: str, times: int, gathered: Counter[int]) -> bool:
-    """
-    Whether a ledger may have counted a message so many times that no call tells of.
-
-    It was put into a batch that was never handed over, or its handler waited for the store. Each time was of a process
-    that was killed when the message had been sent, and was in no call: not of another one, and not of its own, which
-    counts by itself. `gathered` is how many each process has had of those before, which cannot be more than its
-    consumers take.
-    """
-    plan = record.plan
-    most = plan.batch or (1 if plan.store else 0)
-    if not plan.ledger:
-        return False
-    calls = record.calls.get(body, ())
-    mine = [
-        pid
-        for pid, at in record.killed.items()
-        if record.sent_at.get(body, 0.0) < at
-        and gathered[pid] < most * plan.concurrency
-        and not any(_in_call(call, at, record) for call in calls)
-    ]
-    gathered.update(mine[:times])
-    return len(mine) >= times
-
-
-def _in_call(call: Delivery, at: float, record: Record) -> bool:
-    """Whether the message was in this call at that moment."""
-    return call.moment <= at <= min(call.ended, record.killed.get(call.pid, math.inf))
 
 
 def _unflagged(record: Record) -> Iterator[Finding]:

@@ -131,47 +131,15 @@ def test_what_a_killed_process_had() -> None:
     assert found(booked, ledger, killed={1: 4.2}, booked=["a", "b"]) == []
 
 
-def test_what_a_killed_process_had_gathered() -> None:
-    """A ledger counts that, though no call tells of it: as often as a process was killed when it may have had it."""
+@pytest.mark.parametrize("waits", [{"batch": 2}, {"store": "sqlite"}])
+def test_what_waited_before_its_handler_in_a_killed_process(waits: dict[str, Any]) -> None:
+    """A ledger does not count it: for the rest of a batch, or for a store."""
     dead = replace(KEPT, sent={*"abcd"}, dead=["c", "d"])
-    gathers = replace(PLAN, ledger=True, batch=2, concurrency=1)
-    killed = {1: 9.0, 2: 9.0}
-    assert found(dead, gathers, killed=killed) == []
-    assert found(dead, replace(gathers, ledger=False), killed=killed) == [("dead unseen", "d")]
-    assert found(dead, replace(gathers, batch=None), killed=killed) == [("dead unseen", "d")]
-    assert found(dead, gathers, killed={1: 9.0}) == [("dead unseen", "d")]
-    late = {"d": 9.5}
-    assert found(dead, gathers, killed=killed, sent_at=late) == [("dead unseen", "d")]
-
-
-def test_what_waited_for_a_store_in_a_killed_process() -> None:
-    """A ledger has counted it before, one for each consumer."""
-    dead = replace(KEPT, sent={*"abcd"}, dead=["c", "d"])
-    waits = replace(PLAN, ledger=True, store="sqlite", maximum_redeliveries=0)
-    assert found(dead, waits, killed={1: 9.0}) == []
-    assert found(dead, replace(waits, concurrency=1), killed={}) == [("dead unseen", "d")]
-    assert found(dead, replace(waits, store=""), killed={1: 9.0}) == [("dead unseen", "d")]
-    assert found(dead, replace(waits, ledger=False), killed={1: 9.0}) == [("dead unseen", "d")]
-
-
-def test_what_was_in_a_call_was_in_no_batch_that_was_gathered() -> None:
-    """Of another process, or of its own, which counts by itself."""
-    gathers = replace(PLAN, ledger=True, batch=2, maximum_redeliveries=2)
+    plan = replace(PLAN, ledger=True, maximum_redeliveries=0, **waits)
+    assert found(dead, plan, killed={1: 9.0, 2: 9.0}) == [("dead unseen", "d")]
     elsewhere = replace(KEPT, deliveries=[*KEPT.deliveries[:3], call(4, "c", End.FAILED, pid=3)])
-    assert found(elsewhere, gathers, killed={1: 3.9, 2: 4.6}) == []
-    assert found(elsewhere, gathers, killed={1: 3.9, 2: 4.2}) == [("dead early", "c")]
-    own = replace(KEPT, deliveries=[*KEPT.deliveries[:3], call(4, "c", End.NONE, pid=3)])
-    assert found(own, gathers, killed={1: 3.8, 2: 3.9, 3: 4.2}) == []
-    assert found(own, gathers, killed={1: 3.9, 3: 4.2}) == [("dead early", "c")]
-
-
-def test_a_process_gathers_no_more_than_its_consumers_take() -> None:
-    """Each of them a batch."""
-    unseen = {*"defgh"}
-    dead = replace(KEPT, sent={*"abc", *unseen}, dead=["c", *sorted(unseen)])
-    once = replace(PLAN, ledger=True, batch=2, concurrency=2, maximum_redeliveries=0)
-    assert found(dead, once, killed={1: 9.0}) == [("dead unseen", "h")]
-    assert found(dead, once, killed={1: 9.0, 2: 9.0}) == []
+    twice = replace(plan, maximum_redeliveries=1)
+    assert found(elsewhere, twice, killed={1: 3.9, 2: 4.6}) == [("dead early", "c")]
 
 
 def test_a_copy_beside_older_messages() -> None:
@@ -197,10 +165,12 @@ def test_a_copy_beside_older_messages() -> None:
     assert found(twice, replace(plan, non_blocking=True), **told) == broken
     behind = replace(twice, deliveries=[batch[1], batch[0], batch[2]])
     assert found(behind, plan, **told) == broken
-    unseen = replace(twice, deliveries=[batch[0], batch[2]])
+    died = call(4, "c", End.NONE, pid=3)
+    unseen = replace(twice, deliveries=[died, batch[0], batch[2]])
     limit = replace(plan, ledger=True)
+    told["killed"][3] = 4.2
     assert found(unseen, limit, **told) == []
-    assert found(unseen, limit, **told | {"deaths": {"c": [2, 3]}}) == broken
+    assert found(unseen, limit, **told | {"deaths": {"c": [2, 4]}}) == broken
 
 
 def test_whose_flag_is_promised() -> None:

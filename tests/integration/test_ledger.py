@@ -13,7 +13,7 @@ import pytest
 from jmsx import AcknowledgeMode, Connection, Message, Queue
 from jmsx.app import App
 from jmsx.errors import StoreError
-from tests.integration.broker_support import python, read_line
+from tests.integration.broker_support import eventually, python, read_line
 from tests.integration.support import (
     AUTO,
     CLIENT,
@@ -52,6 +52,52 @@ def desk(message):
         os.kill(os.getpid(), signal.SIGKILL)
 
 app.run()
+"""
+
+#: Its messages wait before their handler: for a store, for the rest of a batch, or for their turn; unless it `goes_on`.
+WAITS = """
+import sqlite3, sys, time
+from typing import Any
+from jmsx import App, DatabaseStore, Message, RedeliveryPolicy
+
+url, queue, what, ledger, shop, goes_on = sys.argv[1:]
+app = App(url, ledger=ledger, redelivery_policy=RedeliveryPolicy(maximum_redeliveries=0))
+ready = False
+
+def tell(line: str) -> None:
+    sys.stdout.write(line + chr(10))
+    sys.stdout.flush()
+
+def connect() -> sqlite3.Connection:
+    if ready and not goes_on:
+        if what == "slow store":
+            time.sleep(60)
+        raise sqlite3.OperationalError("away")
+    return sqlite3.connect(shop)
+
+def each(message: Message) -> None:
+    tell(f"{message.text} {message.delivery_count}")
+
+def several(messages: list[Message]) -> None:
+    for message in messages:
+        each(message)
+
+if what == "turn":
+    app.consumer(queue, rate_limit="100/s" if goes_on else "1/min")(each)
+elif what == "batch":
+    app.consumer(queue, batch=2, batch_timeout="10ms" if goes_on else "60s")(several)
+else:
+    store = DatabaseStore(connect)
+    store.create_table()
+    app.consumer(queue, dedupe=store)(each)
+
+with app:
+    ready = True
+    if not goes_on:
+        for text in ("first", queue) if what == "turn" else (queue,):
+            app.send(queue, text)
+        tell("began")
+    sys.stdin.read()
 """
 
 
@@ -183,3 +229,23 @@ def test_a_ledger_that_cannot_be_opened_is_an_error_at_the_door(
         pytest.raises(StoreError, match="no/x: unable to open"),
     ):
         connection.create_session()
+
+
+@pytest.mark.parametrize("what", ["store away", "slow store", "batch", "turn"])
+def test_what_waits_before_its_handler_is_no_delivery_of_a_killed_process(
+    broker: Broker, tmp_path: Path, what: str
+) -> None:
+    """It was handed out, and nobody has seen it; then it is handled, at the first attempt, and is no dead letter."""
+    queue, path = fresh_queue(), tmp_path / "ledger.db"
+    arguments = (broker.url, queue.uri, what, str(path), str(tmp_path / "shop.db"))
+    with python("-c", WAITS, *arguments, "") as process:
+        said = {
+            read_line(process) for _ in range(1 + (what == "turn"))
+        }  # of two, the first need not wait
+        assert said <= {"began", "first 1"}
+        assert eventually(lambda: unsettled(path) == [(queue.uri, 1)], 10)
+        process.kill()
+    with python("-c", WAITS, *arguments, "yes") as process:
+        assert settles(broker, queue, size=0)
+        assert dead_copies(broker, queue.uri) == []
+        assert read_line(process) == f"{queue.uri} 1"

@@ -5,13 +5,15 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import time
-from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from contextlib import closing, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from jmsx import AcknowledgeMode, Connection, Message, RedeliveryPolicy
 from jmsx.app import App
+from jmsx.core.ledger import StoreKey
+from jmsx.stores import MemoryStore
 from tests.integration.broker_support import eventually
 from tests.integration.support import (
     AUTO,
@@ -26,7 +28,7 @@ from tests.integration.support import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from jmsx_broker import Broker
@@ -155,3 +157,29 @@ def test_receive_returns_in_time(broker: Broker, path: Path) -> None:
         assert message is not None
         assert (message.text, message.delivery_count, message.redelivered) == ("b", 1, False)
         assert consumer.receive(0.2) is None
+
+
+def test_what_waited_for_its_store_waits_on(broker: Broker, path: Path) -> None:
+    """The ledger is away when the handler could be called: that is not called, and the message has not failed."""
+    queue, diary, done = fresh_queue(), Diary(), list[tuple[str, int]]()
+    tried: list[StoreKey] = []
+
+    class Slow(MemoryStore):
+        def once(self, identity: StoreKey, work: Callable[[Any], object]) -> bool:
+            tried.append(identity)
+            with held(path) if len(tried) == 1 else nullcontext():
+                return super().once(identity, work)
+
+    app = App(broker.url, observers=[diary], redelivery_policy=ONCE, ledger=path)
+
+    @app.consumer(queue, dedupe=Slow(), name="desk")
+    def desk(message: Message) -> None:
+        done.append((message.text, message.delivery_count))
+
+    with app:
+        app.send(queue, "a")
+        app.send(queue, "b")
+        assert settles(broker, queue, size=0)
+        assert len(tried) == 3
+    assert done == [("a", 1), ("b", 1)]
+    assert diary.dead() == []

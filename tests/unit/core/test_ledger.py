@@ -64,6 +64,7 @@ class Book:
         self.unseen: Counter[StoreKey] = Counter()
         #: Hand-outs of processes that live, and have not said how that went
         self.held: set[tuple[StoreKey, int]] = set()
+        self.waiting: set[tuple[StoreKey, int]] = set()  #: those of them that nobody has seen yet
         self.broken = False
         self.away = False
         self.flushed = 0
@@ -79,8 +80,21 @@ class Book:
         self.held.add((identity, deliveries + 1))
         return Entry(identity, deliveries + 1, finished, in_doubt, self.unseen[identity])
 
+    def take(self, identity: StoreKey) -> Entry | None:
+        """Count what waits."""
+        entry = self.begin(identity)
+        if entry is not None:
+            self.waiting.add((identity, entry.number))
+        return entry
+
+    def reach(self, entries: Iterable[Entry]) -> None:
+        """They wait no more."""
+        self._check()
+        self.waiting.difference_update((one.identity, one.number) for one in entries)
+
     def die(self) -> None:
         """All processes that have messages are dead."""
+        self.unseen.update(identity for identity, _ in self.held & self.waiting)
         self.held.clear()
 
     def fail(self, entries: Iterable[Entry]) -> None:
@@ -214,6 +228,34 @@ def test_what_is_given_back_unseen_is_no_delivery(mode: AcknowledgeMode) -> None
     other = start(mode, book, policy=at_most(0))
     other.comes("a", redelivered="true")
     assert called(other.held()) == "a#1"
+
+
+@pytest.mark.parametrize("reached", [True, False])
+@pytest.mark.parametrize("mode", MODES)
+def test_what_waits_in_a_process_that_dies_is_no_delivery(
+    mode: AcknowledgeMode, *, reached: bool
+) -> None:
+    """It was handed out, and nobody has seen it before `reach`; with a ledger that is away it is not seen."""
+    book = Book()
+    talk = start(mode, book)
+    talk.comes("a")
+    hand_outs = HandOuts(book)
+    hand_outs.waits = True
+    delivery = hand_outs.deliver(talk.core, ["1"], talk.now)
+    assert delivery is not None
+    if reached:
+        hand_outs.reach([delivery])
+    else:
+        book.away = True
+        with pytest.raises(StoreError):
+            hand_outs.reach([delivery])
+        book.away = False
+    book.die()
+    other = start(mode, book, policy=at_most(0))
+    other.comes("a", redelivered="true")
+    assert (other.take() is None) is reached
+    other.wrote()
+    assert bool(other.reported(MessageDeadLettered)) is reached
 
 
 @pytest.mark.parametrize("mode", MODES)

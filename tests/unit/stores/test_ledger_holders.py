@@ -14,6 +14,7 @@ import pytest
 
 from jmsx.core.ledger import Entry, StoreKey
 from jmsx.drivers import living
+from jmsx.errors import StoreError
 from jmsx.stores.ledger import CustomLedger, DeliveryLedger
 from tests.unit.stores.parts import A, B
 
@@ -29,6 +30,19 @@ from jmsx.stores.ledger import DeliveryLedger
 
 ledger = DeliveryLedger(sys.argv[1])
 print(ledger.begin(StoreKey(*sys.argv[2:])).number, flush=True)
+sys.stdin.read()
+"""
+
+#: Takes the message A as often as it is told to, has some of these reach the application, and then waits to be killed.
+TAKES = """
+import sys
+from jmsx.core.ledger import StoreKey
+from jmsx.stores.ledger import DeliveryLedger
+
+ledger = DeliveryLedger(sys.argv[1])
+taken = [ledger.take(StoreKey(*sys.argv[2:4])) for _ in range(int(sys.argv[4]))]
+ledger.reach(taken[int(one) - 1] for one in sys.argv[5:])
+print(len(taken), flush=True)
 sys.stdin.read()
 """
 
@@ -121,6 +135,114 @@ def test_what_is_given_back_is_no_delivery(path: Path, ledger: DeliveryLedger) -
     assert again == Entry(A, 4, in_doubt=2, unseen=1)
     assert (again.deliveries, again.failures) == (2, 0)
     other.close()
+
+
+@contextlib.contextmanager
+def takes(path: Path, times: int, *reached: int) -> Iterator[subprocess.Popen[str]]:
+    """A process that has A, several times, which waits there but where it has `reached` the application."""
+    with subprocess.Popen(
+        [sys.executable, "-c", TAKES, str(path), *A, str(times), *map(str, reached)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"{times}\n"
+        yield process
+        process.kill()
+
+
+@pytest.mark.parametrize(
+    ("times", "reached", "failures"), [(1, (), 0), (1, (1,), 1), (3, (2,), 1), (3, (3,), 1)]
+)
+def test_what_waits_in_a_process_that_dies_was_no_delivery(
+    path: Path, ledger: DeliveryLedger, times: int, reached: tuple[int, ...], failures: int
+) -> None:
+    """Nobody has seen it; while the process lives it is in doubt, as what is seen."""
+    with takes(path, times, *reached) as process:
+        assert ledger.begin(A) == Entry(A, times + 1, in_doubt=times)
+        process.kill()
+        process.wait()
+        unseen = times - len(reached)
+        again = ledger.begin(A)
+        assert again == Entry(A, times + 2, in_doubt=1, unseen=unseen)
+        assert again.failures == failures
+        assert again.deliveries == failures + 1
+    (last,) = [ledger.begin(A)]
+    assert last == Entry(A, times + 3, in_doubt=2, unseen=unseen)  # and it stays so
+
+
+def test_a_hand_out_that_waits_has_ends_as_others(ledger: DeliveryLedger, path: Path) -> None:
+    """It is settled as a duplicate, or fails before the application has it; then it is not told as unseen later."""
+    first = ledger.take(A)
+    assert first is not None
+    ledger.settle([first])
+    ledger.flush()
+    second = ledger.take(A)
+    assert second == Entry(A, 1)
+    ledger.fail([second])
+    ledger.flush()
+    with contextlib.closing(DeliveryLedger(path)) as other:
+        third = other.begin(A)
+    assert third == Entry(A, 2)
+    assert third.failures == 1
+
+
+def test_what_is_reached_is_written_once(ledger: DeliveryLedger, path: Path) -> None:
+    """A handler that is called again for one hand-out costs no further commit; nor one without a ledger's entry."""
+    entries = [ledger.take(A), ledger.take(B), ledger.begin(StoreKey("queue://q", "c"))]
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        waiting = "SELECT waiting FROM jmsx_deliveries ORDER BY message_key"
+        version = "PRAGMA data_version"
+        assert other.execute(waiting).fetchall() == [("1",), ("1",), (None,)]
+        ledger.reach(one for one in entries if one is not None)
+        assert other.execute(waiting).fetchall() == [(None,)] * 3
+        (before,) = other.execute(version).fetchone()
+        ledger.reach(one for one in entries if one is not None)
+        ledger.reach([])
+        assert other.execute(version).fetchone() == (before,)
+
+
+def test_what_cannot_be_written_is_not_reached(ledger: DeliveryLedger, path: Path) -> None:
+    """So that nobody sees it uncounted; it may be reached later."""
+    entry = ledger.take(A)
+    assert entry is not None
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as blocker:
+        blocker.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="locked"):
+            ledger.reach([entry])
+        blocker.execute("ROLLBACK")
+        assert blocker.execute("SELECT waiting FROM jmsx_deliveries").fetchone() == ("1",)
+
+
+@pytest.mark.parametrize("reached", [True, False])
+def test_what_waits_stands_in_a_file_that_is_made_anew(
+    path: Path, ledger: DeliveryLedger, *, reached: bool
+) -> None:
+    """As what is handed out does, whether it had reached the application before or does now."""
+    entry = ledger.take(A)
+    other = ledger.take(B)
+    assert entry is not None
+    assert other is not None
+    if reached:
+        ledger.reach([entry])
+    path.unlink()
+    ledger.reach([entry, other])
+    ledger.begin(StoreKey("queue://q", "c"))
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT message_key, deliveries, waiting FROM jmsx_deliveries")
+        assert rows.fetchall() == [("a", 1, None), ("b", 1, None), ("c", 1, None)]
+
+
+def test_a_ledger_of_the_applications_may_know_what_waits(ledger: DeliveryLedger) -> None:
+    """One that does not counts it as handed out."""
+    custom = CustomLedger(ledger)
+    entry = custom.take(A)
+    assert entry == Entry(A, 1)
+    assert not ledger._may_wait(Entry(A, 2))
+    assert ledger._may_wait(entry)
+    custom.reach([entry])
+    assert not ledger._may_wait(entry)
 
 
 def test_who_has_what_stands_in_a_file_that_is_made_anew(
