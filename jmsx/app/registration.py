@@ -24,7 +24,13 @@ from jmsx.core.option_checks import (
     unknown,
     wrong_type,
 )
-from jmsx.core.policy import Policy, PolicyByError, RedeliveryPolicy, check_policy
+from jmsx.core.policy import (
+    Policy,
+    PolicyByError,
+    RedeliveryMode,
+    RedeliveryPolicy,
+    check_policy,
+)
 from jmsx.core.values import DeadLetterStrategy, DestinationKind
 from jmsx.errors import ConfigurationError, InDoubtError, JmsxError, LinkError, StoreError
 from jmsx.jms.destination import Destination
@@ -394,5 +400,9 @@ def acknowledge_mode(given: object) -> AcknowledgeMode:
         text = given.lower().replace("-", "_")
         if text in names:
             return names[text]
-        raise unknown("mode", text, [mode.label for mode in AcknowledgeMode])
+        labels = [mode.label for mode in AcknowledgeMode]
+        of_policy = {
+            mode.value: f"redelivery=RedeliveryPolicy(mode='{mode}')" for mode in RedeliveryMode
+        }
+        raise unknown("mode", text, labels, of_policy)
     raise wrong_type("mode", "an AcknowledgeMode", given)

@@ -389,6 +389,7 @@ def test_an_app_that_makes_no_sense(options: dict[str, Any], complaint: str) -> 
         ({"redelivery": 3}, "did you mean RedeliveryPolicy(maximum_redeliveries=3)?"),
         ({"redelivery": RedeliveryPolicyMap()}, "App(redelivery_policies=...)"),
         ({"mode": "clinet"}, "unknown mode 'clinet'; did you mean 'client'?"),
+        ({"mode": "scheduled"}, "write redelivery=RedeliveryPolicy(mode='scheduled')"),
         ({"mode": 17}, "mode must be an AcknowledgeMode, not an int"),
         ({"mode": True}, "mode must be an AcknowledgeMode, not a bool"),
         ({"mode": None}, "mode must be an AcknowledgeMode, not a NoneType"),
