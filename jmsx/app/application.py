@@ -15,7 +15,7 @@ from jmsx.app.draining import DRAIN_TIMEOUT
 from jmsx.app.endpoint import Endpoint, application, parse_address
 from jmsx.app.gates import Gates
 from jmsx.app.health import HealthLimits, HealthReport, WorkerState, live, ready
-from jmsx.app.loops import Loop, beside, beside_a_server, on_signals
+from jmsx.app.loops import Loop, beside, beside_a_server, on_signals, out_of_scope
 from jmsx.app.middleware import Middleware, check_middleware
 from jmsx.app.outgoing import Outgoing
 from jmsx.app.overview import overview
@@ -603,7 +603,8 @@ class App:
         try:
             await beside(self.start)
         except BaseException:
-            await beside(self.abort)
+            with out_of_scope():
+                await beside(self.abort)
             self._given_loop = None
             raise
         return self
@@ -623,13 +624,14 @@ class App:
 
     async def _astop(self, drain_timeout: float) -> None:
         """As `stop`; whoever is cancelled meanwhile aborts."""
-        try:
-            await beside(self.stop, drain_timeout)
-        except asyncio.CancelledError:
-            await beside(self.abort)
-            raise
-        finally:
-            self._given_loop = None
+        with out_of_scope():
+            try:
+                await beside(self.stop, drain_timeout)
+            except asyncio.CancelledError:
+                await beside(self.abort)
+                raise
+            finally:
+                self._given_loop = None
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _application: object = None) -> AsyncIterator[None]:

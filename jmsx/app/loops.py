@@ -14,6 +14,7 @@ import concurrent.futures
 import contextlib
 import contextvars
 import signal
+import sys
 import threading
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -30,7 +31,7 @@ Work: TypeAlias = "Callable[[], Coroutine[Any, Any, Any]]"
 
 _log = logger("jmsx.app")
 
-#: Seconds between two looks whether the loop that a handler runs on is still there.
+#: Seconds between two looks whether the loop that a handler runs on is still there, and for it to hear that it ends.
 LOOK: Final = 0.5
 
 #: Seconds for an own loop to end, when nothing of ours runs on it.
@@ -71,10 +72,21 @@ async def in_thread(work: Callable[[], T], *, to_its_end: bool) -> T:
     try:
         return await asyncio.shield(working)
     except asyncio.CancelledError:
-        while not working.done():
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait([working])
+        with out_of_scope():
+            while not working.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait([working])
         raise
+
+
+def out_of_scope() -> contextlib.AbstractContextManager[object]:
+    """
+    A block in which a scope of anyio that was cancelled does not cancel what is awaited; `Task.cancel()` does.
+
+    Such a scope, of which each task group has one, cancels anew at each step what it has cancelled.
+    """
+    scope = getattr(sys.modules.get("anyio"), "CancelScope", None)  # who has one has imported it
+    return contextlib.nullcontext() if scope is None else scope(shield=True)
 
 
 @contextlib.asynccontextmanager
@@ -91,9 +103,10 @@ async def beside_a_server(
         await asyncio.wait([entering], timeout=ENTERING)
     except asyncio.CancelledError as error:
         entering.cancel()
-        await asyncio.wait([entering])
-        if not entering.cancelled() and entering.exception() is None:  # it was over just then
-            await app.__aexit__(type(error), error, error.__traceback__)
+        with out_of_scope():
+            await asyncio.wait([entering])
+            if not entering.cancelled() and entering.exception() is None:  # it was over just then
+                await app.__aexit__(type(error), error, error.__traceback__)
         raise
     if entering.done():
         entering.result()
@@ -149,6 +162,7 @@ class Loop:
     def __init__(self, given: asyncio.AbstractEventLoop | None = None) -> None:
         self._loop = asyncio.new_event_loop() if given is None else given
         self._ending = False
+        self._heard = threading.Event()  #: that it is to end
         self._thread: threading.Thread | None = None
         if given is None:
             self._thread = threading.Thread(target=self._run, name="jmsx-loop", daemon=True)
@@ -185,11 +199,13 @@ class Loop:
         """End a loop of ours, and what runs on it."""
         if self._thread is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._stop)
-            if not self.here:
+            # A loop that a handler blocks does not hear it, and was given its time when the app drained.
+            if not self.here and self._heard.wait(LOOK):
                 self._thread.join(ENDING)
 
     def _stop(self) -> None:
         self._ending = True
+        self._heard.set()
         self._loop.stop()
 
     def _run(self) -> None:

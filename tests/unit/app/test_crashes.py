@@ -6,11 +6,14 @@ import asyncio
 import subprocess
 import sys
 import threading
+import time
 from typing import Final
 
+import anyio
 import pytest
 
-from jmsx import App, Message
+from jmsx import App, DrainError, Message
+from jmsx.app import loops
 from jmsx.testing import FakeBrokerServer
 from tests.integration.broker_support import eventually
 
@@ -98,3 +101,65 @@ def test_leaving_by_an_error(way: str, error: type[BaseException], repeats: int)
             reader.send("queue://in", "end")
             assert eventually(lambda: "end" in again, 10)
     assert again == ["x"] * repeats + ["end"]
+
+
+@pytest.mark.parametrize("way", ["async with", "serve"])
+def test_a_cancelled_scope_of_anyio_drains(way: str) -> None:
+    """Such a scope cancels again at each step, which is one cancellation, and no second one that aborts."""
+    again = list[str]()
+
+    async def main(app: App, began: anyio.Event) -> None:
+        async def leave() -> None:
+            while not app.ready().ok:  # noqa: ASYNC110 - nothing else tells it
+                await anyio.sleep(0.01)
+            await app.asend("queue://in", "x")
+            await began.wait()
+            tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(leave)
+            if way == "serve":
+                await app.serve()
+            else:
+                async with app:
+                    await anyio.sleep_forever()
+
+    with FakeBrokerServer("classic") as server:
+        app, began = App(server.url), anyio.Event()
+
+        @app.consumer("queue://in")
+        async def handle(_message: Message) -> None:
+            began.set()
+            await asyncio.sleep(0.3)
+
+        anyio.run(main, app, began)
+        reader = App(server.url)
+        reader.consumer("queue://in")(lambda message: again.append(message.text))
+        with reader:
+            reader.send("queue://in", "end")
+            assert eventually(lambda: "end" in again, 10)
+    assert again == ["end"]
+
+
+def test_a_handler_that_blocks_the_loop_holds_up_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has had its time when the app drained; that of the loop, for what runs on it besides, is not added."""
+    monkeypatch.setattr(loops, "ENDING", 60.0)
+    began, let_go = threading.Event(), threading.Event()
+    with FakeBrokerServer("classic") as server:
+        app = App(server.url)
+
+        @app.consumer("queue://in")
+        async def handle(_message: Message) -> None:
+            began.set()
+            let_go.wait()
+
+        app.start()
+        try:
+            app.send("queue://in", "x")
+            assert began.wait(10)
+            since = time.monotonic()
+            with pytest.raises(DrainError):
+                app.stop(0.2)
+            assert time.monotonic() - since < 30
+        finally:
+            let_go.set()
