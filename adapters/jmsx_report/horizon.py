@@ -175,8 +175,9 @@ class Completeness:
         }
         told += [
             f"writer {row['writer']}: {words[row['ended']].format(row['lost_bytes'] or 0)}"
-            for row in self.writers.sort("writer").iter_rows(named=True)
-            if row["ended"] in words
+            for row in self.writers.filter(pl.col("ended").is_in(list(words)))
+            .sort("writer")
+            .iter_rows(named=True)
         ]
         return told
 
@@ -189,32 +190,26 @@ class Completeness:
         for drop in self.drops.sort("writer", "kind").iter_rows(named=True):
             kinds = dropped.setdefault(drop["writer"], {})
             kinds[drop["kind"]] = kinds.get(drop["kind"], 0) + drop["dropped"]
+        told = self.writers.sort("writer").select("writer", "lines", "expected", "ended")
         return [
             {
-                "writer": row["writer"],
-                "lines": row["lines"],
-                "expected": row["expected"],
-                "missing": missing.get(row["writer"], [])[:_RANGES_TOLD],
-                "ended": row["ended"],
-                "dropped": dropped.get(row["writer"], {}),
+                "writer": writer,
+                "lines": lines,
+                "expected": expected,
+                "missing": missing.get(writer, [])[:_RANGES_TOLD],
+                "ended": ended,
+                "dropped": dropped.get(writer, {}),
             }
-            for row in self.writers.sort("writer").iter_rows(named=True)
+            for writer, lines, expected, ended in told.rows()
         ]
 
 
 def completeness(runs: pl.DataFrame, notes: pl.DataFrame) -> Completeness:
     """Put the runs of each writer together, with what it says of its own log; columns as `RUNS` and `NOTES`."""
-    ordered = (
-        runs.sort("writer", "low")
-        .with_columns(
-            pl.col("high").cum_max().shift(1).over("writer").fill_null(-1).alias("until"),
-            pl.col("last_us").cum_max().shift(1).over("writer").alias("before_us"),
-        )
-        .with_columns(
-            (pl.col("high") - pl.max_horizontal("low", pl.col("until") + 1) + 1)
-            .clip(lower_bound=0)
-            .alias("new")
-        )
+    ordered = _reached(runs.sort("writer", "low")).with_columns(
+        (pl.col("high") - pl.max_horizontal("low", pl.col("until") + 1) + 1)
+        .clip(lower_bound=0)
+        .alias("new")
     )
     holes = ordered.filter(pl.col("low") > pl.col("until") + 1).select(
         "writer",
@@ -271,6 +266,31 @@ def completeness(runs: pl.DataFrame, notes: pl.DataFrame) -> Completeness:
         .filter(pl.col("dropped") > 0)
     )
     return Completeness(writers, holes, drops, untold)
+
+
+def _reached(ordered: pl.DataFrame) -> pl.DataFrame:
+    """
+    Add to runs, in order, how far those before them in the log of the writer reach: `until` (seq; -1: none), before_us.
+
+    Where they follow each other, each reaches further than the one before: then that one alone is looked at. To go
+    through each writer's by themselves takes a tenth of a report of 100,000 writers.
+    """
+    same = pl.col("writer") == pl.col("writer").shift()
+    high, last_us = pl.col("high"), pl.col("last_us")
+    follows = (pl.col("low") > high.shift()) & (last_us >= last_us.shift())
+    strange = ordered.filter(same & ~follows.fill_null(value=False))["writer"].unique().implode()
+    mixed = pl.col("writer").is_in(strange)
+    following = ordered.filter(~mixed).with_columns(
+        pl.when(same).then(high.shift()).otherwise(-1).alias("until"),
+        pl.when(same).then(last_us.shift()).alias("before_us"),
+    )
+    if following.height == ordered.height:
+        return following
+    others = ordered.filter(mixed).with_columns(
+        high.cum_max().shift().over("writer").fill_null(-1).alias("until"),
+        last_us.cum_max().shift().over("writer").alias("before_us"),
+    )
+    return pl.concat([following, others])
 
 
 @dataclass(frozen=True, slots=True)

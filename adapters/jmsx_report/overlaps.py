@@ -16,13 +16,8 @@ def earlier(ranges: pl.DataFrame) -> Mapping[str, tuple[str, ...]]:
 
     `ranges` has segment, writer, low, high (both included).
     """
-    reached = pl.col("high").cum_max().shift().over("writer")
-    touched = (
-        ranges.sort("writer", "low", "high", "segment")
-        .filter((pl.col("low") <= reached).fill_null(value=False))
-        .select("writer")
-        .unique()
-    )
+    ordered = ranges.sort("writer", "low", "high", "segment")
+    touched = ordered.filter(_meet("writer")).select("writer").unique()
     if touched.is_empty():
         return {}
     suspects = ranges.join(touched, on="writer")
@@ -50,7 +45,17 @@ def repeating(ranges: pl.DataFrame) -> frozenset[str]:
 
     `ranges` has segment, writer, low, high (both included), times.
     """
-    reached = pl.col("high").cum_max().shift().over("segment", "writer")
-    again = (pl.col("times") > 1) | (pl.col("low") <= reached).fill_null(value=False)
+    again = (pl.col("times") > 1) | _meet("segment", "writer")
     found = ranges.sort("segment", "writer", "low", "high").filter(again)
     return frozenset(found["segment"])
+
+
+def _meet(*of: str) -> pl.Expr:
+    """
+    Whether rows that are sorted by `of`, low, high have a number in common with the row before, of the same `of`.
+
+    Where no neighbours have, no others have.
+    """
+    same = (pl.col(name) == pl.col(name).shift() for name in of)
+    meet = pl.all_horizontal(pl.col("low") <= pl.col("high").shift(), *same)
+    return meet.fill_null(value=False)

@@ -8,6 +8,7 @@ been read of a segment is not changed by its writer any more, also when it is cl
 from __future__ import annotations
 
 import os
+from functools import cached_property
 from io import BytesIO
 from itertools import pairwise
 from operator import attrgetter
@@ -17,10 +18,9 @@ from jmsx.errors import ConfigurationError
 from jmsx_eventlog.segment import open_name, sealed_name
 from jmsx_report.compacted import content_of
 from jmsx_report.segments import Segment
-from jmsx_report.store import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
 
@@ -117,18 +117,21 @@ def opened(events: Path, path: str) -> BinaryIO:
 class Pieces:
     """What a store has of which segments, by final name, and what it lacks."""
 
-    def __init__(self, parts: Iterable[Part]) -> None:
-        self._whole: dict[str, Segment] = {}
-        self._pieces: dict[str, list[Segment]] = {}
-        for part in parts:
-            self.add(part.segment)
+    def __init__(self, read: Iterable[frozenset[Segment]]) -> None:
+        self.segments = frozenset[Segment]().union(*read)  #: pieces, and whole ones
 
-    def add(self, segment: Segment) -> None:
-        """Count `segment` as read."""
-        if is_piece(segment):
-            self._pieces.setdefault(segment.path, []).append(segment)
-        else:
-            self._whole[segment.name] = segment
+    @cached_property
+    def _whole(self) -> frozenset[str]:
+        """The names of segments that were not read piece by piece."""
+        return frozenset(one.name for one in self.segments if not is_piece(one))
+
+    @cached_property
+    def _pieces(self) -> Mapping[str, list[Segment]]:
+        """Of each segment, in order."""
+        found: dict[str, list[Segment]] = {}
+        for one in sorted(filter(is_piece, self.segments), key=attrgetter("begin")):
+            found.setdefault(one.path, []).append(one)
+        return found
 
     def fits(self, segment: Segment, now: Segment | None) -> bool:
         """Whether what was read as `segment` is of the segment that is there `now`, and is read only once."""
@@ -136,7 +139,7 @@ class Pieces:
             return segment == now
         return (
             segment.size <= now.size
-            and self._whole.get(now.name) != now
+            and now not in self.segments
             and all(one.size <= other.begin for one, other in pairwise(self._of(now)))
         )
 
@@ -148,7 +151,7 @@ class Pieces:
             ConfigurationError: it cannot be read.
 
         """
-        if self._whole.get(now.name) == now:
+        if now in self.segments:
             return None
         if not self._pieces.get(now.name):
             return now
@@ -169,5 +172,4 @@ class Pieces:
         return piece(wanted, reached, wanted.size) if reached < wanted.size else None
 
     def _of(self, segment: Segment) -> list[Segment]:
-        """Give the pieces of a segment, in order."""
-        return sorted(self._pieces.get(segment.name, ()), key=attrgetter("begin"))
+        return self._pieces.get(segment.name, [])

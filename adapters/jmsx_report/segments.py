@@ -59,7 +59,7 @@ class Segment(NamedTuple):
     @property
     def name(self) -> str:
         """The path that it has for good: that of the closed segment."""
-        return sealed_name(self.path)
+        return sealed_name(self.path) if self.is_open else self.path
 
 
 @dataclass(frozen=True, slots=True)

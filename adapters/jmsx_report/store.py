@@ -69,6 +69,11 @@ class Run:
         """The segments of its parts, kept: they are asked for again and again, and there may be 100,000."""
         return frozenset(part.segment for part in self.parts)
 
+    @cached_property
+    def against(self) -> bool:
+        """Whether a segment of it was read against earlier ones."""
+        return any(part.earlier for part in self.parts)
+
     @property
     def size(self) -> int:
         """Rows of all partials."""
