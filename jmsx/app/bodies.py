@@ -204,8 +204,9 @@ def written(data: object) -> tuple[Body, dict[str, PropertyValue]]:
             data, default=_in_json, ensure_ascii=False, allow_nan=False, separators=(",", ":")
         )
     except (TypeError, ValueError, RecursionError) as error:
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise MessageFormatError(
-            f"a {type(data).__name__} that is sent is JSON, which cannot say it: {error or 'it is nested too deeply'}"
+            f"a {type(data).__name__} that is sent is JSON, which cannot say it: {why}"
         ) from error
     return text, {CONTENT_TYPE: "application/json"}
 

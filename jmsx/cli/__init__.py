@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import os
 import sys
 
-from jmsx.cli.exits import INTERRUPTED
+from jmsx.cli.exits import FAILED, INTERRUPTED
 
 
 def main() -> None:
@@ -23,4 +25,21 @@ def main() -> None:
         code = run()
     except KeyboardInterrupt:  # before the command began
         code = INTERRUPTED
-    sys.exit(code)
+    sys.exit(code if _is_printed() else code or FAILED)
+
+
+def _is_printed() -> bool:
+    """
+    Whether standard output has all that was printed; else have Python not try that once more when it ends.
+
+    It would tell of that in its own words, and end with its own code. Source: "Note on SIGPIPE", the `signal` module.
+    """
+    if sys.stdout is None:  # closed by whoever started us
+        return True
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return False
+    return True

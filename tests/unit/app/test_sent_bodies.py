@@ -160,7 +160,7 @@ def deep() -> list[Any]:
         ({(1, 2): 3}, "keys must be str"),
         ({"a": b"x"}, "there is a bytes in it"),
         (endless(), "Circular"),
-        (deep(), "recursion"),
+        (deep(), "nested too deeply"),
     ],
 )
 def test_what_json_cannot_say(body: Any, why: str) -> None:

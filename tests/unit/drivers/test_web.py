@@ -42,7 +42,8 @@ def fetch(server: WebServer, path: str = "/") -> tuple[int, bytes]:
         with urllib.request.urlopen(server.url + path, timeout=5) as response:  # noqa: S310 - ours
             return response.status, response.read()
     except urllib.error.HTTPError as error:
-        return error.code, error.read()
+        with error:
+            return error.code, error.read()
 
 
 def threads() -> int:
