@@ -454,6 +454,9 @@ class Worker:
                 self._gate.ended(error, self._machine.monotonic())
         if result is not None and isinstance(taken, Message) and taken.reply_to is not None:
             self._answer(taken, result)
+        if self.consumer.dedupe is not None:
+            done = taken if isinstance(taken, list) else (taken,)
+            self._link.engine.hand_outs.returned(map(delivery_of, done))
 
     def _reach(self, messages: Sequence[Message]) -> None:
         """Have counted that the handler gets these; raises Unhandled where they are to wait for the ledger instead."""

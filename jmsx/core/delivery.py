@@ -56,6 +56,7 @@ class Delivery:
         "frame",
         "history",
         "identity",
+        "is_last",
         "last_failed_at",
         "looked_at",
         "lost",
@@ -109,6 +110,8 @@ class Delivery:
         self.asked = False  #: what the process and a ledger know of it is in its history
         self.history = FLAGGED if self.flagged else NEW  #: its deliveries before this one
         self.entry: Entry | None = None  #: its last hand-out in the ledger, if one counts
+        #: If its process dies with it, the ledger's count makes it a dead letter
+        self.is_last = False
         self.received_at = received_at  #: seconds, monotonic
         self.expires_at = expires_at  #: seconds, monotonic; None: never
         self.started_at = received_at

@@ -173,9 +173,14 @@ class HandingOut:
         cause = None if remembered is None else remembered.dead_letter_cause
         if cause is not None and cause.holds(flagged=delivery.flagged):
             delivery.dead_letter_cause = cause
-        if delivery.dead_letter_cause is not None or _over_limit(consumer, delivery):
+        if delivery.dead_letter_cause is not None or _over_limit(
+            consumer, delivery, delivery.failures
+        ):
             self._failed_deliveries.dead_letter_unseen(consumer, delivery, now)
             return False
+        delivery.is_last = delivery.entry is not None and _over_limit(
+            consumer, delivery, delivery.failures + 1
+        )
         consumer.memory.handed_out(delivery)
         if self._work is not None:
             self._work.touch(consumer, delivery, now)
@@ -217,9 +222,9 @@ class HandingOut:
         return True
 
 
-def _over_limit(consumer: ConsumerCore, delivery: Delivery) -> bool:
+def _over_limit(consumer: ConsumerCore, delivery: Delivery, failures: int) -> bool:
     """
-    Return whether a message is over its limit before it is handed out.
+    Return whether a message that has failed so often is over its limit before it is handed out.
 
     In transacted sessions this goes by what the process knew when the message came, in every mode by a ledger's count.
     Source: the pre-dispatch check, `ActiveMQMessageConsumer.java:556-568`.
@@ -228,4 +233,4 @@ def _over_limit(consumer: ConsumerCore, delivery: Delivery) -> bool:
     if not (policy.pre_dispatch_check or delivery.history.commit_refused):
         return False
     counts = consumer.settings.transacted and not delivery.was_handed_out
-    return (counts or delivery.entry is not None) and given_up(policy, delivery.failures)
+    return (counts or delivery.entry is not None) and given_up(policy, failures)

@@ -8,6 +8,7 @@ whoever waits for the message asks, without the lock: the session's heart-beats 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sqlite3
 from functools import partial
@@ -120,6 +121,25 @@ class HandOuts:
             ledger.reach([one.entry for one in deliveries if one.entry is not None])
         except sqlite3.Error as error:
             raise StoreError(f"delivery ledger failed: {error}") from error
+
+    def returned(self, deliveries: Iterable[Delivery]) -> None:
+        """
+        Tell the ledger of the last attempts that have succeeded, before a store remembers that they did.
+
+        If the process dies in between, the message comes once more, and the store knows whether it was done. By its
+        count alone the ledger would have it dead. It is told so once a message: whatever dies each time when it is to
+        be remembered must not come for ever. A ledger that is away does not keep the store from what is done.
+        """
+        ledger = self._ledger
+        last = [
+            one.entry
+            for one in deliveries
+            if one.is_last and one.entry is not None and not one.entry.finished
+        ]
+        if ledger is not None and last:
+            ledger.finish(last)
+            with contextlib.suppress(StoreError, sqlite3.Error):
+                ledger.flush()
 
     def looked(self, core: SessionCore, delivery: Delivery, shown: MessageFrame | None) -> None:
         """Keep what the broker has of `delivery`, as `look` told it; None: nothing more than came."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -124,10 +125,11 @@ def _dead_early(record: Record) -> Iterator[Finding]:
     """A dead letter that had not all its attempts: as far as processes that were killed have used none up."""
     limit = 1 + record.plan.maximum_redeliveries
     calls = record.calls
+    begun = Counter[int]()
     for body in sorted(set(record.traces.dead)):
         mine = calls.get(body, ())
         missing = limit - sum(_blames(call, record) for call in mine)
-        if missing > 0:
+        if missing > 0 and not _just_begun(record, body, missing, begun):
             yield Finding("dead early" if mine else "dead unseen", body, _told(record, body))
 
 
@@ -141,6 +143,41 @@ def _blames(call: Delivery, record: Record) -> bool:
         return True
     cut_short = call.end is End.NONE or record.transacted or record.plan.store == "database"
     return record.plan.ledger and call.pid in record.killed and cut_short
+
+
+def _just_begun(record: Record, body: str, times: int, begun: Counter[int]) -> bool:
+    """
+    Whether a message was so many times on its way from the ledger, which is written first, into a handler that no
+    process lived to call.
+
+    Each time was of a process that was killed when the message had been sent, and was in no call. `begun` is how many
+    each process has had of those before, which is one a consumer. Where messages wait before their handler the ledger
+    is told when that is called, so none is excused.
+    """
+    plan = record.plan
+    if not plan.ledger or plan.store or plan.batch:
+        return False
+    calls = record.calls.get(body, ())
+    mine = [
+        pid
+        for pid, at in record.killed.items()
+        if record.sent_at.get(body, 0.0) < at
+        and begun[pid] < plan.concurrency
+        and not any(_in_call(call, at, record) for call in calls)
+    ]
+    begun.update(mine[:times])
+    return len(mine) >= times
+
+
+def _in_call(call: Delivery, at: float, record: Record) -> bool:
+    """Whether the message was in this call at that moment."""
+    return call.moment <= at <= min(call.ended, record.killed.get(call.pid, math.inf))
+
+
+def _came_again(record: Record, body: str) -> bool:
+    """Whether a message came again although it was done, because its link was lost before its ACK was written."""
+    calls = record.calls.get(body, ())
+    return any(call.end is End.OK for call in calls[:-1])
 
 
 def _unflagged(record: Record) -> Iterator[Finding]:
@@ -239,8 +276,11 @@ _EXCEPTIONS: Final[tuple[tuple[str, str, Callable[[Record, str], bool]], ...]] =
     ),
     (
         "done and dead",
-        "Artemis: an input whose acknowledgement got lost comes again, and may fail then",
-        lambda record, _: record.broker == "artemis",
+        "an input whose acknowledgement got lost comes again, and may fail then",
+        lambda record, body: (
+            record.broker == "artemis"
+            or (not (record.transacted or record.plan.store) and _came_again(record, body))
+        ),
     ),
     (
         "unflagged elsewhere",

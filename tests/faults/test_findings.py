@@ -142,6 +142,34 @@ def test_what_waited_before_its_handler_in_a_killed_process(waits: dict[str, Any
     assert found(elsewhere, twice, killed={1: 3.9, 2: 4.6}) == [("dead early", "c")]
 
 
+def test_what_a_killed_process_was_about_to_call() -> None:
+    """A ledger is written before that: one for each consumer of a process that was killed when it was in no call."""
+    dead = replace(KEPT, sent={*"abcd"}, dead=["c", "d"])
+    once = replace(PLAN, ledger=True, maximum_redeliveries=0, concurrency=1)
+    assert found(dead, once, killed={1: 9.0}) == []
+    assert found(dead, once) == [("dead unseen", "d")]
+    assert found(dead, once, killed={1: 9.0}, sent_at={"d": 9.5}) == [("dead unseen", "d")]
+    assert found(dead, replace(once, ledger=False), killed={1: 9.0}) == [("dead unseen", "d")]
+    more = replace(dead, sent={*"abcde"}, dead=["c", "d", "e"])
+    assert found(more, once, killed={1: 9.0}) == [("dead unseen", "e")]
+    assert found(more, once, killed={1: 9.0, 2: 9.0}) == []
+    own = replace(KEPT, deliveries=[*KEPT.deliveries[:3], call(4, "c", End.NONE, pid=3)])
+    twice = replace(once, maximum_redeliveries=1)
+    assert found(own, twice, killed={3: 4.2}) == [("dead early", "c")]
+    assert found(own, twice, killed={1: 3.9, 3: 4.2}) == []
+
+
+def test_what_came_again_although_it_was_done() -> None:
+    """Its ACK was lost with its link, and a later call may fail; where a store knows it, it is not called again."""
+    calls = [call(2.6, "c", End.OK), call(4, "c", End.FAILED, flagged=True)]
+    again = replace(KEPT, deliveries=[*KEPT.deliveries[:3], *calls])
+    once = replace(PLAN, maximum_redeliveries=0)
+    assert found(again, once) == []
+    assert found(again, replace(once, store="memory")) == [("done and dead", "c")]
+    dead = replace(KEPT, deliveries=[*KEPT.deliveries, call(6, "c", flagged=True)])
+    assert found(dead) == [("done and dead", "c")]
+
+
 def test_a_copy_beside_older_messages() -> None:
     """Classic: of who was killed or lost its link, in a batch with older ones; nowhere else."""
     batch = [

@@ -41,6 +41,7 @@ INDIVIDUAL: Final = AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE
 TRANSACTED: Final = AcknowledgeMode.SESSION_TRANSACTED
 
 DEAD_LETTERS: Final = "ActiveMQ.DLQ"
+DEAD_LETTERS_OF_ARTEMIS: Final = "DLQ"
 
 #: A policy that redelivers at once, for ever.
 AT_ONCE: Final = RedeliveryPolicy(
@@ -143,7 +144,9 @@ def dead_copies(broker: Broker, key: str) -> list[dict[str, str]]:
     """The headers of the dead letters that came from the queue `key`, or whose property `case` is `key`."""
     return [
         dict(message.headers)
-        for message in broker.browse(DEAD_LETTERS)
+        for message in broker.browse(
+            DEAD_LETTERS_OF_ARTEMIS if isinstance(broker, ArtemisBroker) else DEAD_LETTERS
+        )
         if key in (message.headers.get("case"), message.body.decode("utf-8", "replace"))
     ]
 

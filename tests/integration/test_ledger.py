@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx import AcknowledgeMode, Connection, Message, Queue
+from jmsx import AcknowledgeMode, Connection, DatabaseStore, Message, Queue
 from jmsx.app import App
 from jmsx.errors import StoreError
 from tests.integration.broker_support import eventually, python, read_line
@@ -243,9 +243,67 @@ def test_what_waits_before_its_handler_is_no_delivery_of_a_killed_process(
             read_line(process) for _ in range(1 + (what == "turn"))
         }  # of two, the first need not wait
         assert said <= {"began", "first 1"}
-        assert eventually(lambda: unsettled(path) == [(queue.uri, 1)], 10)
+        assert eventually(lambda: (queue.uri, 1) in unsettled(path), 10)
         process.kill()
     with python("-c", WAITS, *arguments, "yes") as process:
         assert settles(broker, queue, size=0)
         assert dead_copies(broker, queue.uri) == []
         assert read_line(process) == f"{queue.uri} 1"
+
+
+#: Kills itself when its last attempt has been committed to the database, and before its message is acknowledged.
+DONE = """
+import os, signal, sqlite3, sys
+from jmsx import App, BatchError, DatabaseStore, Message, RedeliveryPolicy
+
+url, queue, mode, batch, ledger, shop, goes_on = sys.argv[1:]
+app = App(url, ledger=ledger, redelivery_policy=RedeliveryPolicy(maximum_redeliveries=0))
+
+class Fatal(sqlite3.Connection):
+    def commit(self) -> None:
+        rows = self.total_changes
+        super().commit()
+        if rows and not goes_on:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+def book(given: Message | list[Message], *, db: sqlite3.Connection) -> None:
+    for message in given if isinstance(given, list) else [given]:
+        db.execute("INSERT INTO booked VALUES (?)", (message.text,))
+
+def one(message: Message, *, db: sqlite3.Connection) -> None:
+    book(message, db=db)
+
+def several(messages: list[Message], *, db: sqlite3.Connection) -> None:
+    book(messages, db=db)
+
+store = DatabaseStore(lambda: sqlite3.connect(shop, factory=Fatal))
+if batch:
+    app.consumer(queue, mode=mode, dedupe=store, batch=2, batch_timeout="50ms")(several)
+else:
+    app.consumer(queue, mode=mode, dedupe=store)(one)
+app.run()
+"""
+
+
+@pytest.mark.parametrize("batch", ["", "batch"])
+@pytest.mark.parametrize("mode", ["auto", "individual", "transacted"])
+def test_what_a_store_has_done_is_no_dead_letter(
+    broker: Broker, tmp_path: Path, mode: str, batch: str
+) -> None:
+    """Though the process died at the last attempt before it could acknowledge: the store knows the message."""
+    queue, shop = fresh_queue(), tmp_path / "shop.db"
+    with closing(sqlite3.connect(shop)) as database:
+        database.execute("CREATE TABLE booked (text TEXT)")
+        DatabaseStore(lambda: sqlite3.connect(shop)).create_table()
+    with App(broker.url) as sender:
+        for text in "ab":
+            sender.send(queue, text, properties={"case": queue.uri})
+    arguments = (broker.url, queue.uri, mode, batch, str(tmp_path / "ledger.db"), str(shop))
+    for _ in range(1 if batch else 2):
+        with python("-c", DONE, *arguments, "") as process:
+            assert process.wait(30) == -signal.SIGKILL
+    with python("-c", DONE, *arguments, "yes"):
+        assert settles(broker, queue, size=0)
+    assert dead_copies(broker, queue.uri) == []
+    with closing(sqlite3.connect(shop)) as database:
+        assert sorted(database.execute("SELECT text FROM booked")) == [("a",), ("b",)]
