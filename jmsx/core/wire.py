@@ -323,6 +323,7 @@ class Splitter:
             return
         answers = command == _RECEIPT or b"receipt-id:" in block
         unsealed = answers and not self._is_sealed(block, b"receipt-id:")
+        unsealed = unsealed or _lines(block, b"receipt-id:") > 1
         if command == _CONNECTED or unsealed or swallows:
             raise _StrayError("the broker sent a frame that is not of this connection")
 
@@ -352,17 +353,17 @@ class Splitter:
         if self._is_unnumbered(block):
             return False
         in_head = _lines(block, b"ack:")
-        if in_head > 1:
-            raise _TornError(_TWO_ACKS)
+        if in_head != 1:
+            raise _TornError(_TWO_ACKS if in_head else _NO_ACK)
         unsure = False
-        if _LF in body and b"\nack:" in body:  # most have no second line, which is seen sooner
+        # Most have no second line, which is seen sooner.
+        if _LF in body and (b"\nack:" in body or body.startswith(b"ack:")):
             text = b"\n" + block + b"\n\n" + body
             found = self._acks(text)
-            if found and (not in_head or _lowest(found)[1] > len(block)):
+            if found and _lowest(found)[1] > len(block):
                 raise _TornError(_TWO_ACKS)
             unsure = bool(found) and self._is_unsure(text, found, len(block))
-        if in_head:
-            self._known = block
+        self._known = block
         return unsure
 
     def _is_unnumbered(self, text: bytes) -> bool:
@@ -693,6 +694,7 @@ class Splitter:
 _INSIDE: Final = "the broker sent a body with a NUL in it, and not its true length"
 _OTHERS_INSIDE: Final = "the broker sent a content-length greater than the body is"
 _TWO_SUBSCRIPTIONS: Final = "the broker sent a message with two subscription headers"
+_NO_ACK: Final = "the broker sent a message without an ack header"
 _TWO_ACKS: Final = "the broker sent a message with two ack headers"
 
 

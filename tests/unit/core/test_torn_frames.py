@@ -548,3 +548,26 @@ def test_an_error_that_repeats_the_headers_of_a_send() -> None:
     assert isinstance(error, Frame)
     assert error.headers["receipt-id"] == "s-1"
     assert "receipt=s-1" in error.headers["message"]
+
+
+def test_an_answer_with_two_receipt_ids_answers_nothing() -> None:
+    """The first would count, and the mark may stand in the other: the link ends, and what was asked is in doubt."""
+    for command in (b"ERROR\nmessage:no", b"RECEIPT"):
+        splitter = Splitter()
+        splitter.feed(CONNECTED)
+        splitter.mark = MARK
+        twice = command + b"\nreceipt-id:s-7\nreceipt-id:s-9" + MARK + b"\n\n\0\n"
+        assert splitter.feed(twice + receipt(4)) == []
+        assert splitter.fault is not None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [b"a\n\nexpires:0\n\0\nMESSAGE\n", b"a:\nack:1\n\nack:3\n\0\nMESSAGE\nexpires:0\n\nack:1\n"],
+)
+def test_a_name_that_cuts_off_the_ack_of_a_message_with_many_properties(name: bytes) -> None:
+    """Between 97 and 192 headers lie in an order of Java's in which `subscription` comes before `ack`."""
+    head = b"MESSAGE\npriority:4\nsubscription:1" + MARK + b"\n" + name
+    head += b":1\ntimestamp:1\nack:2\nmessage-id:m2\nexpires:0\ndestination:/queue/q"
+    stream = written(1, b"whole") + head + b"\n\n\0\n" + written(3, b"next") + receipt(4)
+    assert names(fed([stream])) == ["1", "2!", "3", "s-4"]
