@@ -15,7 +15,7 @@ from jmsx.app.draining import DRAIN_TIMEOUT
 from jmsx.app.endpoint import Endpoint, application, parse_address
 from jmsx.app.gates import Gates
 from jmsx.app.health import HealthLimits, HealthReport, WorkerState, live, ready
-from jmsx.app.loops import Loop, beside, beside_a_server, on_signals, out_of_scope
+from jmsx.app.loops import LOOK, Loop, beside, beside_a_server, on_signals, out_of_scope
 from jmsx.app.middleware import Middleware, check_middleware
 from jmsx.app.outgoing import Outgoing
 from jmsx.app.overview import overview
@@ -598,16 +598,39 @@ class App:
         self._closed_observers = False
 
     async def __aenter__(self) -> Self:
-        """Start; handlers that are `async def` run on this event loop, which goes on meanwhile."""
+        """
+        Start; handlers that are `async def` run on this event loop, which goes on meanwhile.
+
+        Cancelled meanwhile, it drains what flows already; cancelled again, it aborts.
+        """
+        await self._astart(DRAIN_TIMEOUT)
+        return self
+
+    async def _astart(self, drain_timeout: float) -> None:
+        """As `start`; whoever is cancelled meanwhile drains, and aborts when cancelled once more."""
         self._given_loop = asyncio.get_running_loop()
+        starting = asyncio.ensure_future(beside(self.start))
         try:
-            await beside(self.start)
+            try:
+                await asyncio.shield(starting)
+            except asyncio.CancelledError:
+                if await self._has_started(starting, drain_timeout):
+                    await self._astop(drain_timeout)
+                raise
         except BaseException:
             with out_of_scope():
                 await beside(self.abort)
             self._given_loop = None
             raise
-        return self
+
+    async def _has_started(self, starting: asyncio.Future[None], drain_timeout: float) -> bool:
+        """Have a start end that is not wanted any more; whether it has, and messages flow all the same."""
+        with out_of_scope(), contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(drain_timeout):
+                while not starting.done():
+                    self.quit()  # again, for it may have come before the start
+                    await asyncio.wait([starting], timeout=LOOK)
+        return starting.done() and starting.exception() is None
 
     async def __aexit__(
         self,
@@ -672,7 +695,7 @@ class App:
         with on_signals(loop, signalled):
             self._wake = wake
             try:
-                await self.__aenter__()
+                await self._astart(limit)
             except JmsxError:
                 if self._failure is None and self._stopping.is_set():
                     return  # told to stop before anything was taken

@@ -141,6 +141,59 @@ def test_a_cancelled_scope_of_anyio_drains(way: str) -> None:
     assert again == ["end"]
 
 
+@pytest.mark.parametrize("way", ["async with", "serve"])
+def test_cancelled_while_it_starts_it_drains(way: str) -> None:
+    """Messages flow before the start has returned, and what their handlers do is not done twice."""
+    began, again = threading.Event(), list[str]()
+
+    async def arun(app: App) -> None:
+        async with app:
+            raise AssertionError  # it never comes so far
+
+    async def main(app: App) -> None:
+        starting = asyncio.create_task(app.serve() if way == "serve" else arun(app))
+        for _ in range(5):
+            await asyncio.sleep(0)  # it begins, beside this loop, which is held up from here on
+        began.wait()
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert not app.ready().ok
+
+    with FakeBrokerServer("classic") as server:
+        app = App(server.url)
+
+        @app.consumer("queue://in")
+        def handle(_message: Message) -> None:
+            began.set()
+            time.sleep(0.3)
+
+        with App(server.url) as sender:
+            sender.send("queue://in", "x")
+        asyncio.run(main(app))
+        reader = App(server.url)
+        reader.consumer("queue://in")(lambda message: again.append(message.text))
+        with reader:
+            reader.send("queue://in", "end")
+            assert eventually(lambda: "end" in again, 10)
+    assert again == ["end"]
+
+
+def test_cancelled_while_it_waits_for_its_broker_it_ends() -> None:
+    """Nothing flows, so there is nothing to drain."""
+
+    async def main() -> None:
+        app = App("tcp://127.0.0.1:1")
+        app.consumer("queue://in")(lambda _message: None)
+        serving = asyncio.create_task(app.serve())
+        await asyncio.sleep(0.3)
+        serving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(serving, 10)
+
+    asyncio.run(main())
+
+
 def test_a_handler_that_blocks_the_loop_holds_up_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has had its time when the app drained; that of the loop, for what runs on it besides, is not added."""
     monkeypatch.setattr(loops, "ENDING", 60.0)
