@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, TypedDict
 
 from jmsx.app.middleware import Middleware, chain, check_middleware
@@ -300,6 +303,23 @@ class Consumer:
         """Raise ConfigurationError if a durable subscription has no client id to be found again by."""
         if (fault := self.client_id_fault(options)) is not None:
             raise ConfigurationError(f"consumer {self.name}: {fault}")
+
+    def check_ledger(self, options: ConnectionOptions) -> None:
+        """
+        Raise ConfigurationError if the ledger is in the database of the store, as far as that tells.
+
+        SQLite has one writer, which is the handler's transaction, so nobody could note that the handler is called.
+        """
+        file = getattr(self.dedupe, "file", None)
+        ledger = getattr(options.ledger, "path", options.ledger)
+        if not (isinstance(file, str) and isinstance(ledger, str | os.PathLike)):
+            return
+        with contextlib.suppress(OSError):  # a ledger that is not there yet
+            if Path(file).samefile(ledger):
+                raise ConfigurationError(
+                    f"consumer {self.name}: ledger={str(ledger)!r} is in the database of its store, which is locked"
+                    " while a handler runs; give the ledger a file of its own"
+                )
 
     def client_id_fault(self, options: ConnectionOptions) -> str | None:
         """What `check_client_id` would raise, without the consumer's name; None: nothing."""

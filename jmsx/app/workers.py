@@ -285,6 +285,7 @@ class Workers(Sequence[Worker]):
         shared = self._shared
         uri = shared.brokers()
         consumer.check_client_id(uri.options)
+        consumer.check_ledger(uri.options)
         options = uri.options
         if "prefetchSize" not in consumer.destination.address.options:
             consumer.check_prefetch(options.prefetch(consumer.kind, consumer.options))

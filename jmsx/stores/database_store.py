@@ -112,6 +112,7 @@ class DatabaseStore:
         self._select = self._statement(_SELECT)
         self._delete = self._statement(_DELETE)
         self._undone = self._statement(_UNDO)
+        self.file: str | None = None  #: of a database of SQLite, known since it was opened
 
     @property
     def ddl(self) -> str:
@@ -137,6 +138,7 @@ class DatabaseStore:
         try:
             with self._transaction() as connection:
                 self._known(connection, "", "")
+                self.file = _file_of(connection)
         except (ConfigurationError, StoreAwayError):
             raise
         except Exception as error:
@@ -380,3 +382,13 @@ def _fit(text: str) -> str:
 
 def _close(connection: Any) -> None:
     connection.close()
+
+
+def _file_of(connection: Any) -> str | None:
+    """The file of a database of SQLite; None: it has none, or is another."""
+    if not isinstance(connection, sqlite3.Connection):
+        return None
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    _, _, file = cursor.execute("PRAGMA database_list").fetchone()
+    return file or None

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jmsx import App, Message
-from jmsx.errors import StoreError
+from jmsx.errors import ConfigurationError, StoreError
 from jmsx.stores import DatabaseStore, pauses
+from jmsx.stores.ledger import DeliveryLedger
 from jmsx.testing import FakeBrokerServer
 from tests.integration.broker_support import eventually
 
@@ -162,3 +163,18 @@ def test_a_store_that_raises_anything(server: FakeBrokerServer, database: Databa
     with pytest.raises(StoreError, match="of a store's"):
         app.wait(10)
     app.abort()
+
+
+@pytest.mark.parametrize("given", ["path", "object"])
+def test_a_ledger_in_the_database_is_refused(
+    server: FakeBrokerServer, tmp_path: Path, given: str
+) -> None:
+    """A handler's transaction holds its file, so no hand-out could be written down: none was ever made."""
+    path = tmp_path / "shop.db"
+    store = DatabaseStore(lambda: sqlite3.connect(path))
+    store.create_table()
+    with closing(DeliveryLedger(path)) as ledger:
+        app = App(server.url, ledger=ledger if given == "object" else f"{tmp_path}/./shop.db")
+        app.consumer("queue://books", name="books", dedupe=store)(lambda _message: None)
+        with pytest.raises(ConfigurationError, match=r"^consumer books: .*a file of its own"):
+            app.start()
