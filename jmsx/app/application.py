@@ -731,7 +731,7 @@ class App:
         try:
             if self.health is not None:
                 self.endpoint = Endpoint(self.health, self.wsgi)
-            if any(is_async(consumer.handler) for consumer in self.consumers):
+            if self._has_async():
                 self._loop = Loop(self._given_loop)
             self._gates = Gates(self.consumers, tuple(self._observers))
             self._workers.open(self._shared())
@@ -740,6 +740,9 @@ class App:
             if self._failure is not None and isinstance(error, JmsxError):
                 raise self._failure from error  # for which we were told to stop
             raise
+
+    def _has_async(self) -> bool:
+        return any(is_async(consumer.handler) for consumer in self.consumers)
 
     def _shared(self) -> Shared:
         """What its workers have in common, while it runs."""

@@ -401,19 +401,20 @@ class Calls:
         """The next message of a browser; None at its end; raises BrokerTimeoutError if the broker is silent."""
         deadline = self.engine.now() + self._limit
         with self.engine.lock:
-            while True:
-                delivery, ended = self.engine.call(
-                    lambda core, _now: core.browsers.look(subscription_id)
+            return self._look(subscription_id, deadline)
+
+    def _look(self, subscription_id: str, deadline: float) -> Delivery | None:
+        while True:
+            delivery, ended = self.engine.call(
+                lambda core, _now: core.browsers.look(subscription_id)
+            )
+            if delivery is not None or ended:
+                return delivery
+            left = deadline - self.engine.now()
+            if left <= 0 or not (self.engine.changed.wait(min(left, LONGEST)) or left > LONGEST):
+                raise BrokerTimeoutError(
+                    f"{self.engine.source.broker} showed no end of the queue in {self.engine.request_timeout:g} s"
                 )
-                if delivery is not None or ended:
-                    return delivery
-                left = deadline - self.engine.now()
-                if left <= 0 or not (
-                    self.engine.changed.wait(min(left, LONGEST)) or left > LONGEST
-                ):
-                    raise BrokerTimeoutError(
-                        f"{self.engine.source.broker} showed no end of the queue in {self.engine.request_timeout:g} s"
-                    )
 
     def begin_close(self) -> None:
         """Note that the session is being closed, and end all waits for a link."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from jmsx.core.actions import Record
 from jmsx.core.delivery import Delivery, Held
 from jmsx.core.frames import MessageFrame
-from jmsx.core.ledger import HandOutEnd, StagedLedger
+from jmsx.core.ledger import Entry, HandOutEnd, StagedLedger
 from jmsx.core.session import SessionCore
 from jmsx.errors import JmsxError, StoreError
 from jmsx.log import logger
@@ -118,7 +118,7 @@ class HandOuts:
         if ledger is None or not self.waits:
             return
         try:
-            ledger.reach([one.entry for one in deliveries if one.entry is not None])
+            ledger.reach(_entries(deliveries))
         except sqlite3.Error as error:
             raise StoreError(f"delivery ledger failed: {error}") from error
 
@@ -199,3 +199,8 @@ class HandOuts:
             _log.info("session goes on with its delivery ledger")
             self.away, self._ask_at = None, -math.inf
         return answer
+
+
+def _entries(deliveries: Iterable[Delivery]) -> list[Entry]:
+    """Those that the ledger has of these hand-outs."""
+    return [one.entry for one in deliveries if one.entry is not None]

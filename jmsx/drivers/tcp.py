@@ -115,22 +115,24 @@ class TcpStream:
 
     def write(self, data: bytes, deadline: float | None) -> None:
         """Write all of it; raises OSError when the connection is gone or takes nothing in time."""
-        left = memoryview(data)
         with self._writing:
             self.writing = data
             self.sent.clear()
-            while left:
-                try:
-                    # In one step for Python, which would lose the number to an exception of a signal handler.
-                    self.sent += map(self._socket.send, (left,))
-                    left = left[self.sent[-1] :]
-                except BlockingIOError:
-                    if self._silent():
-                        raise TimeoutError(
-                            "the broker sent nothing for too long, and did not read what was written"
-                        ) from None
-                if left and deadline is not None and time.monotonic() > deadline:
-                    raise self._late()
+            self._send_all(memoryview(data), deadline)
+
+    def _send_all(self, left: memoryview, deadline: float | None) -> None:
+        while left:
+            try:
+                # In one step for Python, which would lose the number to an exception of a signal handler.
+                self.sent += map(self._socket.send, (left,))
+                left = left[self.sent[-1] :]
+            except BlockingIOError:
+                if self._silent():
+                    raise TimeoutError(
+                        "the broker sent nothing for too long, and did not read what was written"
+                    ) from None
+            if left and deadline is not None and time.monotonic() > deadline:
+                raise self._late()
 
     def written(self, data: bytes) -> int:
         """How many bytes of `data` the last write, perhaps interrupted, wrote."""

@@ -262,7 +262,7 @@ class DeliveryLedger:
     def reach(self, entries: Iterable[Entry]) -> None:
         """Write down that the application gets these, which were taken, now; raises StoreError if that cannot be."""
         with self._file.lock:
-            reached = [entry for entry in entries if self._may_wait(entry)]
+            reached = self._that_may_wait(entries)
             if reached:
                 self._try(None, reached)
 
@@ -388,10 +388,14 @@ class DeliveryLedger:
                 row.end(number, ends)
                 row.write(connection, message, now_ms)
 
-    def _may_wait(self, entry: Entry) -> bool:
-        """Whether the file may have it as waiting: not where this process knows better."""
-        known = self._open_rows.get(entry.identity)
-        return known is None or entry.number in known.waiting
+    def _that_may_wait(self, entries: Iterable[Entry]) -> list[Entry]:
+        """Those that the file may have as waiting: not where this process knows better."""
+        return [
+            entry
+            for entry in entries
+            if (known := self._open_rows.get(entry.identity)) is None
+            or entry.number in known.waiting
+        ]
 
     def _keep(self, entry: Entry, *, waits: bool) -> None:
         """Keep what was handed out, in case somebody removes the file."""

@@ -2,7 +2,8 @@
 What a signal handler raises runs into each `except`, `finally` and `with` around it.
 
 CPython 3.13 leaves some jumps back to the head of a loop out of a function's exception table: that of
-`while CONDITION`, of a loop whose last statement is an `if`, and of a comprehension with one (python/cpython#130279). A
+`while CONDITION`, of a loop whose last statement is an `if`, and of a comprehension with one (python/cpython#130279);
+3.14 those of more loops with an `if` at their end, and of `any` and `all` of a generator, which it makes loops of. A
 KeyboardInterrupt that comes there goes past the `finally` around the loop, and a lock stays held. So such a loop gets
 a function of its own.
 
