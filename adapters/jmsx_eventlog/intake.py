@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Final
 
 from jmsx.core.events import Event, Source
+from jmsx.drivers.locks import mutex
 from jmsx_eventlog.encode import kind_of, urgent_classes
 
 _URGENT: Final = urgent_classes()
@@ -51,11 +52,11 @@ class Intake:
         self._idle = True  # the writer found nothing to take
         self._wake_at = _NEVER  # so many waiting events wake the writer
         self._wake = threading.Event()
-        self._room = threading.Condition(threading.Lock())
+        self._room = threading.Condition(mutex())
         self._held = 0  # threads that wait for room
         self._times_written = 0
         self._stuck = False
-        self._counting = threading.Lock()
+        self._counting = mutex()
         self._uncounted: Counter[tuple[str, str]] = Counter()
         self.closing = threading.Event()  #: no more is taken in; the writer thread is to end
         self.dropped = 0  #: events, since the start

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 import weakref
 from functools import cache
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from jmsx.core.durations import Duration, seconds
 from jmsx.core.events import Event, Source
+from jmsx.drivers.locks import mutex
 from jmsx.errors import ConfigurationError
 from jmsx.stores.files import make_folder
 from jmsx_eventlog.intake import Intake
@@ -94,7 +94,7 @@ class EventLog:
             monotonic=monotonic,
         )
         self._limits = (queue_events, seconds("patience_seconds", patience_seconds))
-        self._starting = threading.Lock()
+        self._starting = mutex()
         self._closed = False
         self._intake = Intake(*self._limits)
         self._writer: Writer | None = Writer(self._settings, self._intake)
@@ -158,7 +158,7 @@ class EventLog:
             self._writer.forget()
             self._writer = None
             self._intake = Intake(*self._limits)
-        self._starting = threading.Lock()
+        self._starting = mutex()
 
 
 def recover_orphans(directory: Path | str, *, any_host: bool = False) -> list[Recovered]:

@@ -47,6 +47,7 @@ from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.option_checks import check_names, check_seconds, check_text, wrong_type
 from jmsx.core.policy import Policy
 from jmsx.drivers.changed import waitable
+from jmsx.drivers.locks import mutex
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.process import left_behind, tell_of_forks
 from jmsx.errors import (
@@ -160,7 +161,7 @@ class App:
         self._outgoing = self._make_outgoing()
         self._make_workers()
         self._wake: Callable[[], None] = lambda: None  #: tells run() that there is something to do
-        self._ending = threading.Lock()
+        self._ending = mutex()
         self._closed_observers = False
         self._watch: Watch | None = None
         self._counting: Counting | None = None
@@ -175,7 +176,7 @@ class App:
         """In the child of a fork: what runs is the parent's; it can send, and start if it did not run."""
         if self._running:
             self._left = left_behind("the app was started", "make another one in the child")
-        self._ending = threading.Lock()
+        self._ending = mutex()
         self._make_workers()
         self._wake = lambda: None
         self._watch = self._counting = self.endpoint = None

@@ -7,11 +7,11 @@ is back.
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import TYPE_CHECKING
 
 from jmsx.app.registration import Consumer
+from jmsx.drivers.locks import mutex
 from jmsx.errors import StoreAwayError, StoreError, from_a_signal
 from jmsx.log import logger
 from jmsx.stores import IdempotencyStore
@@ -26,7 +26,7 @@ class Availability:
     """Whether one store can be used, as its workers find out."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = mutex()
         self._since: float | None = None  #: away, seconds, monotonic
         self.reason = ""  #: why it was away last
 

@@ -18,6 +18,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
+from jmsx.drivers.locks import mutex
 from jmsx.errors import IllegalStateError, JmsxError
 from jmsx.log import logger
 
@@ -245,7 +246,7 @@ class Running:
         self._call = call
         self._following = following
         self._task: asyncio.Task[None] | None = None  #: of the last call, once it has begun
-        self._over = threading.Lock()  #: held until it has ended
+        self._over = mutex()  #: held until it has ended
         self._over.acquire()
         self._ended = False
         self._returned: Any = None

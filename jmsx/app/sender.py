@@ -14,7 +14,7 @@ from jmsx.app.bodies import Data, written
 from jmsx.core.destination_names import is_swapped
 from jmsx.core.durations import Duration, bounded
 from jmsx.core.option_checks import check_flag, check_properties, check_text, unknown
-from jmsx.drivers.locks import NonReentrantLock, reentered
+from jmsx.drivers.locks import NonReentrantLock, mutex, reentered
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.process import tell_of_forks
 from jmsx.errors import ConfigurationError, ConnectionFailedError
@@ -264,7 +264,7 @@ class _SharedConnection(Generic[T]):
         self.connection = connection
         self._open_on = open_on
         self._machine = machine
-        self._lock = threading.Lock()
+        self._lock = mutex()
         self._thread = machine.thread(self._run, "jmsx-open")
         self._done = machine.event()
         self._session: Session | None = None

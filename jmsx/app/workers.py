@@ -25,6 +25,7 @@ from jmsx.app.worker import Worker
 from jmsx.config.options import FOR_EVER
 from jmsx.config.uri import BrokerUri
 from jmsx.core.durations import seconds
+from jmsx.drivers.locks import mutex
 from jmsx.drivers.machine import Machine
 from jmsx.errors import IllegalStateError, InvalidClientIdError, JmsxError, StoreError
 from jmsx.jms.connection import Connection
@@ -85,7 +86,7 @@ class Workers(Sequence[Worker]):
     """
 
     def __init__(self, machine: Machine, progress: Progress, stopping: threading.Event) -> None:
-        self.starting = threading.Lock()  #: held while some are opened
+        self.starting = mutex()  #: held while some are opened
         self._machine = machine
         self._progress = progress
         self._stopping = stopping

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from jmsx.core.events import (
     RedeliveryScheduled,
     Source,
 )
+from jmsx.drivers.locks import mutex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +27,7 @@ class Books:
     """An observer that remembers every key; for runs of a size that fits into memory."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = mutex()
         self.sent: dict[str, str] = {}  #: key -> destination
         self.settled: Counter[str] = Counter()  #: key -> how often it was done
         self.settled_at: Counter[str] = Counter()  #: destination -> messages settled, dead ones too

@@ -31,6 +31,7 @@ from jmsx.core.values import ConsumerSettings
 from jmsx.drivers.epoch import Epoch
 from jmsx.drivers.hand_outs import HandOuts
 from jmsx.drivers.link import Arrival, LinkLost, StompLink
+from jmsx.drivers.locks import reentrant
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.process import left_behind, tell_of_forks
 from jmsx.drivers.reconnect import Connected, Connector
@@ -100,7 +101,7 @@ class Engine:
     ) -> None:
         options = connector.uri.options
         self.core = core
-        self.lock = threading.RLock()  #: guards the core and what follows
+        self.lock = reentrant()  #: guards the core and what follows
         self.changed = machine.changed(self.lock)  #: notified whenever something may have come
         self.error: JmsxError | None = None  #: why there will be no link any more
         self.outage: JmsxError | None = None  #: why there is none now; it is being restored
@@ -143,7 +144,7 @@ class Engine:
 
     def after_fork(self) -> None:
         """End in the child of a fork, and tell nobody so: the link is the parent's."""
-        self.lock = threading.RLock()
+        self.lock = reentrant()
         self.changed = self._machine.changed(self.lock)
         self.forked = self._ended = self._told = True
         self._up = False

@@ -1,15 +1,72 @@
-"""What one thread does at a time, and no signal handler in the middle of it."""
+"""
+What one thread does at a time, and no signal handler in the middle of it.
+
+In Python 3.14 an exception of a signal handler may come when a `with` has taken its lock and its block has not begun:
+then the lock stays held for ever (python/cpython#148874; in 3.13 and before that could not be). `mutex` and `reentrant`
+make locks that are given back then. Where Python does so itself, they are those of `threading`.
+"""
 
 from __future__ import annotations
 
+import _thread
 import contextlib
+import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from jmsx.errors import IllegalStateError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+_LEFT_HELD: Final = sys.version_info[:2] == (3, 14)
+
+
+def mutex() -> threading.Lock:
+    """A lock that one thread has at a time."""
+    return cast("threading.Lock", _Mutex()) if _LEFT_HELD else threading.Lock()
+
+
+def reentrant() -> threading.RLock:
+    """A lock that the thread which has it may take again."""
+    return _Reentrant() if _LEFT_HELD else threading.RLock()
+
+
+def _take(acquire: Callable[[bool], bool], release: Callable[[], None]) -> bool:
+    """Acquire a lock; it is not held where a signal handler raises meanwhile."""
+    taken: list[bool] = []
+    try:
+        taken += map(acquire, (True,))  # in one step for Python: it is held, and that is known
+    except BaseException:
+        if taken:
+            release()
+        raise
+    return True
+
+
+class _Mutex:
+    """
+    As `threading.Lock`, which cannot be derived from.
+
+    Its `__exit__` is that of the lock itself: before a function of Python's began a signal handler could raise.
+    """
+
+    __slots__ = ("__exit__", "__weakref__", "acquire", "locked", "release")
+
+    def __init__(self) -> None:
+        lock = threading.Lock()
+        self.acquire, self.release, self.locked = lock.acquire, lock.release, lock.locked
+        self.__exit__: Any = lock.__exit__
+
+    def __enter__(self) -> bool:
+        return _take(self.acquire, self.release)
+
+
+class _Reentrant(_thread.RLock):  # type: ignore[misc]  # final for typeshed, and not for Python
+    """As `threading.RLock`."""
+
+    def __enter__(self) -> bool:  # type: ignore[override]  # typeshed takes it for `acquire`
+        return _take(self.acquire, self.release)
 
 
 def reentered(what: str) -> IllegalStateError:
@@ -29,7 +86,7 @@ class NonReentrantLock:
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self.lock = threading.RLock()  #: for steps that a signal handler may do in between
+        self.lock = reentrant()  #: for steps that a signal handler may do in between
         self._taken = False
 
     @contextlib.contextmanager

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
-import threading
 import time
 from typing import TYPE_CHECKING, Final
 
+from jmsx.drivers.locks import mutex
 from jmsx.drivers.process import tell_of_forks
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ class TcpStream:
         self.sent: list[int] = []  #: how many bytes of it, call by call
         #: What came out of the socket is with the reader, until that reads on; set before it is unread no longer
         self.taken = False
-        self._writing = threading.Lock()
-        self._ending = threading.Lock()
+        self._writing = mutex()
+        self._ending = mutex()
         self._socket = socket.create_connection(address, timeout=connect_timeout)
         tell_of_forks(self)
         self._socket.settimeout(None)
@@ -73,7 +73,7 @@ class TcpStream:
 
         Nor does it stay open when the parent dies, which the broker has to see.
         """
-        self._writing, self._ending = threading.Lock(), threading.Lock()
+        self._writing, self._ending = mutex(), mutex()
         with contextlib.suppress(OSError):  # closed it is all the same
             self._socket.close()
 

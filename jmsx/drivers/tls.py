@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import ssl
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from jmsx.config.options import TlsOptions
+from jmsx.drivers.locks import mutex
 from jmsx.drivers.tcp import CHUNK, TcpStream
 from jmsx.errors import ConfigurationError, TlsError
 
@@ -50,11 +50,11 @@ class TlsStream:
         self._tcp = tcp
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
-        self._state = threading.Lock()  #: OpenSSL's, held for its work in memory only
+        self._state = mutex()  #: OpenSSL's, held for its work in memory only
         self._fault: TlsError | None = None  #: what ended reading
         #: What the last write began with, and what the last whole one wrote
         self._begun = self._written = b""
-        self._order = threading.Lock()  #: records go out in the order in which they were made
+        self._order = mutex()  #: records go out in the order in which they were made
 
     def handshake(self, deadline: float | None) -> None:
         """Agree on keys before `deadline` (seconds, monotonic; None: never); raises OSError, ssl.SSLError too."""

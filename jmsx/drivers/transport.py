@@ -22,6 +22,7 @@ from stomp.transport import Transport
 
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.wire import Splitter
+from jmsx.drivers.locks import mutex
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,7 +75,7 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
         self._sink = sink
         self._splitter = Splitter(body_limit)
         self.cause: Exception | None = None  #: why reading ended; None: the broker closed
-        self._ending = threading.Lock()
+        self._ending = mutex()
         self._last_call: threading.Timer | None = None  #: closes the socket if the broker does not
         self.bytes_in = 0
         self.frames_in = 0

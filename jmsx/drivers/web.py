@@ -16,6 +16,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
+from jmsx.drivers.locks import mutex
 from jmsx.drivers.process import tell_of_forks
 from jmsx.log import logger
 
@@ -72,7 +73,7 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
 
     def __init__(self, address: tuple[str, int], handler: type[WSGIRequestHandler]) -> None:
         self._places = threading.BoundedSemaphore(MOST)
-        self._lock = threading.Lock()
+        self._lock = mutex()
         #: Open connections, and since when; oldest first.
         self._begun: dict[socket.socket, float] = {}
         super().__init__(address, handler)
@@ -118,7 +119,7 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
 
     def let_go(self) -> None:
         """Close the parent's descriptors in the child of a fork, which says nothing to the peers."""
-        self._lock = threading.Lock()
+        self._lock = mutex()
         for each in (self.socket, *self._begun):
             each.close()
         self._begun.clear()

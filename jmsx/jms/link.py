@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 import os
 import platform
-import threading
 import uuid
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,7 @@ from jmsx.core.modes import AcknowledgeMode, Covers
 from jmsx.core.policy import Policy, PolicyByError
 from jmsx.core.values import DestinationKind, SessionSettings
 from jmsx.drivers.hand_outs import HandOuts
+from jmsx.drivers.locks import reentrant
 from jmsx.drivers.looking import Looking
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.opened_link import OpenedLink
@@ -378,8 +378,8 @@ class ConnectionLinks:
         self.exception_listener: Callable[[JmsxError], object] | None = None
         self._uri = uri
         self._observers = Observers(observers)
-        self._lock = threading.RLock()  #: guards what follows; never held while a link is opened
-        self._opening = threading.RLock()  #: one link is opened after the other
+        self._lock = reentrant()  #: guards what follows; never held while a link is opened
+        self._opening = reentrant()  #: one link is opened after the other
         self._connectors: set[Connector] = set()  #: that are at it
         self._links: list[SessionLink] = []
         self._count = itertools.count(1)
@@ -393,7 +393,7 @@ class ConnectionLinks:
 
     def after_fork(self) -> None:
         """Leave all of it to the parent in the child of a fork, where it is neither closed nor used."""
-        self._lock, self._opening = threading.RLock(), threading.RLock()
+        self._lock, self._opening = reentrant(), reentrant()
         self._left = left_behind(
             f"the Connection to {self._uri} was made", "make one of its own in the child"
         )

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +40,7 @@ from jmsx.core.ledger import (
 )
 from jmsx.core.option_checks import kind_of
 from jmsx.drivers import living
+from jmsx.drivers.locks import mutex
 from jmsx.drivers.process import tell_of_forks
 from jmsx.errors import StoreError, from_a_signal, text_of
 from jmsx.log import logger
@@ -504,13 +504,13 @@ class _Shared:
     """Ledgers of this process by file, and how many connections use each."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = mutex()
         self.ledgers: dict[Path, tuple[DeliveryLedger, int]] = {}
         tell_of_forks(self)
 
     def after_fork(self) -> None:
         """Forget, in the child of a fork, the connections that use them: they are the parent's."""
-        self.lock = threading.Lock()
+        self.lock = mutex()
         self.ledgers.clear()
 
     def release(self, ledger: Ledger) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from jmsx.clock import Clock, SystemClock
 from jmsx.core.durations import Duration, as_number
 from jmsx.core.ledger import StoreKey
+from jmsx.drivers.locks import mutex
 from jmsx.drivers.process import tell_of_forks
 from jmsx.errors import ConfigurationError
 from jmsx.stores.idempotency import Turns
@@ -38,14 +38,14 @@ class MemoryStore:
         self._maximum = maximum
         self._ttl = seconds
         self._clock = clock or SystemClock()
-        self._lock = threading.Lock()
+        self._lock = mutex()
         self._turns = Turns()
         self._done: OrderedDict[StoreKey, float] = OrderedDict()  #: last seen, oldest first
         tell_of_forks(self)
 
     def after_fork(self) -> None:
         """Keep, in the child of a fork, what the parent knew, with a lock of its own."""
-        self._lock = threading.Lock()
+        self._lock = mutex()
 
     def open(self) -> None:
         """Do nothing: there is no file to open."""

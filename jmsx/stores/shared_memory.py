@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any, Final
 
 from jmsx.core.process_memory import LIMIT, ProcessMemory
+from jmsx.drivers.locks import reentrant
 from jmsx.drivers.process import tell_of_forks
 
 
@@ -19,12 +19,12 @@ class SharedMemory(ProcessMemory):
     _lock: Any  #: a threading.RLock
 
     def __init__(self, limit: int = LIMIT) -> None:
-        super().__init__(limit, threading.RLock())
+        super().__init__(limit, reentrant())
         tell_of_forks(self)
 
     def after_fork(self) -> None:
         """Keep, in the child of a fork, what the parent knew, with a lock of its own."""
-        self._lock = threading.RLock()
+        self._lock = reentrant()
 
 
 #: The memory of this process.

@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from jmsx.drivers.locks import mutex
 from jmsx.drivers.process import keep_for_ever, suspend_for_forks
 from jmsx.errors import StoreError
 from jmsx.stores.files import make_file
@@ -69,7 +70,7 @@ class OwnFile:
         removed: Callable[[], object],
     ) -> None:
         self.path = path
-        self.lock = threading.Lock()  #: to be held for all that follows
+        self.lock = mutex()  #: to be held for all that follows
         self.connection: sqlite3.Connection | None = None
         self._table = table
         self._prepare = prepare
@@ -135,7 +136,7 @@ class OwnFile:
             keep_for_ever(self.connection)
             self._interrupted = True
         self.connection = None
-        self._forking, self.lock = None, threading.Lock()
+        self._forking, self.lock = None, mutex()
 
 
 def _busy(error: sqlite3.Error) -> bool:

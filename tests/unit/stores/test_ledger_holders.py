@@ -239,10 +239,10 @@ def test_a_ledger_of_the_applications_may_know_what_waits(ledger: DeliveryLedger
     custom = CustomLedger(ledger)
     entry = custom.take(A)
     assert entry == Entry(A, 1)
-    assert not ledger._may_wait(Entry(A, 2))
-    assert ledger._may_wait(entry)
+    assert not ledger._that_may_wait([Entry(A, 2)])
+    assert ledger._that_may_wait([entry])
     custom.reach([entry])
-    assert not ledger._may_wait(entry)
+    assert not ledger._that_may_wait([entry])
 
 
 def test_who_has_what_stands_in_a_file_that_is_made_anew(
