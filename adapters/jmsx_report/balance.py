@@ -15,7 +15,7 @@ import polars as pl
 from jmsx.core.events import Outcome
 from jmsx_report.clocks import UNKNOWN_US, Clocks
 from jmsx_report.fanout import Routes
-from jmsx_report.flows import BUCKET_US, NAMELESS, SETTLES
+from jmsx_report.flows import BUCKET_US, NAMELESS, PLANNED, SETTLES
 from jmsx_report.horizon import Completeness, Horizon
 
 _SENT: Final = pl.col("kind") == "send"
@@ -325,6 +325,77 @@ def keys(stories: pl.DataFrame, doubts: pl.DataFrame, routes: Routes) -> pl.Data
     )
 
 
+def waits(
+    stories: pl.DataFrame,
+    by_key: pl.DataFrame,
+    routes: Routes,
+    *,
+    readers: pl.DataFrame,
+    closings: pl.DataFrame,
+    found: Completeness,
+    clocks: Clocks,
+) -> pl.DataFrame:
+    """
+    Until when a message is planned to wait for its redelivery: msg_key, route, wait_least_us, wait_most_us.
+
+    Both are by its sender's clock, which is known only so far. A wait ends before its time with what its writer tells
+    of the message afterwards. Where later messages wait for it, a consumer of jmsx has it, and no broker's scheduler:
+    then it also ends when that is closed, or its process ends. `by_key` as `keys`.
+    """
+    ended = found.writers.filter(pl.col("ended") != "open").select("writer", end_us="last_us")
+    afterwards = (
+        deliveries_by_route(stories, routes)
+        .group_by("msg_key", "route", "writer")
+        .agg(
+            pl.col("last_us").sort_by("last_seq", "last_us").last().alias("then_us"),
+            pl.col("last_seq").max().alias("then_seq"),
+        )
+    )
+    hosts = clocks.offsets.select("writer", "host")
+    end_us = pl.min_horizontal(
+        "until_us",
+        pl.when(pl.col("then_seq") > pl.col("plan")).then("then_us"),
+        pl.when(pl.col("blocking") & (pl.col("closed_us") >= pl.col("last_us"))).then("closed_us"),
+        pl.when("blocking").then("end_us"),
+    )
+    here = pl.col("sender").eq(pl.col("writer")) | pl.col("host").eq(pl.col("sender_host"))
+    here = here.fill_null(value=False)
+    return (
+        stories.filter(pl.col("kind") == PLANNED)
+        .drop("subscription")
+        .join(
+            readers.select("writer", "dest", "subscription", "consumer").unique(),
+            on=["writer", "dest", "consumer"],
+        )
+        .join(routes.reads, on=["dest", "subscription"], nulls_equal=True)
+        .join(afterwards, on=["msg_key", "route", "writer"], how="left")
+        .join(
+            closings,
+            on=["writer", "session_id", "dest", "consumer"],
+            how="left",
+            nulls_equal=True,
+        )
+        .join(ended, on="writer", how="left")
+        .join(by_key.select(*_KEY, "sender"), on=list(_KEY))
+        .join(hosts, on="writer", how="left")
+        .join(hosts.select(sender="writer", sender_host="host"), on="sender", how="left")
+        .with_columns(end_us.alias("over_us"))
+        .group_by(_KEY)
+        .agg(
+            pl.when(here)
+            .then("over_us")
+            .otherwise(clocks.earliest("over_us") + clocks.least("sender"))
+            .max()
+            .alias("wait_least_us"),
+            pl.when(here)
+            .then("over_us")
+            .otherwise(clocks.latest("over_us") + clocks.most("sender"))
+            .max()
+            .alias("wait_most_us"),
+        )
+    )
+
+
 #: The numbers that the audit of a key may give; each is a number of messages.
 FOUND: Final = (
     "unaccounted",
@@ -351,18 +422,19 @@ def judged(
     *,
     begun: pl.DataFrame,
     now: pl.DataFrame,
+    waits: pl.DataFrame,
     clocks: Clocks,
     deadline_us: int,
 ) -> pl.DataFrame:
     """
-    Say of each key what is wrong, if anything; columns as `by_key`, and `FOUND`.
+    Say of each key what is wrong, if anything; columns as `by_key`, and `FOUND`; `waits` as that function.
 
-    unaccounted: sent more than the deadline ago, and not settled. in_flight: the same, sent later. undated: which of
-    these it is a clock that was set does not tell; it is in in_flight, too. unread: sent where
-    nobody in the log reads. expired_at_broker: not settled, and its time is over. duplicates: done more often than
-    sent. effect_duplicates: its handler succeeded more often than that. unsent: settled, and nobody in the log sent it;
-    foreign: the same, by who is not jmsx. unanswered: sent without a receipt, and not settled. late_confirmed:
-    the same, but settled, which proves that it was sent. in_doubt: not settled, but delivered in a
+    unaccounted: sent more than the deadline ago, and not settled; where it was planned to come again, that was so long
+    ago, too. in_flight: the same, later. undated: which of these it is the clocks do not tell; it is in in_flight, too.
+    unread: sent where nobody in the log reads. expired_at_broker: not settled, and its time is over. duplicates: done
+    more often than sent. effect_duplicates: its handler succeeded more often than that. unsent: settled, and nobody in
+    the log sent it; foreign: the same, by who is not jmsx. unanswered: sent without a receipt, and not settled.
+    late_confirmed: the same, but settled, which proves that it was sent. in_doubt: not settled, but delivered in a
     transaction of which nobody knows the end. doubtful_duplicates: a handler succeeded again after such a transaction.
     phantoms: rolled back by its sender, and settled. refused_settled: its sender was
     told of an error, and it was settled.
@@ -376,9 +448,13 @@ def judged(
     limit = pl.col("now_us")
     nobody = ~pl.col("route").is_in(list(routes.read))
     gone = (pl.col("expires_us") <= limit).fill_null(value=False)
-    due_us = pl.coalesce("key_us", "hour_us") + deadline_us
-    overdue = (due_us + pl.col("most_us").fill_null(0) <= limit).fill_null(value=True)
-    maybe_overdue = (due_us + pl.col("least_us").fill_null(0) <= limit).fill_null(value=True)
+    sent_us = pl.coalesce("key_us", "hour_us")
+
+    def late(shift: str, wait: str) -> pl.Expr:
+        begun = pl.max_horizontal(sent_us + pl.col(shift).fill_null(0), wait)
+        return (begun + deadline_us <= limit).fill_null(value=True)
+
+    overdue, maybe_overdue = late("most_us", "wait_most_us"), late("least_us", "wait_least_us")
     open_ = ~gone & ~nobody
     doubtful = pl.col("doubtful") > 0
     lost = pl.col("lost")
@@ -388,6 +464,7 @@ def judged(
     return (
         by_key.join(begun, on=["sender", "route"], how="left")
         .join(now, on=["sender", "route"], how="left")
+        .join(waits, on=list(_KEY), how="left")
         .join(
             clocks.shifts(by_key.select("sender", "key_us").drop_nulls()),
             on=["sender", "key_us"],

@@ -12,7 +12,7 @@ from jmsx_report import balance, brokerbook
 from jmsx_report.additive import Partial
 from jmsx_report.clocks import Clocks
 from jmsx_report.fanout import Routes, routes
-from jmsx_report.flows import AGAIN, BUCKET_US, COUNTS, DOUBTS, FLOWS, READERS
+from jmsx_report.flows import AGAIN, BUCKET_US, CLOSINGS, COUNTS, DOUBTS, FLOWS, READERS
 from jmsx_report.horizon import NOTES, RUNS, Completeness, Horizon, completeness, horizon
 from jmsx_report.period import Period, within
 from jmsx_report.roster import ROSTER, absent, roster
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 PARTIALS: Final[tuple[Partial, ...]] = (
     FLOWS,
     READERS,
+    CLOSINGS,
     DOUBTS,
     AGAIN,
     COUNTS,
@@ -41,7 +42,7 @@ PARTIALS: Final[tuple[Partial, ...]] = (
 class Terms:
     """What the audit is asked for; instants and durations in microseconds."""
 
-    deadline_us: int = 0  #: what was sent less than this ago may still wait in its queue
+    deadline_us: int = 0  #: what was sent, or planned to come again, less than this ago may wait
     expect: Mapping[str, int] = field(default_factory=dict)  #: service -> processes at once
     #: As `roster.kept`.
     before: pl.DataFrame = field(default_factory=partial(pl.DataFrame, schema=ROSTER))
@@ -70,6 +71,7 @@ class Books:
 
     flows: pl.DataFrame
     readers: pl.DataFrame
+    closings: pl.DataFrame  #: as `flows.CLOSINGS`
     routes: Routes
     complete: Completeness
     clocks: Clocks
@@ -167,6 +169,7 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
     return Books(
         flows=flowing,
         readers=readers,
+        closings=sums[CLOSINGS.name],
         routes=found_routes,
         complete=complete,
         clocks=clocked,

@@ -64,7 +64,7 @@ PROOFS: Final = {
 }
 DOUBTS: Final = {
     "explained": "{} not settled, but a gap in the log or the broker may explain it",
-    "undated": "{} not settled, and a clock that was set does not tell whether they are overdue",
+    "undated": "{} not settled, and the clocks do not tell whether they are overdue",
     "unread": "{} sent to where nobody in the log reads",
     "unsent": "{} settled, but no log tells of their sending",
     "incomparable": "{} of senders that are not jmsx cannot be compared",

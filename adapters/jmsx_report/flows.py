@@ -84,6 +84,7 @@ def _sends(events: Events) -> pl.DataFrame:
         *_HERE[:-1],
         pl.lit(None, pl.Categorical).alias("subscription"),
         "msg_key",
+        "seq",
         "ts_us",
         pl.col("ts_us").alias("told_us"),
         "mono_us",
@@ -100,6 +101,7 @@ def _deliveries(events: Events) -> pl.DataFrame:
         *_HERE[:-1],
         "subscription",
         "msg_key",
+        "seq",
         "ts_us",
         pl.coalesce("sent_us", "recv_us", "ts_us").alias("told_us"),
         "mono_us",
@@ -175,9 +177,43 @@ FLOWS: Final = Partial(
     apart=("writer", "bucket"),
 )
 
-_STORY: Final = (*_HERE, "msg_key", "key_us", "bucket", "hour_us", "tx_id")
+_STORY: Final = (
+    *_HERE,
+    *("msg_key", "key_us", "bucket", "hour_us", "tx_id"),
+    *("consumer", "plan"),
+)
+#: The kind of line by which a message is planned to come again.
+PLANNED: Final = "redelivery.scheduled"
 #: Outcomes that leave open what the broker has done, if they are of a transaction.
 _OPEN: Final = ("unconfirmed", Outcome.ABANDONED.value)
+
+
+def _plans(events: Events) -> pl.LazyFrame:
+    """Each line by which a message is planned to come again, as a story of its own: none replaces another."""
+    instant = key_us(pl.col("msg_key"))
+    return (
+        events.coded(PLANNED)
+        .lazy()
+        .select(
+            *("writer", "session_id", "epoch", "kind"),
+            pl.lit(None, pl.Categorical).alias("outcome"),
+            "dest",
+            pl.lit(None, pl.Categorical).alias("subscription"),
+            "msg_key",
+            instant.alias("key_us"),
+            bucket(pl.col("msg_key"), instant).alias("bucket"),
+            (pl.coalesce(instant, "ts_us") // HOUR_US * HOUR_US).alias("hour_us"),
+            pl.lit(None, pl.String).alias("tx_id"),
+            "consumer",
+            pl.col("seq").alias("plan"),
+            "seq",
+            "ts_us",
+            pl.lit(0, pl.Int64).alias("effects"),
+            pl.lit(None, pl.Int64).alias("expires_us"),
+            (pl.col("ts_us") + pl.col("delay_us").clip(0, PLAUSIBLE_US[1])).alias("until_us"),
+            pl.col("blocking").fill_null(value=False),
+        )
+    )
 
 
 def stories(buckets: pl.Series) -> Partial:
@@ -186,22 +222,31 @@ def stories(buckets: pl.Series) -> Partial:
 
     Columns: writer, session_id, epoch, kind, outcome, dest, subscription, msg_key, key_us, bucket, hour_us, n, effects,
     tx_id (only where the outcome leaves open how the transaction ended), first_us, last_us (when, by the writer's
-    clock), expires_us.
+    clock), last_seq, expires_us; and of each `PLANNED` line consumer, plan (its seq), until_us (by the writer's clock),
+    blocking (null: it is another line).
     """
     wanted = buckets.unique()
 
     def told(events: Events) -> pl.DataFrame:
         return (
-            _both(events)
+            pl.concat(
+                [
+                    _both(events).with_columns(
+                        pl.when(pl.col("outcome").is_in(_OPEN)).then("tx_id").alias("tx_id")
+                    ),
+                    _plans(events),
+                ],
+                how="diagonal",
+            )
             .filter(pl.col("bucket").is_in(wanted.implode()))
-            .with_columns(pl.when(pl.col("outcome").is_in(_OPEN)).then("tx_id").alias("tx_id"))
             .group_by(_STORY)
             .agg(
                 pl.len().cast(pl.Int64).alias("n"),
                 pl.col("effects").sum(),
                 pl.col("ts_us").min().alias("first_us"),
                 pl.col("ts_us").max().alias("last_us"),
-                pl.col("expires_us").max(),
+                pl.col("seq").max().alias("last_seq"),
+                pl.col("expires_us", "until_us", "blocking").max(),
             )
             .collect()
             .pipe(named)
@@ -215,7 +260,10 @@ def stories(buckets: pl.Series) -> Partial:
             "effects": Adds.SUM,
             "first_us": Adds.MIN,
             "last_us": Adds.MAX,
+            "last_seq": Adds.MAX,
             "expires_us": Adds.MAX,
+            "until_us": Adds.MAX,
+            "blocking": Adds.MAX,
         },
         told,
     )
@@ -289,6 +337,24 @@ READERS: Final = Partial(
     ("writer", "dest", "subscription", "consumer"),
     {"first_us": Adds.MIN, "last_us": Adds.MAX, "deliveries": Adds.SUM},
     _readers,
+)
+
+
+def _closings(events: Events) -> pl.DataFrame:
+    return (
+        events.coded("sub.close")
+        .group_by(CLOSINGS.keys)
+        .agg(pl.col("ts_us").max().alias("closed_us"))
+        .pipe(named)
+    )
+
+
+#: When each consumer was closed for the last time: what waited there for its redelivery, the broker has again.
+CLOSINGS: Final = Partial(
+    "closings",
+    ("writer", "session_id", "dest", "consumer"),
+    {"closed_us": Adds.MAX},
+    _closings,
 )
 
 

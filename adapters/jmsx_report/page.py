@@ -31,7 +31,7 @@ _NUMBERS: Final = {
     "suppressed": "came again after it was done, and was not done again",
     "expired": "too old when they came",
     "expired_at_broker": "not settled, and by now too old",
-    "in_flight": "sent too late to be settled",
+    "in_flight": "sent, or planned to come again, too late to be settled",
     "unread": "sent where jmsx does not read",
     "unanswered": "sent without an answer of the broker, and not settled",
     "in_doubt": "delivered in a transaction that nobody knows the end of",

@@ -70,7 +70,7 @@ def stream(
         trigger_seconds: how often is looked for what is new.
         report_seconds: how long after a report was made the next one is begun.
         max_bytes_per_trigger: of lines; what bounds one batch, where there is much to catch up with.
-        deadline_seconds: what was sent less than this ago may still wait in its queue.
+        deadline_seconds: what was sent, or planned to come again, less than this ago may still wait in its queue.
         expect: service -> how many processes of it are there at once.
         title: the heading of the page.
         master: where Spark runs, in its words ("spark://host:7077"); None: on all cores of this host.

@@ -76,7 +76,10 @@ def report(
         str | None, typer.Option(help="Judge what was sent before then; as --since.")
     ] = None,
     deadline: Annotated[
-        str, typer.Option(help="What was sent less than this ago may still wait: 300, 5m, 2h.")
+        str,
+        typer.Option(
+            help="What was sent, or due again, less than this ago may still wait: 300, 5m, 2h."
+        ),
     ] = "0",
     expect: Annotated[
         list[str] | None,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jmsx_report.flows import bucket
 from tests.depth import rounds
-from tests.unit.jmsx_report.logs import MINUTE, SECOND, START, Log, key, told
+from tests.unit.jmsx_report.logs import HOUR, MINUTE, SECOND, START, Log, key, told
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +29,8 @@ _MESSAGES = st.lists(
             max_size=3,
         ),
         st.booleans(),  # whether its key tells a time
+        # how long it is planned to wait for its redelivery
+        st.sampled_from([None, None, SECOND, HOUR]),
     ),
     max_size=30,
 )
@@ -43,7 +45,7 @@ def bucket_of(name: str) -> int:
 @settings(max_examples=rounds(25), deadline=None)
 @given(_MESSAGES, st.integers(1, 4))
 def test_fingerprints_find_what_a_look_at_every_key_finds(
-    messages: Sequence[tuple[int, str, str | None, list[str], bool]], units: int
+    messages: Sequence[tuple[int, str, str | None, list[str], bool, int | None]], units: int
 ) -> None:
     """Whatever was sent, settled, lost and repeated, and however the log is cut."""
     log = Log().opens("s").opens("w")
@@ -52,7 +54,7 @@ def test_fingerprints_find_what_a_look_at_every_key_finds(
     truth: Counter[str] = Counter()
     sent_here: set[int] = set()  #: buckets of keys without a time that somebody here sent
     foreign_twice: list[int] = []  #: buckets of foreign messages that were done twice
-    for number, (second, queue, sent, fates, timed) in enumerate(messages):
+    for number, (second, queue, sent, fates, timed, wait) in enumerate(messages):
         at = START + second * SECOND
         made = key(at, number) if timed else f"other-{number}"
         if sent is not None and not timed:
@@ -61,13 +63,16 @@ def test_fingerprints_find_what_a_look_at_every_key_finds(
             log.send("s", at, queue, sent, msg_key=made)
         for fate in fates:
             log.deliver("w", made, at + SECOND, queue, fate)
+        if wait is not None:
+            log.plan("w", made, at + SECOND, wait, dest=queue, blocking=False)
         settled = sum(fate != "rolled_back" for fate in fates)
         done = sum(fate in ("acknowledged", "committed") for fate in fates)
         truth["sent"] += sent == "confirmed" or (sent == "unconfirmed" and settled > 0)
         truth["settled"] += settled
         truth["done"] += done
-        truth["unaccounted"] += sent == "confirmed" and not settled
-        truth["unanswered"] += sent == "unconfirmed" and not settled
+        due = "in_flight" if wait == HOUR else "unaccounted"
+        truth[due] += sent == "confirmed" and not settled
+        truth["unanswered"] += sent == "unconfirmed" and not settled and wait != HOUR
         known = timed or sent is not None
         truth["duplicates"] += known and done > 1
         truth["unsent"] += timed and sent is None and settled > 0
@@ -83,6 +88,7 @@ def test_fingerprints_find_what_a_look_at_every_key_finds(
         "settled",
         "done",
         "unaccounted",
+        "in_flight",
         "unanswered",
         "duplicates",
         "unsent",

@@ -21,7 +21,8 @@ _SETTLED: Final = {
     "suppressed": "outcome = 'duplicate'",
     "expired": "outcome = 'expired'",
 }
-#: One row a destination and key: what was sent, how it was settled, how often its handler succeeded.
+#: One row a destination and key: what was sent, how it was settled, how often its handler succeeded, and whether it is
+#: to come again after the end of the log, when every consumer is closed: of those only the broker has any.
 _KEYS: Final = f"""
     WITH counted AS (
         SELECT dest, msg_key, ('0x' || msg_key[:12])::BIGINT * 1000 AS key_us,
@@ -34,11 +35,15 @@ _KEYS: Final = f"""
                    outcome = 'abandoned' AND tx_id IS NULL AND error_type IS NULL
                    AND end_us >= start_us AND (end_us > start_us OR start_us <> recv_us)
                ))) AS effects,
-               max(ts_us) FILTER (kind = 'delivery') AS last_us
-        FROM events WHERE kind IN ('send', 'delivery') GROUP BY ALL
+               max(ts_us) FILTER (kind = 'delivery') AS last_us,
+               coalesce(bool_or(kind = 'redelivery.scheduled' AND NOT blocking
+                                AND ts_us + delay_us > (SELECT max(ts_us) FROM events)), false)
+                   AS waits
+        FROM events WHERE kind IN ('send', 'delivery', 'redelivery.scheduled') GROUP BY ALL
     ), repeats AS (
         SELECT *, done > 1 AS settled_again, effects > 1 AND done <= 1 AS ran_again,
-               {" + ".join(_SETTLED)} AS settled
+               {" + ".join(_SETTLED)} AS settled, greatest(sent - settled, 0) AS missing,
+               CASE WHEN waits THEN 0 ELSE missing END AS unaccounted
         FROM counted
     ), who AS (
         SELECT dest,
@@ -52,7 +57,6 @@ _KEYS: Final = f"""
 #: Numbers of which these logs have none, and what is said in words.
 _UNTOLD: Final = frozenset(
     {
-        "in_flight",
         "undated",
         "unread",
         "foreign",
@@ -99,14 +103,14 @@ def _audit() -> Twin:
         f"""
         {_KEYS}
         SELECT service, broker, dest, dest AS subscription, hour_us, {added},
-               sum(greatest(sent - settled, 0)) AS unaccounted,
+               sum(unaccounted) AS unaccounted, sum(missing - unaccounted) AS in_flight,
                count_if(settled_again) AS duplicates, count_if(ran_again) AS effect_duplicates,
                count_if(tried = 0) AS unsent,
-               coalesce(list(msg_key ORDER BY msg_key) FILTER (sent > settled), [])[:5]
+               coalesce(list(msg_key ORDER BY msg_key) FILTER (unaccounted > 0), [])[:5]
                    AS lost_keys,
                coalesce(list(msg_key ORDER BY msg_key) FILTER (settled_again OR ran_again), [])[:5]
                    AS repeated_keys,
-               CASE WHEN bool_or(sent > settled OR settled_again OR ran_again) THEN 'suspect'
+               CASE WHEN bool_or(unaccounted > 0 OR settled_again OR ran_again) THEN 'suspect'
                     ELSE 'balanced' END AS verdict
         FROM repeats JOIN who USING (dest) GROUP BY ALL
         """,  # noqa: S608 - no text of others is in it

@@ -259,7 +259,13 @@ class Shop:
         )
 
     def _failed(
-        self, message: Message, worker: Process, attempt: int, after: int, error: str = "ValueError"
+        self,
+        message: Message,
+        worker: Process,
+        attempt: int,
+        after: int,
+        error: str = "ValueError",
+        **plan: Any,
     ) -> None:
         at = self.deliver(
             message, "rolled_back", attempt=attempt, after=after, by=worker, error=error
@@ -271,8 +277,7 @@ class Shop:
             consumer=worker.consumers[message.to],
             msg_key=message.key,
             next_attempt=attempt + 1,
-            delay_us=2 * SECOND,
-            blocking=True,
+            **({"delay_us": 2 * SECOND, "blocking": True} | plan),
         )
 
     def discarded(self, dest: str) -> Message:

@@ -35,6 +35,7 @@ _LOGS = (
     "times_of_zero",
     "no_time_from_the_broker",
     "handlers_ran_twice",
+    "waits_for_its_redelivery",
 )
 _REPEATED = {"busy", "lost_and_repeated", "handlers_ran_twice"}
 #: Tables that a log leaves empty, for nothing of the kind is in it.

@@ -211,6 +211,36 @@ def in_flight_too_long(scene: Scene) -> Truth:
     return shop.truth(SUSPECT, options={"deadline": 60}, verdicts={ORDERS: SUSPECT})
 
 
+@situation
+def waits_for_its_redelivery(scene: Scene) -> Truth:
+    """The broker is to deliver it again when everybody has ended; a consumer would have given it back by then."""
+    shop = scene.shop().usual()
+    for number in range(4):
+        shop.now = START + number * 9 * MINUTE
+        message = shop.send(ORDERS)
+        worker = shop.consumers[ORDERS][0]
+        shop._failed(message, worker, 1, 20_000, delay_us=9 * HOUR, blocking=False)
+        shop.books.add(ORDERS, "in_flight")
+    shop.ship(scene.directory)
+    return shop.truth(options={"deadline": 60})
+
+
+@situation
+def waited_with_a_consumer_that_was_closed(scene: Scene) -> Truth:
+    """It was to wait longer than its consumer lived: the broker has had it since, and nobody took it."""
+    shop = scene.shop().usual()
+    shop.now = START + 30 * MINUTE
+    message = shop.send(ORDERS)
+    worker = shop.consumers[ORDERS][0]
+    shop._failed(message, worker, 1, 20_000, delay_us=9 * HOUR)
+    closed = {"dest": ORDERS, "consumer": worker.consumers[ORDERS]}
+    worker.noted_of_session("sub.close", shop.fleet.closed - 30 * MINUTE, **closed)
+    shop.books.add(ORDERS, "unaccounted")
+    shop.books.lost.add(message.key)
+    shop.ship(scene.directory)
+    return shop.truth(SUSPECT, options={"deadline": 60}, verdicts={ORDERS: SUSPECT})
+
+
 # A fleet that lives.
 
 

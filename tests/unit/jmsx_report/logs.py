@@ -91,6 +91,12 @@ class Log:
         times = {"recv_us": at - 300, "start_us": at - 200, "end_us": at - 100}
         self._of("delivery", writer, at, told | times | fields)
 
+    def plan(self, writer: str, made: str, at: int, delay_us: int, **fields: Any) -> None:
+        """Plan a redelivery; later messages wait for it unless told."""
+        told = {"dest": ORDERS, "consumer": "c", "msg_key": made, "next_attempt": 2}
+        waits = {"delay_us": delay_us, "blocking": True}
+        self._of("redelivery.scheduled", writer, at, told | waits | fields)
+
     def stats(self, writer: str, at: int, dest: str = ORDERS, **counted: int) -> None:
         """What the broker counts of a queue."""
         none = {"enqueued": 0, "dequeued": 0, "expired": 0, "size": 0}

@@ -320,3 +320,138 @@ def test_settled_without_a_send_in_the_log() -> None:
     summary = told(ended(log))
 
     assert (summary["verdict"], summary["unsent"]) == ("unverifiable", 11)
+
+
+#: How long the messages of `waiting` are planned to wait.
+_WAIT = 2 * HOUR
+
+
+def waiting(*, blocking: bool = True, wait: int = _WAIT) -> tuple[Log, str]:
+    """A message failed half an hour after the start, and waits for its redelivery; the log, and its key."""
+    log, at = trade(), START + 30 * MINUTE
+    made = log.send(SENDER, at - SECOND)
+    log.deliver(WORKER, made, at, outcome="rolled_back", error_type="ValueError")
+    log.plan(WORKER, made, at, wait, blocking=blocking)
+    return log, made
+
+
+def closed(log: Log, at: int) -> None:
+    """The worker's consumer is closed."""
+    log.line(WORKER, "sub.close", at, session_id=f"{WORKER}-1", epoch=1, dest=ORDERS, consumer="c")
+
+
+def living(log: Log, at: int, **how: Any) -> dict[str, Any]:
+    """What is told while both still write, and did so last at `at`."""
+    for writer in (SENDER, WORKER):
+        log.line(writer, "sub.stats", at, dest=ORDERS, consumer="c", buffered=1, in_process=0)
+    segments = tuple(f"{writer}-000000000000.jsonl.open" for writer in (SENDER, WORKER))
+    return told(log, open_segments=segments, deadline_us=5 * MINUTE, **how)
+
+
+def numbers(summary: dict[str, Any]) -> tuple[str, int, int]:
+    """The verdict, and how many are not settled: overdue, and not yet."""
+    return summary["verdict"], summary["unaccounted"], summary["in_flight"]
+
+
+@pytest.mark.parametrize("blocking", [True, False])  # False: also the broker's scheduler
+def test_what_waits_for_its_redelivery_is_not_lost(*, blocking: bool) -> None:
+    """Its time, and the deadline after that, are not over."""
+    log, _ = waiting(blocking=blocking)
+
+    assert numbers(living(log, START + 2 * HOUR)) == ("balanced", 0, 1)
+
+
+def test_a_wait_may_be_longer_than_any_clock_shows() -> None:
+    """The longest that a line may tell of."""
+    log, _ = waiting(wait=2**63 - 1)
+
+    assert numbers(living(log, START + 2 * HOUR)) == ("balanced", 0, 1)
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+def test_what_waited_and_came_is_settled(*, blocking: bool) -> None:
+    """Two hours late, as planned."""
+    log, made = waiting(blocking=blocking)
+    log.deliver(WORKER, made, START + 30 * MINUTE + _WAIT, attempt=2)
+
+    assert numbers(living(log, START + 3 * HOUR)) == ("balanced", 0, 0)
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+@pytest.mark.parametrize(
+    ("late", "expected"), [(4 * MINUTE, ("balanced", 0, 1)), (6 * MINUTE, ("suspect", 1, 0))]
+)
+def test_what_waited_and_never_came_is_lost(
+    late: int, expected: tuple[str, int, int], *, blocking: bool
+) -> None:
+    """Once the deadline is over that begins with the end of its wait."""
+    log, made = waiting(blocking=blocking)
+    summary = living(log, START + 30 * MINUTE + _WAIT + late)
+
+    assert numbers(summary) == expected
+    assert [one["msg_key"] for one in summary["lost"]] == [made] * expected[1]
+
+
+@pytest.mark.parametrize(
+    ("late", "expected"), [(4 * MINUTE, ("balanced", 0, 1)), (6 * MINUTE, ("suspect", 1, 0))]
+)
+@pytest.mark.parametrize("process_ends", [True, False])
+def test_a_wait_ends_with_its_consumer(
+    late: int, expected: tuple[str, int, int], *, process_ends: bool
+) -> None:
+    """The broker has the message again, and nobody took it: the deadline begins there."""
+    log, _ = waiting()
+    end = START + HOUR
+    if process_ends:
+        log.closes(WORKER, end)
+    else:
+        closed(log, end)
+        log.closes(WORKER, end + late)
+    log.closes(SENDER, end + late)
+
+    assert numbers(told(log, deadline_us=5 * MINUTE)) == expected
+
+
+def test_the_broker_goes_on_waiting_when_the_consumer_is_closed() -> None:
+    """Nothing tells that the message is not in its scheduler, so it is not lost before its time."""
+    log, _ = waiting(blocking=False)
+    closed(log, START + HOUR)
+    summary = told(ended(log), deadline_us=5 * MINUTE)
+
+    assert numbers(summary) == ("balanced", 0, 1)
+
+
+def test_a_wait_ends_with_what_is_told_of_the_message_afterwards() -> None:
+    """It came early, and was given back; nobody took it."""
+    log, made = waiting(blocking=False)
+    log.deliver(WORKER, made, START + HOUR, outcome="released")
+
+    assert numbers(told(ended(log), deadline_us=5 * MINUTE)) == ("suspect", 1, 0)
+
+
+def test_one_wait_is_of_one_subscription() -> None:
+    """The copy of another one, which nobody waits for, is lost."""
+    log = Log().opens(SENDER).opens(WORKER)
+    topic = "topic://news"
+    for name in ("a", "b"):
+        log.reads(WORKER, topic, consumer=name, subscription=f"durable:c.{name}")
+    copies = [log.send(SENDER, START + number * SECOND, topic) for number in range(2)]
+    for name in ("a", "b"):
+        fate = {"consumer": name, "subscription": f"durable:c.{name}"}
+        log.deliver(WORKER, copies[0], START + MINUTE, topic, **fate)
+        log.deliver(WORKER, copies[1], START + MINUTE, topic, outcome="rolled_back", **fate)
+    log.plan(WORKER, copies[1], START + MINUTE, _WAIT, dest=topic, consumer="a")
+
+    assert numbers(living(log, START + HOUR)) == ("suspect", 1, 1)
+
+
+def test_clocks_that_are_not_known_leave_open_whether_a_wait_is_over() -> None:
+    """The consumer's may be ten minutes ahead of the sender's, or not: neither lost nor balanced."""
+    log, _ = waiting()
+    log.opens("third")
+    came = START + SECOND
+    log.deliver(WORKER, log.send("third", START), came, sent_us=came - 10 * MINUTE)
+    log.closes("third", START + MINUTE)
+    summary = living(log, START + 30 * MINUTE + _WAIT)
+
+    assert numbers(summary) == ("unverifiable", 0, 1)
