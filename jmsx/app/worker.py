@@ -460,8 +460,9 @@ class Worker:
 
     def _reach(self, messages: Sequence[Message]) -> None:
         """Have counted that the handler gets these; raises Unhandled where they are to wait for the ledger instead."""
+        engine = self._link.engine
         try:
-            self._link.engine.hand_outs.reach(map(delivery_of, messages))
+            engine.hand_outs.reach(map(delivery_of, messages), engine.now())
         except StoreError as error:
             raise Unhandled from error
 

@@ -108,18 +108,19 @@ class HandOuts:
             self._ask(ledger.flush, now)
         return None
 
-    def reach(self, deliveries: Iterable[Delivery]) -> None:
+    def reach(self, deliveries: Iterable[Delivery], now: float) -> None:
         """
         Tell the ledger that the application sees these now, where it `waits` with them; without the engine's lock.
 
-        Raises StoreError if the ledger is away: then it must not see them.
+        Raises StoreError if the ledger is away: then it must not see them, and nothing is handed out for a while.
         """
         ledger = self._ledger
         if ledger is None or not self.waits:
             return
         try:
             ledger.reach(_entries(deliveries))
-        except sqlite3.Error as error:
+        except _AWAY as error:
+            self._gone(error, now)
             raise StoreError(f"delivery ledger failed: {error}") from error
 
     def returned(self, deliveries: Iterable[Delivery]) -> None:
@@ -191,14 +192,17 @@ class HandOuts:
         try:
             answer = question()
         except _AWAY as error:
-            if self.away is None:
-                _log.info("session waits for its delivery ledger", error=str(error))
-            self.away, self._ask_at = str(error), now + AGAIN
+            self._gone(error, now)
             return None
         if self.away is not None:
             _log.info("session goes on with its delivery ledger")
             self.away, self._ask_at = None, -math.inf
         return answer
+
+    def _gone(self, error: Exception, now: float) -> None:
+        if self.away is None:
+            _log.info("session waits for its delivery ledger", error=str(error))
+        self.away, self._ask_at = str(error), now + AGAIN
 
 
 def _entries(deliveries: Iterable[Delivery]) -> list[Entry]:

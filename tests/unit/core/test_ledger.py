@@ -244,11 +244,11 @@ def test_what_waits_in_a_process_that_dies_is_no_delivery(
     delivery = hand_outs.deliver(talk.core, ["1"], talk.now)
     assert delivery is not None
     if reached:
-        hand_outs.reach([delivery])
+        hand_outs.reach([delivery], talk.now)
     else:
         book.away = True
         with pytest.raises(StoreError):
-            hand_outs.reach([delivery])
+            hand_outs.reach([delivery], talk.now)
         book.away = False
     book.die()
     other = start(mode, book, policy=at_most(0))
@@ -256,6 +256,27 @@ def test_what_waits_in_a_process_that_dies_is_no_delivery(
     assert (other.take() is None) is reached
     other.wrote()
     assert bool(other.reported(MessageDeadLettered)) is reached
+
+
+def test_a_ledger_that_is_away_when_the_handler_is_called_is_left_alone() -> None:
+    """The message that goes back would be handed out again at once, and as often as the machine can."""
+    book = Book()
+    talk = start(AUTO, book)
+    talk.comes("a", "b")
+    hand_outs = HandOuts(book)
+    hand_outs.waits = True
+    delivery = hand_outs.deliver(talk.core, ["1"], talk.now)
+    assert delivery is not None
+    book.away = True
+    with pytest.raises(StoreError):
+        hand_outs.reach([delivery], talk.now)
+    book.away = False
+    assert hand_outs.away
+    assert hand_outs.deliver(talk.core, ["1"], talk.now) is None
+    assert hand_outs.withheld
+    assert hand_outs.patience(talk.now) == AGAIN
+    assert hand_outs.deliver(talk.core, ["1"], talk.now + AGAIN) is not None
+    assert hand_outs.away is None
 
 
 @pytest.mark.parametrize("mode", MODES)
