@@ -42,7 +42,8 @@ TOLD_US: Final = 1_000_000
 _AHEAD_US: Final = pl.when(
     pl.col("ts_us").is_between(*PLAUSIBLE_US) & pl.col("mono_us").is_between(*_RUNNING_US)
 ).then(pl.col("ts_us") - pl.col("mono_us"))
-#: The stretch of a line: what comes after a clock was set by a second or more is another one.
+#: The stretch that a line is in, by the whole seconds that its clock is ahead: one that is set by a second or more
+#: begins another, and one that drifts now and then.
 _STRETCH: Final = (_AHEAD_US // _SECOND_US).alias("stretch")
 
 

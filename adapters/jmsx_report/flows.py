@@ -26,7 +26,7 @@ SHARDS: Final = 64
 NAMELESS: Final = -SHARDS - 1
 _KEY_DIGITS: Final = 32  #: hexadecimal ones, in a key of a jmsx sender
 _SEED: Final = 11
-#: 31 bits of each hash, so that 4 * 10^9 of them sum up.
+#: The low 31 bits of a hash: the sum of 4 * 10^9 of them still is a number of 64 bits.
 _LOW: Final = 0x7FFF_FFFF
 #: What a delivery ends with after which no broker holds the message for anyone, and the number that counts it.
 SETTLES: Final = {

@@ -93,7 +93,9 @@ def bounded(name: str, duration: object, *, zero: bool = True) -> float:
     found = seconds(name, duration)
     if found > LONGEST or (not zero and found == 0):
         least = "0 s or more" if zero else "more than 0 s"
-        raise ConfigurationError(f"{name} must be {least} and not endless, not {duration!r}")
+        raise ConfigurationError(
+            f"{name} must be {least}, and {LONGEST:.0f} s at the most, not {duration!r}"
+        )
     return found
 
 

@@ -27,7 +27,7 @@ class Suspended(Forked, Protocol):
     """What must not be open while the process forks, neither for the parent nor for the child."""
 
     def before_fork(self) -> None:
-        """Called on the thread that forks: be closed, and keep other threads off."""
+        """Called on the thread that forks: close it, and let no other thread open it before `after_fork_in_parent`."""
 
     def after_fork_in_parent(self) -> None:
         """Called on that thread, in the parent: let others go on."""

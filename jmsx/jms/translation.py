@@ -94,9 +94,10 @@ def _own_headers(
         headers.update((GROUP_HEADERS[name], properties[name]) for name in groups)
     if asked:
         for name, text in asked.items():
-            if headers.setdefault(name, text) != text:
+            if (own := headers.setdefault(name, text)) != text:
                 raise MessageFormatError(
-                    f"the message has a property {name!r} already; say that once"
+                    f"the message has a property {name!r} of {own!r}, where an option of its sending asks for"
+                    f" {text!r}; give only one of the two"
                 )
     _check_headers(headers, dialect.header_limit)
     return headers

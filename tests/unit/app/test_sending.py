@@ -120,7 +120,10 @@ def test_a_dedupe_id_on_classic() -> None:
 @KINDS
 def test_a_property_that_says_it_already(kind: str) -> None:
     """One of the two would be ignored."""
-    with harness(reader(), kind) as mq, pytest.raises(MessageFormatError, match="say that once"):
+    with (
+        harness(reader(), kind) as mq,
+        pytest.raises(MessageFormatError, match="only one of the two"),
+    ):
         mq.send("queue://orders", "a", properties={"AMQ_SCHEDULED_DELAY": 5}, delay=1)
 
 
@@ -179,7 +182,7 @@ def test_a_timeout_of_one_send() -> None:
         ({"priority": True}, "priority must be"),
         ({"delay": "soon"}, "delay='soon' is no duration"),
         ({"delay": -1}, "delay must be 0 s or more"),
-        ({"delay": float("inf")}, "delay must be 0 s or more and not endless"),
+        ({"delay": float("inf")}, "delay must be 0 s or more, and 4611686018427388 s at the most"),
         ({"expires": 0}, "expires must be more than 0 s"),
         ({"expires": float("nan")}, "expires must be"),
         ({"timeout": 0}, "timeout must be more than 0 s"),
