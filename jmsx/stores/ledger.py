@@ -60,6 +60,10 @@ PRUNE_EVERY: Final = 100_000
 #: What is done and not written yet; more is forgotten, and its rows grow old. So with what is handed out.
 BACKLOG: Final = 10_000
 
+#: Hand-outs of a message that the application may not have seen before one that waits counts as any other: what is
+#: asked before the handler is called, as `dedupe_by=` is, may be what kills the process.
+MOST_UNSEEN: Final = 10
+
 _TABLE: Final = """
 CREATE TABLE IF NOT EXISTS jmsx_deliveries (
     place TEXT NOT NULL,         -- the queue, or the durable subscription
@@ -175,7 +179,7 @@ class _Row:
         entry = Entry(identity, self.deliveries, self.finished, len(self.held), self.unseen)
         if process is not None:
             self.held[self.deliveries] = process
-            if waits:
+            if waits and self.unseen < MOST_UNSEEN:
                 self.waiting.add(self.deliveries)
         return entry
 
@@ -254,7 +258,7 @@ class DeliveryLedger:
         """
         Do as `begin`, for a message that waits before the application gets it: call `reach` then.
 
-        If the process dies before that, it was no delivery.
+        If the process dies before that, it was no delivery, but not for ever: see MOST_UNSEEN.
         """
         with self._file.lock:
             return self._try(identity, waits=True)
@@ -373,7 +377,7 @@ class DeliveryLedger:
             if (known := self._open_rows.get(one.identity)) is not None:
                 known.waiting.discard(one.number)
         if entry is not None:
-            self._keep(entry, waits=waits)
+            self._keep(entry, waits=waits and entry.unseen < MOST_UNSEEN)
         return entry
 
     def _write_ends(self, connection: sqlite3.Connection, now_ms: int) -> None:

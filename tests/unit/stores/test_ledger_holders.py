@@ -15,7 +15,7 @@ import pytest
 from jmsx.core.ledger import Entry, StoreKey
 from jmsx.drivers import living
 from jmsx.errors import StoreError
-from jmsx.stores.ledger import CustomLedger, DeliveryLedger
+from jmsx.stores.ledger import MOST_UNSEEN, CustomLedger, DeliveryLedger
 from tests.unit.stores.parts import A, B
 
 if TYPE_CHECKING:
@@ -201,6 +201,18 @@ def test_what_is_reached_is_written_once(ledger: DeliveryLedger, path: Path) -> 
         ledger.reach(one for one in entries if one is not None)
         ledger.reach([])
         assert other.execute(version).fetchone() == (before,)
+
+
+def test_what_has_waited_very_often_counts(ledger: DeliveryLedger, path: Path) -> None:
+    """It may be what kills its processes, before their handler: then it would come for ever."""
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        for number in range(1, MOST_UNSEEN + 2):
+            entry = ledger.take(A)
+            assert entry == Entry(A, number, unseen=number - 1)
+            (waiting,) = other.execute("SELECT waiting FROM jmsx_deliveries").fetchone()
+            assert waiting == (None if number > MOST_UNSEEN else str(number))
+            assert ledger._that_may_wait([entry]) == ([entry] if waiting else [])
+            ledger.give_back([entry])
 
 
 def test_what_cannot_be_written_is_not_reached(ledger: DeliveryLedger, path: Path) -> None:
