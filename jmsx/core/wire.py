@@ -300,6 +300,10 @@ class Splitter:
         if body_end is None:
             return None
         body = data[body_start:body_end]
+        # Its sender may have told a length that takes in the beginning of the next one, and with it that one's `ack`.
+        doubtful = guarded and b"\0" in body and _BORDER.search(body) is not None
+        if doubtful and self._next_mark(data, body_end) < 0:
+            return self._wait(_Oddity.UNCLEAR, position)
         known = self._known
         if command == _MESSAGE:
             unsure = guarded and self._note_ack(block, body)

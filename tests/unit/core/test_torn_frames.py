@@ -538,6 +538,23 @@ def test_no_body_makes_a_frame_however_it_arrives(
     assert set(told) <= {f"s-{number}" for number in range(1, len(bodies) + 1)}
 
 
+def test_a_length_that_takes_in_the_beginning_of_the_next_message() -> None:
+    """It is not believed before the one behind has come, wherever the bytes are cut: a name in it holds an `ack`."""
+    length, name = (
+        b"a\ncontent-length:%d\nb:1",
+        b"a\0\nRECEIPT\nx\n\n\0\nMESSAGE\nexpires:0\nack:3\n:1",
+    )
+    lines = written(2, b"two").split(b"\n")
+    lines.insert(lines.index(b"ack:2") + 1, name)
+    two = b"\n".join(lines)
+    taken = b"one\0\n" + two[: two.index(b"\0")]
+    stream = written(1, b"one", length % len(taken)) + two + written(3, b"three") + receipt(4)
+    whole = names(fed([stream]))
+    assert [one.rstrip("!") for one in whole] == ["1", "2", "3", "s-4"]
+    for cut in range(1, len(stream)):
+        assert names(fed([stream[:cut], stream[cut:]])) == whole
+
+
 def test_an_error_that_repeats_the_headers_of_a_send() -> None:
     """The receipt, and so the mark, is among them; the header is what counts."""
     head = b"message:AMQ339011 Error CoreMessage[receipt=s-1%s, x=1]\nreceipt-id:s-1%s" % (
