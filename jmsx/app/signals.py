@@ -66,7 +66,11 @@ class Signals:
 
     @contextlib.contextmanager
     def interrupting(self) -> Iterator[None]:
-        """In this block a signal raises Interrupted at once; for work that may be left at any point."""
+        """
+        In this block a signal raises Interrupted at once; for work that may be left at any point.
+
+        It can be waited for, too: what it raises may end where nobody sees it, in an `except:` of a library, say.
+        """
         self._interrupting = True
         try:
             yield
@@ -83,7 +87,7 @@ class Signals:
             signal.signal(number, handler)
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
+        self._notices.put(signal.Signals(number))
         if self._interrupting:
             self._interrupting = False  # one is enough: what follows is cleaning up
             raise Interrupted
-        self._notices.put(signal.Signals(number))

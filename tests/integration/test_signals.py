@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 
 import pytest
 
-from jmsx.app.signals import Signals
+from jmsx.app.signals import Interrupted, Signals
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -23,3 +24,13 @@ def test_a_signal_that_another_thread_gets() -> None:
         other.start()
         assert signals.wait() is signal.SIGTERM
         other.join()
+
+
+def test_a_signal_whose_exception_is_swallowed() -> None:
+    """It came while the app started, and ended in somebody's `except:`; the app is told to stop all the same."""
+    with Signals() as signals:
+        with signals.interrupting(), contextlib.suppress(BaseException):
+            signal.raise_signal(signal.SIGTERM)
+        assert signals.wait_briefly(0) is signal.SIGTERM
+        with pytest.raises(Interrupted), signals.interrupting():
+            signal.raise_signal(signal.SIGTERM)
