@@ -235,7 +235,9 @@ def test_the_copy_of_a_truncated_message_can_be_read(text: bytes) -> None:
     frame = MessageFrame.of(head).block.replace(
         b"subscription:1", b"subscription:1" + splitter.mark
     )
-    (message,) = splitter.feed(b"MESSAGE\n%s\n\n%s\0\n" % (frame, copy.body))
+    # A body with the beginning of a frame in it is believed when the next one comes, which a session asks for.
+    behind = b"RECEIPT\nreceipt-id:s-1%s\n\n\0\n" % splitter.mark
+    message, _ = splitter.feed(b"MESSAGE\n%s\n\n%s\0\n" % (frame, copy.body) + behind)
     assert isinstance(message, MessageFrame)
     assert (message.broken, message.headers["ack"]) == ("", "ID:broker-1:12")
     assert message.body.replace(b"\n ack:", b"\nack:") == text
