@@ -309,7 +309,7 @@ class Splitter:
             unsure = guarded and self._note_ack(block, body)
             frames.append(self._message(block, body, unsure=unsure))
         else:
-            frames.append(_control(command, self._bared(block), self._bared(body)))
+            frames.append(self._answer(command, block, body))
             if command == _CONNECTED:
                 self._spaced = data[body_end + 1 : body_end + 2] == b"\n"
         self._begun.append((position, known))
@@ -398,6 +398,12 @@ class Splitter:
         frame.size += len(block) - len(frame.block)
         frame.unsure = unsure
         return frame
+
+    def _answer(self, command: bytes, block: bytes, body: bytes) -> Frame:
+        """Any other frame; raises _StrayError if a message of this link is in its body, so that it is a sender's."""
+        if self._guarded and self._is_sealed(body, b"subscription:"):
+            raise _StrayError("the broker sent a message inside the body of another frame")
+        return _control(command, self._bared(block), self._bared(body))
 
     def _bared(self, text: bytes) -> bytes:
         """`text` as the broker would have written it without the mark."""

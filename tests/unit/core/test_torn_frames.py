@@ -555,6 +555,23 @@ def test_a_length_that_takes_in_the_beginning_of_the_next_message() -> None:
         assert names(fed([stream[:cut], stream[cut:]])) == whole
 
 
+def test_a_length_and_an_error_in_a_name_that_take_in_the_next_message() -> None:
+    """The rest of that one would be the body of the ERROR: nobody would be handed it, and nobody settle it."""
+    two = written(2, b"two", b"a\0\nERROR\nx:1\n\n:1")
+    taken = b"one\0\n" + two[: two.index(b"\0")]
+    stream = written(1, b"one", b"a\ncontent-length:%d\nb:1" % len(taken)) + two
+    stream += written(3, b"three") + receipt(4)
+    whole = ["1!", "2!", "3", "s-4"]
+    assert names(fed([stream])) == whole
+    for cut in range(1, len(stream)):
+        splitter = Splitter()
+        splitter.feed(CONNECTED)
+        splitter.mark = MARK
+        told = names(splitter.feed(stream[:cut]) + splitter.feed(stream[cut:]))
+        # Cut in the second one's body, the first is handed out before that is known; then the link ends.
+        assert told == (whole if splitter.fault is None else ["1", "1!?"]), cut
+
+
 def test_an_error_that_repeats_the_headers_of_a_send() -> None:
     """The receipt, and so the mark, is among them; the header is what counts."""
     head = b"message:AMQ339011 Error CoreMessage[receipt=s-1%s, x=1]\nreceipt-id:s-1%s" % (
