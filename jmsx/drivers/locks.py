@@ -3,7 +3,8 @@ What one thread does at a time, and no signal handler in the middle of it.
 
 In Python 3.14 an exception of a signal handler may come when a `with` has taken its lock and its block has not begun:
 then the lock stays held for ever (python/cpython#148874; in 3.13 and before that could not be). `mutex` and `reentrant`
-make locks that are given back then. Where Python does so itself, they are those of `threading`.
+make locks that are given back then. Where Python does so itself, they are those of `threading`. What a NonReentrantLock
+holds is given back when nobody has the traceback of such an exception any more, in every Python.
 """
 
 from __future__ import annotations

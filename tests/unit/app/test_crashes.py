@@ -65,6 +65,17 @@ def test_what_a_crash_repeats(mode: str, most: int, kind: str) -> None:
     assert 1 <= len(set(again) & set(handled)) <= most
 
 
+def read_to_the_end(server: FakeBrokerServer) -> list[str]:
+    """What another app gets of the queue, up to a last message."""
+    again = list[str]()
+    reader = App(server.url)
+    reader.consumer("queue://in")(lambda message: again.append(message.text))
+    with reader:
+        reader.send("queue://in", "end")
+        assert eventually(lambda: "end" in again, 10)
+    return again
+
+
 @pytest.mark.parametrize("way", ["with", "async with"])
 @pytest.mark.parametrize(
     ("error", "repeats"),
@@ -72,7 +83,7 @@ def test_what_a_crash_repeats(mode: str, most: int, kind: str) -> None:
 )
 def test_leaving_by_an_error(way: str, error: type[BaseException], repeats: int) -> None:
     """What ends a program in good order drains; any other error aborts, and what runs comes again."""
-    began, again = threading.Event(), list[str]()
+    began = threading.Event()
 
     def handle(_message: Message) -> None:
         began.set()
@@ -95,18 +106,13 @@ def test_leaving_by_an_error(way: str, error: type[BaseException], repeats: int)
             sender.send("queue://in", "x")
         with pytest.raises(error):
             run(app) if way == "with" else asyncio.run(arun(app))
-        reader = App(server.url)
-        reader.consumer("queue://in")(lambda message: again.append(message.text))
-        with reader:
-            reader.send("queue://in", "end")
-            assert eventually(lambda: "end" in again, 10)
+        again = read_to_the_end(server)
     assert again == ["x"] * repeats + ["end"]
 
 
 @pytest.mark.parametrize("way", ["async with", "serve"])
 def test_a_cancelled_scope_of_anyio_drains(way: str) -> None:
     """Such a scope cancels again at each step, which is one cancellation, and no second one that aborts."""
-    again = list[str]()
 
     async def main(app: App, began: anyio.Event) -> None:
         async def leave() -> None:
@@ -133,18 +139,14 @@ def test_a_cancelled_scope_of_anyio_drains(way: str) -> None:
             await asyncio.sleep(0.3)
 
         anyio.run(main, app, began)
-        reader = App(server.url)
-        reader.consumer("queue://in")(lambda message: again.append(message.text))
-        with reader:
-            reader.send("queue://in", "end")
-            assert eventually(lambda: "end" in again, 10)
+        again = read_to_the_end(server)
     assert again == ["end"]
 
 
 @pytest.mark.parametrize("way", ["async with", "serve"])
 def test_cancelled_while_it_starts_it_drains(way: str) -> None:
     """Messages flow before the start has returned, and what their handlers do is not done twice."""
-    began, again = threading.Event(), list[str]()
+    began = threading.Event()
 
     async def arun(app: App) -> None:
         async with app:
@@ -171,11 +173,7 @@ def test_cancelled_while_it_starts_it_drains(way: str) -> None:
         with App(server.url) as sender:
             sender.send("queue://in", "x")
         asyncio.run(main(app))
-        reader = App(server.url)
-        reader.consumer("queue://in")(lambda message: again.append(message.text))
-        with reader:
-            reader.send("queue://in", "end")
-            assert eventually(lambda: "end" in again, 10)
+        again = read_to_the_end(server)
     assert again == ["end"]
 
 

@@ -539,7 +539,7 @@ def test_no_body_makes_a_frame_however_it_arrives(
 
 
 def test_a_length_that_takes_in_the_beginning_of_the_next_message() -> None:
-    """It is not believed before the one behind has come, wherever the bytes are cut: a name in it holds an `ack`."""
+    """It is not believed before the next mark has come, wherever the bytes are cut: a name there holds an `ack`."""
     length, name = (
         b"a\ncontent-length:%d\nb:1",
         b"a\0\nRECEIPT\nx\n\n\0\nMESSAGE\nexpires:0\nack:3\n:1",
