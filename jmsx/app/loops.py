@@ -330,8 +330,14 @@ class Running:
         try:
             returned = await work()
             goes_on = self._goes_on(returned)
-        except (asyncio.CancelledError, KeyboardInterrupt) as error:
+        except asyncio.CancelledError as error:
             self._end(error)
+            raise
+        except KeyboardInterrupt as error:
+            self._end(error)
+            task = asyncio.current_task()
+            if task is not None:  # nobody asks it, so that asyncio would log the error as forgotten
+                task.add_done_callback(lambda ended: ended.exception())
             raise
         except GeneratorExit:  # of a loop that is gone, mostly
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -305,6 +306,19 @@ def test_what_would_end_a_loop_of_ours(
         (dead,) = mq.dead_letters()
         assert dead.error_type == error
     assert (seen, others) == (["bad", "good"], ["long"])
+
+
+def test_an_interrupt_that_was_told_is_not_logged_as_forgotten(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whoever waits for the handler has heard of it; its task is nobody else's."""
+    loop = Loop()
+    with pytest.raises(KeyboardInterrupt):
+        loop.begin(interrupted, None).result()
+    assert loop.begin(partial(asyncio.sleep, 0, "on"), None).result() == "on"
+    gc.collect()
+    loop.close()
+    assert caplog.text == ""
 
 
 def test_one_that_is_cancelled_before_it_begins() -> None:
