@@ -270,6 +270,13 @@ def exc_info_of(
     return type(error), error, _trace(error)
 
 
+def raised_with(error: BaseException, raised: BaseException) -> BaseException:
+    """`error`, which nobody has raised, as if it had been raised where `raised` was; one that was stays as it is."""
+    if _trace(error) is None:
+        BaseException.with_traceback(error, _trace(raised))
+    return error
+
+
 def _trace(error: BaseException) -> TracebackType | None:
     trace: TracebackType | None = BaseException.__dict__["__traceback__"].__get__(error)
     return trace

@@ -11,7 +11,7 @@ from jmsx.app.worker import NOT_CALLED, Call, Worker
 from jmsx.core.durations import seconds
 from jmsx.core.ledger import StoreKey
 from jmsx.core.modes import AcknowledgeMode
-from jmsx.errors import ConfigurationError
+from jmsx.errors import ConfigurationError, raised_with
 from jmsx.jms.gathering import Gathering
 from jmsx.jms.message import Message
 from jmsx.jms.outcomes import (
@@ -148,7 +148,7 @@ class BatchWorker(Worker):
             if self._is_one_transaction or not set(error.failed) <= set(batch):
                 raise
             for message in error.failed:
-                outcomes[message] = self.consumer.judged(error.error_of(message))
+                outcomes[message] = self._judged(error, message)
 
     @property
     def _is_one_transaction(self) -> bool:
@@ -160,20 +160,24 @@ class BatchWorker(Worker):
         if isinstance(error, BatchError) and set(error.failed) <= set(left):
             named, others = set(error.failed), Undone()
             for message in left:
-                outcomes[message] = (
-                    self.consumer.judged(error.error_of(message)) if message in named else others
-                )
+                outcomes[message] = self._judged(error, message) if message in named else others
             return
-        whole = error
+        whole, wrong = error, ""
         if isinstance(error, BatchError):
-            whole = ConfigurationError(NOT_OF_IT)
+            wrong = NOT_OF_IT
         elif isinstance(error, Discard | Duplicate) and len(left) > 1:
-            # the others would be gone without a trace
-            whole = ConfigurationError(_NOT_FOR_ALL)
+            wrong = _NOT_FOR_ALL  # the others would be gone without a trace
+        if wrong:
+            whole = raised_with(ConfigurationError(wrong), error)
+            whole.__cause__ = error
         # nobody knows which message it was: they come again one by one, and it is given up alone
         judged = self.consumer.judged(whole)
         alone = len(left) == 1 or not isinstance(judged, Reject)
         outcomes.update(dict.fromkeys(left, judged if alone else whole))
+
+    def _judged(self, error: BatchError, message: Message) -> BaseException:
+        """What one of those that `error` names has failed with, as the consumer judges it."""
+        return self.consumer.judged(raised_with(error.error_of(message), error))
 
     def _tell(self, outcomes: Outcomes) -> None:
         """One log line for each cause, with its traceback at the first failure, and one for duplicates."""

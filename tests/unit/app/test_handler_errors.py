@@ -12,6 +12,7 @@ import pytest
 
 from jmsx import (
     App,
+    BatchError,
     CircuitBreaker,
     ConfigurationError,
     Discard,
@@ -246,6 +247,52 @@ def test_an_exit_ends_no_loop(kind: str, mode: str, error: type[BaseException]) 
         (dead,) = mq.dead_letters()
         assert dead.error_type == error.__name__
     assert seen == ["bad", "good"]
+
+
+def _placed(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    """What the log tells of failed batches and dead letters: the error, and the file where it was raised."""
+    fields = [getattr(record, "jmsx", {}) for record in caplog.records]
+    return [
+        (one["error"].partition(":")[0], str(one.get("place")).partition(":")[0])
+        for one in fields
+        if one["event"] in ("batch failed", "dead letter")
+    ]
+
+
+@KINDS
+@pytest.mark.parametrize("mode", ["auto", "transacted"])
+def test_where_what_nobody_raised_comes_from(
+    kind: str, mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a BatchError says of a message comes from where that was raised, and what is wrong with one, too."""
+    app = App(redelivery_policy=NEVER)
+    here, cause = "test_handler_errors.py", ValueError("of the first")
+
+    @app.consumer("queue://named", mode=mode, batch=1)
+    def names(orders: list[Message]) -> None:
+        raise BatchError({orders[0]: cause})
+
+    @app.consumer("queue://foreign", mode=mode, batch=1)
+    def foreign(orders: list[Message]) -> None:
+        del orders
+        raise BatchError([Message("of no batch")]) from cause
+
+    @app.consumer("queue://all", mode=mode, batch=2)
+    def discards(orders: list[Message]) -> None:
+        if len(orders) > 1:
+            raise Discard("which one?")
+
+    with harness(app, kind) as mq:
+        mq.send("queue://named", "x")
+        mq.send("queue://foreign", "x")
+        app.send("queue://all", "1")
+        mq.send("queue://all", "2")
+        mq.advance("1h")
+    told = _placed(caplog)
+    assert {error for error, _ in told} == {"ValueError", "ConfigurationError"}
+    assert {place.rpartition("/")[2] for _, place in told} == {here}, told
+    assert "BatchError: 1 messages of the batch failed" in caplog.text
+    assert "which one?" in caplog.text
 
 
 async def interrupted() -> None:
