@@ -375,6 +375,13 @@ FIELDS: Final = (
         _from("blocking", "redelivery.scheduled"),
     ),
     Field(
+        "by_broker",
+        _BOOLEAN,
+        "",
+        "it waits in the broker's scheduler; false: with the consumer; absent in lines of older releases",
+        _from("by_broker", "redelivery.scheduled"),
+    ),
+    Field(
         "attempts",
         _INT,
         "attempts",

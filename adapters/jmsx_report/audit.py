@@ -48,6 +48,13 @@ def audit(held: Books, stories: pl.DataFrame) -> Audit:
         until=held.horizon,
         senders=senders,
     )
+    planned = balance.plans(
+        stories,
+        held.routes,
+        readers=held.readers,
+        closings=held.closings,
+        found=held.complete,
+    )
     died = frozenset(
         held.complete.writers.filter(pl.col("ended") == "recovered")["writer"]
     ) | frozenset(held.horizon.silent["writer"])
@@ -57,15 +64,7 @@ def audit(held: Books, stories: pl.DataFrame) -> Audit:
             held.routes,
             begun=held.begun,
             now=now,
-            waits=balance.waits(
-                stories,
-                by_key,
-                held.routes,
-                readers=held.readers,
-                closings=held.closings,
-                found=held.complete,
-                clocks=held.clocks,
-            ),
+            waits=balance.waits(planned, by_key, held.clocks),
             clocks=held.clocks,
             deadline_us=held.deadline_us,
         ),
@@ -79,12 +78,21 @@ def audit(held: Books, stories: pl.DataFrame) -> Audit:
         ~is_strange(held) | (twice & ~doubted.fill_null(value=False))
     ).with_columns(pl.when(is_strange(held)).then(0).otherwise("foreign").alias("foreign"))
     missing = placed_gaps(held)
-    found = explained(_but_forwarded(found, stories, missing, held), missing, held)
+    in_hand = balance.in_hand(
+        held.in_hand,
+        planned,
+        held.routes,
+        readers=held.readers,
+        closings=held.closings,
+        found=held.complete,
+        until=held.horizon,
+    )
+    found = explained(_but_forwarded(found, stories, missing, held), missing, in_hand, held)
     rows = conclusions(rows_of(held, found), missing, held)
     return Audit(
         table=placed(rows, held).sort("dest", "subscription", "hour_us", nulls_last=True),
         duplicates=duplicates(found, held),
-        summary=summary(held, found, rows, missing, stories),
+        summary=summary(held, found, rows, missing=missing, stories=stories, in_hand=in_hand),
         roster=kept(held.roster, held.terms.before),
     )
 

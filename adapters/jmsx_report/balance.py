@@ -23,6 +23,9 @@ _SETTLED: Final = (pl.col("kind") == "delivery") & pl.col("outcome").is_in(list(
 _MARKS: Final = ("n", "xor", "total")
 #: A living writer may be about to tell of what was sent less than this before its last line.
 GRACE_US: Final = 60_000_000
+#: A consumer says every 15 s how many messages it has while its link is up; what it said longer than this before the
+#: end of its log is over.
+SAID_US: Final = 60_000_000
 
 
 def sends_by_route(flowing: pl.DataFrame, routes: Routes) -> pl.DataFrame:
@@ -325,22 +328,22 @@ def keys(stories: pl.DataFrame, doubts: pl.DataFrame, routes: Routes) -> pl.Data
     )
 
 
-def waits(
+_CONSUMER: Final = ("writer", "session_id", "dest", "consumer")
+
+
+def plans(
     stories: pl.DataFrame,
-    by_key: pl.DataFrame,
     routes: Routes,
     *,
     readers: pl.DataFrame,
     closings: pl.DataFrame,
     found: Completeness,
-    clocks: Clocks,
 ) -> pl.DataFrame:
     """
-    Until when a message is planned to wait for its redelivery: msg_key, route, wait_least_us, wait_most_us.
+    Each line by which a message is planned to come again, with its `route`, and `over_us`: when that wait ends.
 
-    Both are by its sender's clock, which is known only so far. A wait ends before its time with what its writer tells
-    of the message afterwards. Where later messages wait for it, a consumer of jmsx has it, and no broker's scheduler:
-    then it also ends when that is closed, or its process ends. `by_key` as `keys`.
+    It ends before its time, `until_us`, with what its writer tells of the message afterwards. Where the consumer keeps
+    the message, and no broker's scheduler, it also ends when that is closed, or its process ends.
     """
     ended = found.writers.filter(pl.col("ended") != "open").select("writer", end_us="last_us")
     afterwards = (
@@ -351,15 +354,12 @@ def waits(
             pl.col("last_seq").max().alias("then_seq"),
         )
     )
-    hosts = clocks.offsets.select("writer", "host")
-    end_us = pl.min_horizontal(
+    over_us = pl.min_horizontal(
         "until_us",
         pl.when(pl.col("then_seq") > pl.col("plan")).then("then_us"),
-        pl.when(pl.col("blocking") & (pl.col("closed_us") >= pl.col("last_us"))).then("closed_us"),
-        pl.when("blocking").then("end_us"),
+        pl.when(pl.col("kept") & (pl.col("closed_us") >= pl.col("last_us"))).then("closed_us"),
+        pl.when("kept").then("end_us"),
     )
-    here = pl.col("sender").eq(pl.col("writer")) | pl.col("host").eq(pl.col("sender_host"))
-    here = here.fill_null(value=False)
     return (
         stories.filter(pl.col("kind") == PLANNED)
         .drop("subscription")
@@ -369,17 +369,25 @@ def waits(
         )
         .join(routes.reads, on=["dest", "subscription"], nulls_equal=True)
         .join(afterwards, on=["msg_key", "route", "writer"], how="left")
-        .join(
-            closings,
-            on=["writer", "session_id", "dest", "consumer"],
-            how="left",
-            nulls_equal=True,
-        )
+        .join(closings, on=list(_CONSUMER), how="left", nulls_equal=True)
         .join(ended, on="writer", how="left")
-        .join(by_key.select(*_KEY, "sender"), on=list(_KEY))
+        .select(*_KEY, *_CONSUMER, "kept", "until_us", over_us.alias("over_us"))
+    )
+
+
+def waits(planned: pl.DataFrame, by_key: pl.DataFrame, clocks: Clocks) -> pl.DataFrame:
+    """
+    Until when a message is planned to wait for its redelivery: msg_key, route, wait_least_us, wait_most_us.
+
+    Both are by its sender's clock, which is known only so far. `planned` as `plans`, `by_key` as `keys`.
+    """
+    hosts = clocks.offsets.select("writer", "host")
+    here = pl.col("sender").eq(pl.col("writer")) | pl.col("host").eq(pl.col("sender_host"))
+    here = here.fill_null(value=False)
+    return (
+        planned.join(by_key.select(*_KEY, "sender"), on=list(_KEY))
         .join(hosts, on="writer", how="left")
         .join(hosts.select(sender="writer", sender_host="host"), on="sender", how="left")
-        .with_columns(end_us.alias("over_us"))
         .group_by(_KEY)
         .agg(
             pl.when(here)
@@ -393,6 +401,56 @@ def waits(
             .max()
             .alias("wait_most_us"),
         )
+    )
+
+
+def in_hand(
+    told: pl.DataFrame,
+    planned: pl.DataFrame,
+    routes: Routes,
+    *,
+    readers: pl.DataFrame,
+    closings: pl.DataFrame,
+    found: Completeness,
+    until: Horizon,
+) -> pl.DataFrame:
+    """
+    How many messages consumers that still run have, of which no line tells which they are: route, in_hand.
+
+    Each said so last, not long before the end of its log. What it keeps for a planned redelivery is known, and not
+    counted. `told` as `IN_HAND`, `planned` as `plans`.
+    """
+    living = found.writers.filter(
+        (pl.col("ended") == "open") & ~pl.col("writer").is_in(until.silent["writer"].implode())
+    ).select("writer", end_us="last_us")
+    one = list(_CONSUMER)
+    last = (
+        told.sort("seq")
+        .unique(one, keep="last")
+        .join(living, on="writer")
+        .join(closings, on=one, how="left", nulls_equal=True)
+        .filter(pl.col("end_us") - pl.col("told_us") <= SAID_US)
+        .filter(~(pl.col("closed_us") >= pl.col("told_us")).fill_null(value=False))
+    )
+    known = (
+        planned.filter(pl.col("kept") & (pl.col("over_us") == pl.col("until_us")))
+        .join(last.select(*one, "told_us"), on=one, nulls_equal=True)
+        .filter(pl.col("until_us") > pl.col("told_us"))
+        .group_by(one)
+        .agg(pl.struct(_KEY).n_unique().cast(pl.Int64).alias("known"))
+    )
+    return (
+        last.join(known, on=one, how="left", nulls_equal=True)
+        .with_columns(
+            (pl.col("messages") - pl.col("known").fill_null(0)).clip(lower_bound=0).alias("unknown")
+        )
+        .join(
+            readers.select("writer", "dest", "subscription", "consumer").unique(),
+            on=["writer", "dest", "consumer"],
+        )
+        .join(routes.reads, on=["dest", "subscription"], nulls_equal=True)
+        .group_by("route")
+        .agg(pl.col("unknown").sum().alias("in_hand"))
     )
 
 

@@ -12,7 +12,7 @@ from jmsx_report import balance, brokerbook
 from jmsx_report.additive import Partial
 from jmsx_report.clocks import Clocks
 from jmsx_report.fanout import Routes, routes
-from jmsx_report.flows import AGAIN, BUCKET_US, CLOSINGS, COUNTS, DOUBTS, FLOWS, READERS
+from jmsx_report.flows import AGAIN, BUCKET_US, CLOSINGS, COUNTS, DOUBTS, FLOWS, IN_HAND, READERS
 from jmsx_report.horizon import NOTES, RUNS, Completeness, Horizon, completeness, horizon
 from jmsx_report.period import Period, within
 from jmsx_report.roster import ROSTER, absent, roster
@@ -28,6 +28,7 @@ PARTIALS: Final[tuple[Partial, ...]] = (
     FLOWS,
     READERS,
     CLOSINGS,
+    IN_HAND,
     DOUBTS,
     AGAIN,
     COUNTS,
@@ -72,6 +73,7 @@ class Books:
     flows: pl.DataFrame
     readers: pl.DataFrame
     closings: pl.DataFrame  #: as `flows.CLOSINGS`
+    in_hand: pl.DataFrame  #: as `flows.IN_HAND`
     routes: Routes
     complete: Completeness
     clocks: Clocks
@@ -170,6 +172,7 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
         flows=flowing,
         readers=readers,
         closings=sums[CLOSINGS.name],
+        in_hand=sums[IN_HAND.name],
         routes=found_routes,
         complete=complete,
         clocks=clocked,

@@ -63,7 +63,7 @@ PROOFS: Final = {
     "phantoms": "{} rolled back by their sender, and settled",
 }
 DOUBTS: Final = {
-    "explained": "{} not settled, but a gap in the log or the broker may explain it",
+    "explained": "{} not settled, but a gap in the log, the broker or a consumer may explain it",
     "undated": "{} not settled, and the clocks do not tell whether they are overdue",
     "unread": "{} sent to where nobody in the log reads",
     "unsent": "{} settled, but no log tells of their sending",
@@ -272,12 +272,15 @@ def _quarantined(held: Books) -> pl.DataFrame:
     return pl.concat([pl.DataFrame(schema=schema), *(frame.cast(schema) for frame in rows)])
 
 
-def explained(found: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.DataFrame:
+def explained(
+    found: pl.DataFrame, missing: pl.DataFrame, in_hand: pl.DataFrame, held: Books
+) -> pl.DataFrame:
     """
     Add to each key how many of its unaccounted messages may have been settled in a gap, or wait, or went elsewhere.
 
     A gap that ended before a message was sent explains nothing, and a gap of so many lines no more than so many
-    messages; nor does the broker hold more than it says. What is beyond that is proven, though not of which key:
+    messages; nor does the broker hold more than it says, nor consumers (`in_hand`), whose messages the broker counts,
+    too, until they are acknowledged. What is beyond that is proven, though not of which key:
     `explained` takes the oldest, so that it adds up to what is explained in all; `explicable` does so in each hour by
     itself; `proven` are only the keys that nothing explains.
     """
@@ -296,7 +299,13 @@ def explained(found: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Dat
             pl.lit(value=True).alias("gap"),
         )
     )
-    beside = held.book.select("route", (pl.col("size") + pl.col("foreign_out")).alias("beside"))
+    beside = held.book.join(in_hand, on="route", how="full", coalesce=True).select(
+        "route",
+        (
+            pl.max_horizontal(pl.col("size", "in_hand").fill_null(0))
+            + pl.col("foreign_out").fill_null(0)
+        ).alias("beside"),
+    )
     sent_us = held.clocks.earliest("key_us", "sender").fill_null(0)
     in_gap = pl.col("gap").fill_null(value=False) & (
         pl.col("until_us").is_null() | (sent_us <= pl.col("until_us"))

@@ -364,7 +364,9 @@ def _send(line: Line) -> str:
 
 def _redelivery(line: Line) -> str:
     blocks = "; what lies behind it waits" if line.get("blocking") else ""
-    return f"delivery {line.get('next_attempt')} comes in {duration(line.get('delay_us'))}{blocks}"
+    keeps = "; the broker keeps it till then" if line.get("by_broker") else ""
+    wait = duration(line.get("delay_us"))
+    return f"delivery {line.get('next_attempt')} comes in {wait}{blocks}{keeps}"
 
 
 def _dead(line: Line) -> str:

@@ -211,7 +211,8 @@ def _plans(events: Events) -> pl.LazyFrame:
             pl.lit(0, pl.Int64).alias("effects"),
             pl.lit(None, pl.Int64).alias("expires_us"),
             (pl.col("ts_us") + pl.col("delay_us").clip(0, PLAUSIBLE_US[1])).alias("until_us"),
-            pl.col("blocking").fill_null(value=False),
+            # A line of an older release says so only where later messages wait for it.
+            pl.coalesce(~pl.col("by_broker"), "blocking", pl.lit(value=False)).alias("kept"),
         )
     )
 
@@ -223,7 +224,7 @@ def stories(buckets: pl.Series) -> Partial:
     Columns: writer, session_id, epoch, kind, outcome, dest, subscription, msg_key, key_us, bucket, hour_us, n, effects,
     tx_id (only where the outcome leaves open how the transaction ended), first_us, last_us (when, by the writer's
     clock), last_seq, expires_us; and of each `PLANNED` line consumer, plan (its seq), until_us (by the writer's clock),
-    blocking (null: it is another line).
+    kept (whether the consumer surely keeps it until then; null: it is another line).
     """
     wanted = buckets.unique()
 
@@ -246,7 +247,7 @@ def stories(buckets: pl.Series) -> Partial:
                 pl.col("ts_us").min().alias("first_us"),
                 pl.col("ts_us").max().alias("last_us"),
                 pl.col("seq").max().alias("last_seq"),
-                pl.col("expires_us", "until_us", "blocking").max(),
+                pl.col("expires_us", "until_us", "kept").max(),
             )
             .collect()
             .pipe(named)
@@ -263,7 +264,7 @@ def stories(buckets: pl.Series) -> Partial:
             "last_seq": Adds.MAX,
             "expires_us": Adds.MAX,
             "until_us": Adds.MAX,
-            "blocking": Adds.MAX,
+            "kept": Adds.MAX,
         },
         told,
     )
@@ -355,6 +356,29 @@ CLOSINGS: Final = Partial(
     ("writer", "session_id", "dest", "consumer"),
     {"closed_us": Adds.MAX},
     _closings,
+)
+
+
+def _in_hand(events: Events) -> pl.DataFrame:
+    return (
+        events.coded("sub.stats")
+        .filter(pl.col("seq") == pl.col("seq").max().over(IN_HAND.keys[:-1]))
+        .select(
+            *IN_HAND.keys,
+            pl.col("ts_us").alias("told_us"),
+            (pl.col("buffered") + pl.col("in_process")).cast(pl.Int64).alias("messages"),
+        )
+        .pipe(named)
+    )
+
+
+#: How many messages each consumer said last that it has: that it has them no other line tells. Of several lines of one
+#: consumer, which come of several batches, that with the highest `seq` is meant.
+IN_HAND: Final = Partial(
+    "in_hand",
+    ("writer", "session_id", "dest", "consumer", "seq"),
+    {"told_us": Adds.MAX, "messages": Adds.MAX},
+    _in_hand,
 )
 
 

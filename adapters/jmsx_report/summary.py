@@ -26,6 +26,7 @@ from jmsx_report.conclusions import (
     wide,
     worst,
 )
+from jmsx_report.wording import count, moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -81,6 +82,35 @@ def _clock(row: Mapping[str, Any]) -> str:
         return f"is about {abs(row['offset_us']) / 1e6:.1f} s {side} the broker's"
     most = abs(row["high_us"] if is_ahead else row["low_us"])
     return f"may be up to {most / 1e6:.1f} s {side} the broker's; nothing proves that"
+
+
+def _under_way(found: pl.DataFrame, in_hand: pl.DataFrame) -> list[dict[str, Any]]:
+    """Say of messages that are not settled where they are, as far as that is told."""
+    waiting = (
+        found.filter((pl.col("in_flight") > 0) & pl.col("wait_most_us").is_not_null())
+        .group_by("route")
+        .agg(pl.col("in_flight").sum(), pl.col("wait_most_us").max())
+        .sort("route")
+    )
+    told = [
+        _finding(
+            "waiting",
+            route,
+            f"{route}: {count(n, 'message')} in a planned wait for redelivery, the last until"
+            f" {moment(until_us)} UTC",
+        )
+        for route, n, until_us in waiting.head(LISTED).iter_rows()
+    ]
+    late = found.filter(pl.col("unaccounted") > 0).select("route").unique()
+    had = in_hand.filter(pl.col("in_hand") > 0).join(late, on="route").sort("route")
+    return told + [
+        _finding(
+            "in_hand",
+            route,
+            f"{route}: its consumers have {count(n, 'message')} of which nothing else is told",
+        )
+        for route, n in had.head(LISTED).iter_rows()
+    ]
 
 
 def _findings(held: Books, missing: pl.DataFrame, judged: pl.DataFrame) -> list[dict[str, Any]]:
@@ -186,8 +216,10 @@ def summary(
     held: Books,
     found: pl.DataFrame,
     rows: pl.DataFrame,
+    *,
     missing: pl.DataFrame,
     stories: pl.DataFrame,
+    in_hand: pl.DataFrame,
 ) -> dict[str, Any]:
     """
     Write the audit as plain values: see `ReportResult.audit`.
@@ -198,6 +230,7 @@ def summary(
         rows: as `conclusions`.
         missing: as `placed_gaps`.
         stories: as that partial.
+        in_hand: as `balance.in_hand`.
 
     """
     named = _readable(held)
@@ -244,7 +277,7 @@ def summary(
         faults.append(f"{held.terms.passed_over.height} files were not read")
     if quarantined:
         faults.append(f"{quarantined} lines were put aside")
-    findings = _findings(held, missing, rows)
+    findings = _findings(held, missing, rows) + _under_way(found, in_hand)
     counts = held.counts.to_dicts()
     return {
         "verdict": whole,

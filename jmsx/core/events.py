@@ -185,6 +185,7 @@ class RedeliveryScheduled:
         next_attempt: which delivery of the message that will be, counted from 1.
         delay: seconds until then.
         blocking: whether later messages of the consumer wait for it.
+        by_broker: whether it waits in the broker's scheduler, which goes on when the consumer has ended.
 
     """
 
@@ -195,6 +196,7 @@ class RedeliveryScheduled:
     next_attempt: int
     delay: float
     blocking: bool
+    by_broker: bool
 
 
 @dataclass(slots=True, kw_only=True)

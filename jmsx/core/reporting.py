@@ -106,8 +106,21 @@ class ConsumerReports:
             )
         )
 
-    def redelivery(self, delivery: Delivery, delay: float, now: float, *, blocking: bool) -> None:
-        """Report that the next delivery of a message is due in `delay` seconds."""
+    def redelivery(
+        self,
+        delivery: Delivery,
+        delay: float,
+        now: float,
+        *,
+        blocking: bool = False,
+        by_broker: bool = False,
+    ) -> None:
+        """
+        Report that the next delivery of a message is due in `delay` seconds.
+
+        Until then later messages wait for it (`blocking`), or the broker has it (`by_broker`); else it waits here, and
+        nothing waits for it.
+        """
         delivery.next_delivery = delay
         self._outbox.report(
             events.RedeliveryScheduled(
@@ -118,6 +131,7 @@ class ConsumerReports:
                 next_attempt=delivery.delivery_count,
                 delay=delay,
                 blocking=blocking,
+                by_broker=by_broker,
             )
         )
 

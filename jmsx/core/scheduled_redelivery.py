@@ -79,7 +79,7 @@ class ScheduledRedelivery:
         consumer.end(batch, Outcome.ROLLED_BACK, now)
         for delivery in alive:
             delivery.history = delivery.history.failed()
-            consumer.reports.redelivery(delivery, delay, now, blocking=False)
+            consumer.reports.redelivery(delivery, delay, now, by_broker=True)
         self._send_back(consumer, batch, alive, delay)
         return True
 

@@ -108,6 +108,7 @@ REDELIVERY: Final = RedeliveryScheduled(
     next_attempt=2,
     delay=1.0,
     blocking=True,
+    by_broker=False,
 )
 DEAD_LETTERED: Final = MessageDeadLettered(
     at=AT,

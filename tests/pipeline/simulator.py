@@ -262,5 +262,6 @@ class Shop:
                 next_attempt=attempt + 1,
                 delay=1.0,
                 blocking=True,
+                by_broker=False,
             )
         )

@@ -50,6 +50,7 @@ _VALUES: Final[dict[str, Any]] = {
     "next_attempt": 3,
     "delay": 1.5,
     "blocking": True,
+    "by_broker": False,
     "attempts": 7,
     "dead_letter_destination": "queue://DLQ",
     "by_copy": True,

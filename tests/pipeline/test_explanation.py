@@ -62,7 +62,7 @@ def test_a_troubled_life(tmp_path: Path) -> None:
         came(1001.0, outcome=Outcome.ROLLED_BACK, error_stack=f"{OURS} > {WAY}", **FAILED),
         RedeliveryScheduled(
             at=1001.5, consumer="shop.orders", destination="queue://orders", message_key=KEY, next_attempt=2,
-            delay=5.0, blocking=True,
+            delay=5.0, blocking=True, by_broker=False,
         ),
         replace(delivery(OTHER, "queue://orders", 1002.0, CHANCE), attempt=7),
         came(1007.0, outcome=Outcome.DEAD_LETTERED, attempt=2, **FAILED),

@@ -36,7 +36,7 @@ _KEYS: Final = f"""
                    AND end_us >= start_us AND (end_us > start_us OR start_us <> recv_us)
                ))) AS effects,
                max(ts_us) FILTER (kind = 'delivery') AS last_us,
-               coalesce(bool_or(kind = 'redelivery.scheduled' AND NOT blocking
+               coalesce(bool_or(kind = 'redelivery.scheduled' AND coalesce(by_broker, NOT blocking)
                                 AND ts_us + delay_us > (SELECT max(ts_us) FROM events)), false)
                    AS waits
         FROM events WHERE kind IN ('send', 'delivery', 'redelivery.scheduled') GROUP BY ALL

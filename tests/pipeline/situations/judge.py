@@ -17,6 +17,7 @@ from jmsx.cli.commands import app
 from tests.pipeline.situations import (  # noqa: F401 - each adds its situations
     fanout,
     healthy,
+    in_hand,
     incomplete,
     lost,
     mixed,

@@ -277,7 +277,7 @@ class Shop:
             consumer=worker.consumers[message.to],
             msg_key=message.key,
             next_attempt=attempt + 1,
-            **({"delay_us": 2 * SECOND, "blocking": True} | plan),
+            **({"delay_us": 2 * SECOND, "blocking": True, "by_broker": False} | plan),
         )
 
     def discarded(self, dest: str) -> Message:

@@ -219,7 +219,7 @@ def waits_for_its_redelivery(scene: Scene) -> Truth:
         shop.now = START + number * 9 * MINUTE
         message = shop.send(ORDERS)
         worker = shop.consumers[ORDERS][0]
-        shop._failed(message, worker, 1, 20_000, delay_us=9 * HOUR, blocking=False)
+        shop._failed(message, worker, 1, 20_000, delay_us=9 * HOUR, blocking=False, by_broker=True)
         shop.books.add(ORDERS, "in_flight")
     shop.ship(scene.directory)
     return shop.truth(options={"deadline": 60})

@@ -73,6 +73,7 @@ def again(delay: float) -> RedeliveryScheduled:
         next_attempt=2,
         delay=delay,
         blocking=True,
+        by_broker=False,
     )
 
 

@@ -19,6 +19,7 @@ from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.non_blocking_redelivery import NonBlockingRedelivery
 from jmsx.core.policy import RedeliveryPolicy
 from jmsx.core.values import Failure
+from jmsx_artemis import DIALECT as ARTEMIS
 from tests.unit.core.harness import (
     AT_ONCE,
     AUTO,
@@ -361,6 +362,25 @@ def test_non_blocking_redelivery_lets_others_pass() -> None:
     assert talk.timer() == 1.0
     assert talk.listen() == "a#2"
     assert spread(talk) == [("a", 2, 1.0, False)]
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ({}, (True, False)),
+        ({"non_blocking_redelivery": True}, (False, False)),
+        ({"scheduled": True}, (False, True)),
+    ],
+)
+def test_who_keeps_the_message_till_its_redelivery(
+    how: dict[str, Any], told: tuple[bool, bool]
+) -> None:
+    """The consumer, which holds others back or not, or the broker's scheduler."""
+    talk = Talk(AUTO, dialect=ARTEMIS)
+    talk.subscribe(policy=ONE_SECOND, **how)
+    talk.comes("a")
+    talk.listen(BROKEN)
+    assert [(one.blocking, one.by_broker) for one in talk.reported(RedeliveryScheduled)] == [told]
 
 
 def test_non_blocking_redelivery_keeps_the_order_of_the_batch() -> None:

@@ -135,7 +135,7 @@ def test_a_gap_explains_no_more_than_its_lines() -> None:
         f"{ORDERS}: 3 sent and not settled after the deadline"
     ]
     assert findings(summary, "explained") == [
-        f"{ORDERS}: 1 not settled, but a gap in the log or the broker may explain it"
+        f"{ORDERS}: 1 not settled, but a gap in the log, the broker or a consumer may explain it"
     ]
 
 
@@ -326,12 +326,12 @@ def test_settled_without_a_send_in_the_log() -> None:
 _WAIT = 2 * HOUR
 
 
-def waiting(*, blocking: bool = True, wait: int = _WAIT) -> tuple[Log, str]:
+def waiting(*, wait: int = _WAIT, **plan: bool | None) -> tuple[Log, str]:
     """A message failed half an hour after the start, and waits for its redelivery; the log, and its key."""
     log, at = trade(), START + 30 * MINUTE
     made = log.send(SENDER, at - SECOND)
     log.deliver(WORKER, made, at, outcome="rolled_back", error_type="ValueError")
-    log.plan(WORKER, made, at, wait, blocking=blocking)
+    log.plan(WORKER, made, at, wait, **plan)
     return log, made
 
 
@@ -340,10 +340,17 @@ def closed(log: Log, at: int) -> None:
     log.line(WORKER, "sub.close", at, session_id=f"{WORKER}-1", epoch=1, dest=ORDERS, consumer="c")
 
 
+def has(log: Log, at: int, buffered: int, in_process: int = 0, **of: Any) -> None:
+    """The worker's consumer says how many messages it has."""
+    told = {"dest": ORDERS, "consumer": "c", "buffered": buffered, "in_process": in_process}
+    log.line(WORKER, "sub.stats", at, session_id=f"{WORKER}-1", epoch=1, **(told | of))
+
+
 def living(log: Log, at: int, **how: Any) -> dict[str, Any]:
     """What is told while both still write, and did so last at `at`."""
     for writer in (SENDER, WORKER):
-        log.line(writer, "sub.stats", at, dest=ORDERS, consumer="c", buffered=1, in_process=0)
+        counted = dict.fromkeys(("frames_in", "frames_out", "bytes_in", "bytes_out"), 1)
+        log.line(writer, "conn.stats", at, session_id=f"{writer}-1", epoch=1, **counted)
     segments = tuple(f"{writer}-000000000000.jsonl.open" for writer in (SENDER, WORKER))
     return told(log, open_segments=segments, deadline_us=5 * MINUTE, **how)
 
@@ -396,11 +403,12 @@ def test_what_waited_and_never_came_is_lost(
     ("late", "expected"), [(4 * MINUTE, ("balanced", 0, 1)), (6 * MINUTE, ("suspect", 1, 0))]
 )
 @pytest.mark.parametrize("process_ends", [True, False])
+@pytest.mark.parametrize("plan", [{"blocking": True}, {"blocking": False, "by_broker": False}])
 def test_a_wait_ends_with_its_consumer(
-    late: int, expected: tuple[str, int, int], *, process_ends: bool
+    late: int, expected: tuple[str, int, int], plan: dict[str, bool], *, process_ends: bool
 ) -> None:
     """The broker has the message again, and nobody took it: the deadline begins there."""
-    log, _ = waiting()
+    log, _ = waiting(**plan)
     end = START + HOUR
     if process_ends:
         log.closes(WORKER, end)
@@ -412,9 +420,10 @@ def test_a_wait_ends_with_its_consumer(
     assert numbers(told(log, deadline_us=5 * MINUTE)) == expected
 
 
-def test_the_broker_goes_on_waiting_when_the_consumer_is_closed() -> None:
+@pytest.mark.parametrize("by_broker", [True, None])  # None: a line of an older release
+def test_the_broker_goes_on_waiting_when_the_consumer_is_closed(*, by_broker: bool | None) -> None:
     """Nothing tells that the message is not in its scheduler, so it is not lost before its time."""
-    log, _ = waiting(blocking=False)
+    log, _ = waiting(blocking=False, by_broker=by_broker)
     closed(log, START + HOUR)
     summary = told(ended(log), deadline_us=5 * MINUTE)
 
@@ -455,3 +464,85 @@ def test_clocks_that_are_not_known_leave_open_whether_a_wait_is_over() -> None:
     summary = living(log, START + 30 * MINUTE + _WAIT)
 
     assert numbers(summary) == ("unverifiable", 0, 1)
+
+
+def test_what_waits_for_its_redelivery_is_told() -> None:
+    """How many, and until when the last of them waits."""
+    log, _ = waiting()
+
+    assert findings(living(log, START + 2 * HOUR), "waiting") == [
+        f"{ORDERS}: 1 message in a planned wait for redelivery, the last until 2026-11-20 08:30:00 UTC"
+    ]
+
+
+def overdue(messages: int) -> Log:
+    """So many messages were sent half an hour after the start, and nothing tells of them since."""
+    log = trade()
+    for number in range(messages):
+        log.send(SENDER, START + 30 * MINUTE + number * SECOND)
+    return log
+
+
+def test_what_a_consumer_may_have_in_hand_is_not_proven_to_be_lost() -> None:
+    """Behind a handler that runs on and on lie two messages: of three that are overdue, one is surely lost."""
+    log = overdue(3)
+    has(log, START + 40 * MINUTE, 9)
+    has(log, START + HOUR, 1, 1)
+    summary = living(log, START + HOUR + 10 * SECOND)
+
+    assert (*numbers(summary), summary["explained"]) == ("suspect", 3, 0, 2)
+    assert summary["lost"] == []
+
+
+def test_what_consumers_have_may_be_all_that_is_overdue() -> None:
+    """Then nothing is proven to be lost, and nothing that it is not."""
+    log = overdue(2)
+    has(log, START + HOUR, 1, consumer="d")
+    has(log, START + HOUR, 1)
+    log.reads(WORKER, consumer="d")
+    summary = living(log, START + HOUR)
+
+    assert (*numbers(summary), summary["explained"]) == ("unverifiable", 2, 0, 2)
+    assert findings(summary, "in_hand") == [
+        f"{ORDERS}: its consumers have 2 messages of which nothing else is told"
+    ]
+
+
+def test_what_a_consumer_keeps_for_its_redelivery_is_no_other() -> None:
+    """It has one message, and which that is, is known: so the one that is overdue is lost."""
+    log, _ = waiting()
+    lost = log.send(SENDER, START + 20 * MINUTE)
+    has(log, START + HOUR, 1)
+    summary = living(log, START + HOUR)
+
+    assert numbers(summary) == ("suspect", 1, 1)
+    assert [one["msg_key"] for one in summary["lost"]] == [lost]
+
+
+@pytest.mark.parametrize("why", ["closed", "ended", "long ago", "another queue"])
+def test_what_a_consumer_had_it_may_have_no_more(why: str) -> None:
+    """It was closed or its process has ended, its link is lost, or it reads something else."""
+    log = overdue(2)
+    at = START + HOUR
+    has(log, at, 2, dest="queue://other" if why == "another queue" else ORDERS)
+    if why == "closed":
+        closed(log, at)
+    if why == "ended":
+        log.closes(WORKER, at)
+        log.closes(SENDER, at)
+        summary = told(log)
+    else:
+        summary = living(log, at + (2 * MINUTE if why == "long ago" else 0))
+
+    assert (*numbers(summary), summary["explained"]) == ("suspect", 2, 0, 0)
+
+
+def test_the_broker_counts_what_is_in_hand_too() -> None:
+    """Two wait in the queue by its count, and a consumer has two: they are the same, and one of three is lost."""
+    log = overdue(3)
+    has(log, START + HOUR, 2)
+    log.stats(SENDER, START - SECOND)
+    log.stats(SENDER, START + HOUR, enqueued=13, dequeued=10, size=2)
+    summary = living(log, START + HOUR)
+
+    assert (*numbers(summary), summary["explained"]) == ("suspect", 3, 0, 2)
