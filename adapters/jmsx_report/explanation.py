@@ -70,6 +70,8 @@ _UNDELIVERED: Final = {
 _NEXT_BUT_ONE: Final = 2
 #: Deliveries, the latest, of which is told what was sent meanwhile: the log is searched once more for each.
 _LOOKED_AT: Final = 2
+#: What is not known of a message whose end the log has not, and its broker may tell.
+_OPEN: Final = "how it ended is not in the log"
 #: Characters of a text that are told at most.
 LONG: Final = 4000
 #: Places in one list.
@@ -451,7 +453,7 @@ def _unknown(log: _Log, keys: list[str], own: list[Line]) -> Iterator[str]:
 
 def _open_ends(deliveries: list[Line]) -> Iterator[str]:
     if not any(line.get("outcome") in _ENDS for line in deliveries):
-        yield "how it ended is not in the log: ask the broker (--broker)"
+        yield _OPEN
     effects = [line for line in deliveries if line.get("outcome") in DONE]
     subscribers = {(line.get("dest"), line.get("subscription")) for line in effects}
     if len(effects) > len(subscribers):
@@ -467,8 +469,16 @@ def _open_ends(deliveries: list[Line]) -> Iterator[str]:
             yield f"{between} behind number {before['attempt']} not in the log"
 
 
-def worded(story: Story) -> Iterator[str]:
-    """The story as lines of text."""
+def not_known(story: Story, *, asked: bool) -> list[str]:
+    """What the log does not tell, sentences; with what to do about it, unless the broker was asked."""
+    return [
+        f"{text}: ask the broker (--broker)" if text == _OPEN and not asked else text
+        for text in story.unknown
+    ]
+
+
+def worded(story: Story, places: Sequence[str] | None = None) -> Iterator[str]:
+    """The story as lines of text; `places` is what a broker has of the message, sentences (None: it was not asked)."""
     yield f"{', '.join(map(name, story.keys))}: {story.fate}"
     yield ""
     for one in story.happenings:
@@ -491,4 +501,7 @@ def worded(story: Story) -> Iterator[str]:
     if story.unknown:
         yield ""
         yield "not known:"
-        yield from (f"  {text}" for text in story.unknown)
+        yield from (f"  {text}" for text in not_known(story, asked=places is not None))
+    if places:
+        yield ""
+        yield from places

@@ -6,7 +6,7 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from jmsx_report.explanation import LONG, Story
+from jmsx_report.explanation import LONG, Story, not_known
 from jmsx_report.wording import moment, name
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def page(story: Story, places: Sequence[str] | None = None) -> str:
         _table("Sent because of it", ("key", "destination", "outcome"), story.outputs),
         _table("Sent while its handler ran", ("key", "destination", "outcome"), story.meanwhile),
         _table("Sent because of", ("key", "destination"), story.inputs),
-        _list("Not known", story.unknown),
+        _list("Not known", not_known(story, asked=places is not None)),
     ]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

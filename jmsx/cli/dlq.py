@@ -418,7 +418,7 @@ def _life(letter: DeadLetter, events: Path) -> list[str]:
     told = ""
     for name in letter.logged_as:
         try:
-            return list(worded(explain(events, name)))
+            return list(worded(explain(events, name), ()))  # it lies where it was found
         except ConfigurationError as error:  # such as that no line tells of it
             told = str(error)
     return [told]

@@ -60,12 +60,8 @@ def explain(
     if as_json:
         print_json({**asdict(story), "broker": places})
         return
-    for line in worded(story):
+    for line in worded(story, places):
         _out.print(visible(line, keep=""))
-    if places is not None:
-        _out.print("")
-        for place in places:
-            _out.print(visible(place, keep=""))
 
 
 def _story(events: Path, message: str, broker: str | None, told: Callable[..., Any]) -> Any:
