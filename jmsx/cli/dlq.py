@@ -66,14 +66,31 @@ class _Meant:
         self._deaths = (
             None if events is None else Deaths(plugins.load("jmsx.logs", "deaths")(events))
         )
+        self.passed_by = 0  #: that may be meant, and do not tell
+        self._guessed = 0  #: that were taken to be meant
 
     def told(self, letter: DeadLetter) -> DeadLetter:
         """Return `letter`, with what the log tells of its death."""
         return letter if self._deaths is None else self._deaths.told(letter)
 
     def fits(self, letter: DeadLetter) -> bool:
-        """Whether it is one of them."""
-        return self.choice.fits(self.told(letter))
+        """Whether it is one of them, as far as it or the log tells."""
+        told = self.told(letter)
+        fits = self.choice.fits(told)
+        self._guessed += fits and self.choice.guesses(told)
+        self.passed_by += not fits and self.choice.may_fit(told)
+        return fits
+
+    def warn(self) -> None:
+        """Say of how many of those that were looked at nobody knows whether they are meant; they are forgotten then."""
+        rest = "an event log tells (--events)" if self.events is None else f"nor does {self.events}"
+        if self._guessed:
+            words = f"{self._guessed:,} of them do not tell when they died, and count by when they were sent"
+            _err.print(f"{words}; {rest}", style="yellow")
+        if self.passed_by:
+            words = f"{self.passed_by:,} more may be meant, and do not tell why they died"
+            _err.print(f"{words}; {rest}", style="yellow")
+        self._guessed = self.passed_by = 0
 
 
 def _choice(
@@ -95,9 +112,11 @@ def _choice(
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(help="Only what died since: 2h, 7d or 2026-11-22T10:00 (UTC)."),
+        typer.Option(
+            help="Only what died since: 2h, 7d or 2026-11-22T10:00 (UTC); or was sent, if it does not tell."
+        ),
     ] = None,
-    until: Annotated[str | None, typer.Option(help="Only what died before.")] = None,
+    until: Annotated[str | None, typer.Option(help="Only what died before; as --since.")] = None,
     events: Annotated[
         Path | None,
         typer.Option(
@@ -183,6 +202,7 @@ def groups(
     with opened(broker) as access:
         seen = find(access, queue_name(queue), meant.fits, None)
     seen.warn()
+    meant.warn()
     letters = [meant.told(one) for one in seen.letters]
     found = grouped(letters)
     if as_json:
@@ -237,12 +257,15 @@ def show(
         whole = message is not None
         seen = find(access, queue_name(queue), meant.fits, 1 if whole else limit, bodies=whole)
     seen.warn()
+    doubtful = meant.passed_by
+    meant.warn()
     found = [meant.told(one) for one in seen.letters]
     life = None if meant.events is None or not (whole and found) else _life(found[0], meant.events)
     if as_json:
         print_json([record(one) | ({} if life is None else {"log": life}) for one in found])
     elif not found:
-        _out.print(f"nothing of that lies in {queue_name(queue)}")
+        nothing = "nothing tells that of itself" if doubtful else "nothing of that lies"
+        _out.print(f"{nothing} in {queue_name(queue)}")
     elif message is not None:
         _print_whole(found[0])
         if life is not None:
@@ -312,6 +335,7 @@ def replay(
                 return chosen and not obstacle
 
             found = find(access, name, fits, limit)
+            meant.warn()
             _print_staying(staying)
             return found
 
@@ -341,8 +365,14 @@ def purge(
     """
     name = queue_name(queue)
     with opened(broker) as access:
+
+        def chosen(limit: int | None) -> Found:
+            found = find(access, name, meant.fits, limit)
+            meant.warn()
+            return found
+
         move = Move(
-            find=lambda limit: find(access, name, meant.fits, limit),
+            find=chosen,
             plan=lambda letters: (
                 f"{_count(letters)} of {name} {'is' if len(letters) == 1 else 'are'} deleted for good"
             ),
@@ -377,6 +407,7 @@ def export(
             count, seen = _export(access.look(name, bodies=True), meant, limit, lines)
         rest = Found([], "" if count == limit else hidden(access, name, seen))
     _out.print(f"{count:,} dead letters in {out}")
+    meant.warn()
     rest.warn()
     if rest.hidden:
         raise typer.Exit(1)

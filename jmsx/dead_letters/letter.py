@@ -262,6 +262,22 @@ class Choice:
         seen = letter.seen
         return seen is not None and (self.since or 0) <= seen < (self.until or float("inf"))
 
+    def may_fit(self, letter: DeadLetter) -> bool:
+        """Return whether `letter`, which does not fit, might do so if it told all of why it died."""
+        if letter.reason not in {UNTOLD, GIVEN_UP}:
+            return False
+        asked = replace(
+            self,
+            reason=None if letter.reason == UNTOLD else self.reason,
+            error=self.error if letter.error else None,
+            consumer=self.consumer if letter.consumer else None,
+        )
+        return asked != self and asked.fits(letter)
+
+    def guesses(self, letter: DeadLetter) -> bool:
+        """Return whether `letter`, which fits, does so by the time of its sending, as it tells none of its death."""
+        return letter.last_failure is None and not self.since is self.until is None
+
 
 @dataclass(slots=True)
 class Group:

@@ -133,7 +133,9 @@ def test_a_log_tells_causes(broker: Hiding, tmp_path: Path) -> None:
         ("max_redeliveries", "ValueError", "ship"),
     ]
     assert "tell no cause" not in run("groups", "dead", *events)
-    assert json.loads(run("groups", "dead", "--json", "--error", "TimeoutError")) == []
+    said, groups = run("groups", "dead", "--json", "--error", "TimeoutError").splitlines()
+    assert json.loads(groups) == []
+    assert said.startswith("2 more may be meant")
     assert "TimeoutError" in run("show", "dead", "--error", "TimeoutError", *events)
     assert "1 done" in run("replay", "dead", "--error", "TimeoutError", "--yes", *events)
     assert [one.id for one in broker.letters] == ["1"]
@@ -141,6 +143,57 @@ def test_a_log_tells_causes(broker: Hiding, tmp_path: Path) -> None:
     assert f"1 of them tell no cause, and no line of {tmp_path} does" in run(
         "groups", "dead", *events
     )
+
+
+SENT = {"timestamp": "1700000000000"}
+DIED = {**SENT, "jmsx_death_reason": "max_redeliveries", "jmsx_last_failure": "1700000100000"}
+
+
+@pytest.mark.parametrize("asked", ["--error TimeoutError", "--consumer ship", "--reason rejected"])
+@pytest.mark.parametrize("command", ["show", "replay", "purge", "groups", "export"])
+def test_what_tells_no_cause_is_not_passed_by_in_silence(
+    broker: Hiding, tmp_path: Path, command: str, asked: str
+) -> None:
+    """Who is woken at three would read that no such message is there; but the broker told no cause of any."""
+    broker.letters = [read("a", SENT, origin="queue://orders")]
+    arguments = [command, "dead", *asked.split()]
+    arguments += {"replay": ["--yes"], "purge": ["--yes"], "export": [str(tmp_path / "a")]}.get(
+        command, []
+    )
+    told = run(*arguments, code=1 if command == "show" else 0)
+    assert (
+        "1 more may be meant, and do not tell why they died; an event log tells (--events)" in told
+    )
+    assert "nothing of that lies" not in told
+    assert len(broker.letters) == 1
+    broker.letters = [read("b", DIED | {"jmsx_exception": "E", "jmsx_consumer": "c"}, origin="q")]
+    if command == "export":
+        arguments[-1] += "b"
+    told = run(*arguments, code=1 if command == "show" else 0)
+    assert "may be meant" not in told
+    assert ("nothing of that lies in dead" in told) is (command == "show")
+
+
+def test_what_a_java_client_gave_up_names_no_consumer(broker: Hiding) -> None:
+    """So it may have been that one."""
+    given_up = read("a", SENT, origin="queue://orders", reason="max_redeliveries")
+    expired = read("b", SENT, origin="queue://orders", reason="expired")
+    broker.letters = [given_up, expired]
+    assert "1 more may be meant" in run("purge", "dead", "--consumer", "ship", "--yes")
+    assert "may be meant" not in run("purge", "dead", "--reason", "rejected", "--yes")
+
+
+@pytest.mark.parametrize("command", ["show", "replay", "purge"])
+def test_who_goes_by_the_time_of_sending_says_so(broker: Hiding, command: str) -> None:
+    """What was sent a month ago may have died a minute ago; it is said before anybody is asked."""
+    broker.letters = [read(str(n), h, origin="queue://orders") for n, h in enumerate((SENT, DIED))]
+    asked = ["--until", "1h"] + (["--dry-run"] if command != "show" else [])
+    words = "1 of them do not tell when they died, and count by when they were sent"
+    told = run(command, "dead", *asked)
+    assert words in told
+    if command != "show":
+        assert told.index(words) < told.index("2 dead letters of dead")
+    assert words not in run(command, "dead", *asked[2:])
 
 
 def test_a_number_is_no_name(
