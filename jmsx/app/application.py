@@ -39,13 +39,21 @@ from jmsx.config.options import (
     AppKeywords,
     ConnectionKeywords,
     ConnectionOptions,
+    PrefetchPolicy,
     ReconnectPolicy,
 )
 from jmsx.config.uri import BrokerUri, parse_broker_uri
 from jmsx.core.durations import Duration, as_number, seconds, timeout_of
 from jmsx.core.modes import AcknowledgeMode
-from jmsx.core.option_checks import check_names, check_seconds, check_text, wrong_type
-from jmsx.core.policy import Policy
+from jmsx.core.option_checks import (
+    LARGEST_INT,
+    check_names,
+    check_seconds,
+    check_text,
+    check_whole,
+    wrong_type,
+)
+from jmsx.core.policy import Policy, check_policy
 from jmsx.drivers.changed import waitable
 from jmsx.drivers.locks import mutex
 from jmsx.drivers.machine import Machine
@@ -75,7 +83,8 @@ LOOK_FOR_IDLENESS: Final = 1.0
 
 #: What `App()` takes by keyword.
 _OPTIONS: Final = [
-    *("observers", "health", "health_limits", "watch", "broker_stats", "middleware"),
+    *("observers", "redelivery", "prefetch", "health", "health_limits", "watch", "broker_stats"),
+    "middleware",
     *(each.name for each in fields(ConnectionOptions)),  # `reconnect` among them
 ]
 
@@ -93,8 +102,9 @@ class App:
     Consumers and a sender on one broker.
 
     Every consumer's worker has a session, a socket and a thread of its own. `options` are those of `Connection`; every
-    consumer has them, be they given here or in the URL, unless its decorator says otherwise. The app owns its
-    observers: they are closed when it stops. Raises ConfigurationError for a URL or options that make no sense.
+    consumer has them, be they given here or in the URL, unless its decorator says otherwise, by the same name. The app
+    owns its observers: they are closed when it stops. Raises ConfigurationError for a URL or options that make no
+    sense.
 
     With `reconnect` (True, or a ReconnectPolicy) it waits for its broker and for the database of an idempotency store,
     at the start and whenever they are gone; consumers of other stores, or of none, do not wait for that one. With False
@@ -104,6 +114,10 @@ class App:
     Args:
         url: of the broker.
         observers: are told every event of the app's sessions.
+        redelivery: when a message comes again after a failure, if its consumer does not say; a connection's
+            `redelivery_policy`.
+        prefetch: messages that the broker sends ahead, if their consumer does not say; a connection's
+            `prefetch_policy`, the same for queues and topics.
         reconnect: whether, and in which steps, it waits for what is away; True: as ReconnectPolicy has it by itself.
         health: HOST:PORT (or PORT, of all addresses) where `/healthz`, `/readyz` and, if an observer has them,
             `/metrics` are served while the app runs; None: nowhere.
@@ -122,6 +136,8 @@ class App:
         url: str | None = None,
         *,
         observers: Iterable[Observer] = (),
+        redelivery: Policy | None = None,
+        prefetch: int | None = None,
         reconnect: bool | ReconnectPolicy = True,
         health: str | None = None,
         health_limits: HealthLimits | None = None,
@@ -131,6 +147,14 @@ class App:
         **options: Unpack[AppKeywords],
     ) -> None:
         check_names("option of App", options, _OPTIONS, _OF_CONSUMERS)
+        if redelivery is not None:
+            check_policy("redelivery", redelivery)
+            _check_not_said(options, "redelivery", "redelivery_policy")
+            options["redelivery_policy"] = redelivery
+        if prefetch is not None:
+            check_whole("prefetch", prefetch, 1, LARGEST_INT)
+            _check_not_said(options, "prefetch", "prefetch_policy")
+            options["prefetch_policy"] = PrefetchPolicy.all(prefetch)
         own = ConnectionOptions.of(**options)
         if url is not None:
             parse_broker_uri(url, own)
@@ -843,6 +867,12 @@ class App:
 
     def _states(self) -> list[WorkerState]:
         return self._workers.states(self._watch.stranded if self._watch is not None else {})
+
+
+def _check_not_said(options: AppKeywords, name: str, connection_name: str) -> None:
+    """Raise ConfigurationError if what is given as `name` is given as a connection calls it, too."""
+    if connection_name in options:
+        raise ConfigurationError(f"{name}= and {connection_name}= say the same; give one of them")
 
 
 def _tell(announce: Callable[[str], object], words: str) -> None:

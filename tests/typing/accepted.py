@@ -77,6 +77,9 @@ app = App(
 )
 
 
+alike = App(URL, redelivery=ArtemisRedeliveryPolicy(), prefetch=10, dead_letter="queue://dead")
+
+
 @app.consumer("queue://orders", concurrency=4, prefetch=10, give_up_on=ValueError)
 def book(order: Message) -> None:
     """Take a message alone."""

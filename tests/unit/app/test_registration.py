@@ -134,6 +134,21 @@ def test_a_consumer_has_the_options_of_its_app(name: str) -> None:
     assert getattr(made(options={name: OTHER[name]}), field) == meant
 
 
+@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("more", [{}, {"durable": "d"}])
+def test_an_app_spells_them_as_its_consumers_do(name: str, more: dict[str, Any]) -> None:
+    """Whatever a consumer may leave to its app has the same name there."""
+    given, field, meant = OWN[name]
+    assert getattr(made(options={"client_id": "me", name: given}, **more), field) == meant
+
+
+def test_what_the_decorator_says_wins_over_what_is_spelt_alike() -> None:
+    """The prefetch and the policy of the app are for the others."""
+    other, policy = RedeliveryPolicy(maximum_redeliveries=3), OWN["redelivery"][0]
+    found = made(options={"prefetch": 7, "redelivery": other}, prefetch=3, redelivery=policy)
+    assert (found.prefetch, found.policy) == (3, policy)
+
+
 def test_a_consumer_has_the_options_of_the_url() -> None:
     """Too."""
     query = "?jms.prefetchPolicy.all=7&jms.redeliveryPolicy.maximumRedeliveries=3"
@@ -327,14 +342,25 @@ def test_observers_may_be_proxies() -> None:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"prefech": 1}, "did you mean 'prefetch_policy'"),
+        ({"prefech": 1}, "did you mean 'prefetch'"),
         ({"observer": ()}, "did you mean 'observers'"),
         ({"login": "x"}, "did you mean 'username'"),
         ({"passcode": "x"}, "did you mean 'password'"),
         ({"batch": 500}, "unknown option of App 'batch'; write @app.consumer(..., batch=...)"),
         ({"name": "shop"}, "write @app.consumer(..., name=...)"),
         ({"mode": "transacted"}, "write @app.consumer(..., mode=...)"),
-        ({"redelivery": 3}, "did you mean 'redelivery_policy'"),
+        ({"redelivery": 3}, "redelivery must be a RedeliveryPolicy, not an int; did you mean"),
+        ({"redelivry": 3}, "did you mean 'redelivery'"),
+        ({"max_retries": 3}, "did you mean 'redelivery'"),
+        (
+            {"redelivery": RedeliveryPolicy(), "redelivery_policy": RedeliveryPolicy()},
+            "redelivery= and redelivery_policy= say the same; give one of them",
+        ),
+        ({"prefetch": 0}, "prefetch must be 1 or more, not 0"),
+        (
+            {"prefetch": 1, "prefetch_policy": PrefetchPolicy()},
+            "prefetch= and prefetch_policy= say the same; give one of them",
+        ),
         ({"metrics": 1}, "there are broker_stats, client_id, commit_markers"),
         (
             {"dead_letter": None},
@@ -383,6 +409,8 @@ def test_an_app_that_makes_no_sense(options: dict[str, Any], complaint: str) -> 
     ("settings", "complaint"),
     [
         ({"redelivry": 1}, "did you mean 'redelivery'"),
+        ({"redelivery_policy": RedeliveryPolicy()}, "did you mean 'redelivery'?"),
+        ({"prefetch_policy": PrefetchPolicy()}, "did you mean 'prefetch'?"),
         ({"ack": "client"}, "did you mean 'mode'"),
         ({"workers": 1}, "unknown consumer setting 'workers'"),
         ({"redelivery": RedeliveryPolicy}, "not a type; write RedeliveryPolicy(...)"),
