@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from jmsx.app.parameters import InvalidMessagesError
-from jmsx.errors import ConfigurationError
+from jmsx.errors import ConfigurationError, IllegalStateError
 from jmsx.jms.handlers import check_ran, check_runs, is_async, name_of
 from jmsx.jms.message import Message
 from jmsx.jms.outcomes import BatchError, Reject, Unhandled
@@ -139,13 +139,19 @@ class Around:
         def call_next(given: Any) -> Any:
             given = run.whole(given)
             args, named = run.begin(given)
-            return run.end(given, self._handler(*args, **named))
+            try:
+                result = self._handler(*args, **named)
+            finally:
+                run.at_work -= 1
+            return run.end(given, result)
 
         try:
             result = self._nested(run, call_next)(taken)
         except (BatchError, InvalidMessagesError) as error:
             run.complete(error)
             raise
+        finally:
+            run.is_over = True
         self._check_called(run)
         return result
 
@@ -159,13 +165,19 @@ class Around:
         async def call_next(given: Any) -> Any:
             given = run.whole(given)
             args, named = run.begin(given)
-            return run.end(given, await self._handler(*args, **named))
+            try:
+                result = await self._handler(*args, **named)
+            finally:
+                run.at_work -= 1
+            return run.end(given, result)
 
         try:
             result = await self._nested(run, call_next)(taken)
         except (BatchError, InvalidMessagesError) as error:
             run.complete(error)
             raise
+        finally:
+            run.is_over = True
         self._check_called(run)
         return result
 
@@ -175,13 +187,25 @@ class Around:
         return call_next
 
     def _check_called(self, run: _Run) -> None:
-        """Raise what kept the handler from being called with all of it, also if a middleware has swallowed that."""
+        """
+        Raise what kept the handler from having done all of it, also if a middleware has swallowed that.
+
+        Also if it is at work still: what it comes to then nobody would see.
+        """
         names = ", ".join(name_of(one) for one in reversed(self._chain))
-        text = (
-            f"middleware ({names}) returned, and {name_of(self._handler)} was not called"
-            f"{' with this message of the batch' if run.calls else ''}: return call_next(message), awaited where it is"
-            f" async; {run.away}"
+        handler, part = (
+            name_of(self._handler),
+            " with this message of the batch" if run.calls else "",
         )
+        what = (
+            f"while {handler} still ran" if run.at_work else f"and {handler} was not called{part}"
+        )
+        text = (
+            f"middleware ({names}) returned, {what}: return call_next(message), awaited where it is async;"
+            f" {run.away}"
+        )
+        if run.at_work:
+            raise Reject(text) from ConfigurationError(text)
         if run.calls == 0:
             if run.refusal is not None:
                 raise run.refusal
@@ -203,6 +227,8 @@ class _Run:
         #: As it came: a middleware may change the list that it is given.
         self._batch: list[Message] = list(taken) if isinstance(taken, list) else []
         self.calls = 0  #: of the handler
+        self.at_work = 0  #: of these, those that have not ended
+        self.is_over = False  #: the outermost middleware has ended
         #: Why it was not called, or has not run to its end.
         self.refusal: BaseException | None = None
         self._given: set[Message] = set()
@@ -221,7 +247,7 @@ class _Run:
         return list(given) if self._batch and isinstance(given, Iterable) else given
 
     def begin(self, given: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
-        """What the handler is called with; raises for what does not fit."""
+        """What the handler is called with; raises for what does not fit, and IllegalStateError when all is over."""
         self._note_replaced(given)
         try:
             arguments = self._arguments(given)
@@ -232,7 +258,13 @@ class _Run:
         except BaseException as error:
             self.refusal = error
             raise
+        if self.is_over:
+            raise IllegalStateError(
+                f"call_next() of {name_of(self._handler)} came too late: its middleware has returned, and what it was"
+                " given is settled"
+            )
         self.calls += 1
+        self.at_work += 1
         self._given.update(self._originals(given))
         return arguments
 

@@ -13,6 +13,7 @@ from jmsx import (
     BatchError,
     ConfigurationError,
     Discard,
+    IllegalStateError,
     MemoryStore,
     Message,
     RedeliveryPolicy,
@@ -298,6 +299,75 @@ def test_what_has_not_run_cannot_be_swallowed(kind: str, batch: bool) -> None:  
         mq.send("queue://orders", "x")
         mq.advance("2s")
         assert deaths(mq) == [("rejected", "ConfigurationError")]
+
+
+#: That somebody holds, as a loop does not.
+TASKS: list[asyncio.Future[Any]] = []
+
+
+async def abandoning(message: Message, call_next: CallNext) -> None:
+    """Returns while the handler runs."""
+    TASKS.append(asyncio.ensure_future(call_next(message)))
+    await asyncio.sleep(0)
+
+
+async def behind_its_back(message: Message, call_next: CallNext) -> None:
+    """Has the handler called when it has returned itself."""
+
+    async def later() -> None:
+        await asyncio.sleep(0.01)
+        with suppress(IllegalStateError):
+            await call_next(message)
+
+    TASKS.append(asyncio.ensure_future(later()))
+
+
+@KINDS
+@pytest.mark.parametrize("mode", ["auto", "transacted"])
+@pytest.mark.parametrize(
+    ("middleware", "words", "calls"),
+    [(abandoning, "still ran", 1), (behind_its_back, "was not called", 0)],
+)
+def test_one_that_does_not_wait(
+    kind: str, mode: str, middleware: Any, words: str, calls: int
+) -> None:
+    """Has handled nothing that anybody can vouch for; once it has returned nothing more begins."""
+    app, begun = App(redelivery=NEVER), list[Message]()
+
+    @app.consumer("queue://a", name="a", mode=mode, middleware=[middleware])
+    async def handle(message: Message) -> None:
+        begun.append(message)
+        await asyncio.sleep(0.05)
+
+    with harness(app, kind) as mq:
+        mq.send("queue://a", "x")
+        (dead,) = mq.dead_letters()
+        assert (dead.reason, dead.error_type) == ("rejected", "ConfigurationError")
+        assert words in str(dead.error_message)
+    assert len(begun) == calls
+
+
+@KINDS
+def test_what_is_called_too_late(kind: str) -> None:
+    """Whoever has kept call_next is told; the handler may be called again before."""
+    app, kept, seen = App(redelivery=NEVER), list[Any](), list[str]()
+
+    def keeping(message: Message, call_next: CallNext) -> None:
+        kept.append(call_next)
+        call_next(message)
+        call_next(message)
+
+    @app.consumer("queue://a", name="a", middleware=[keeping])
+    def handle(message: Message) -> None:
+        seen.append(message.text)
+
+    with harness(app, kind) as mq:
+        mq.send("queue://a", "x")
+        assert seen == ["x", "x"]
+        with pytest.raises(IllegalStateError, match=r"call_next\(\) of .*handle came too late"):
+            kept[0](mq.handler("a").messages[0])
+        assert mq.dead_letters() == []
+    assert seen == ["x", "x"]
 
 
 def parts(taken: list[Message], call_next: CallNext) -> None:
