@@ -13,12 +13,22 @@ inside a body ended before. A message without a certain end is truncated: all up
 That is done where the broker writes a line feed behind each NUL. Artemis escapes names and counts bodies itself: its
 frames are believed without a mark.
 
-By which header `ack` a truncated message is settled is not certain: a sender may have written those of its neighbours.
-Classic numbers what it dispatches, so its own is the lowest above that of the message before; a sender's below that one
-means nothing on this link, and those of neighbours that come later are above it. Before the first message of a link
-nobody knows that number. If more than one `ack` is in its text, its link is given up; the broker numbers it anew on
-the next one, where its own is the one that did not stand there before, or not so often. Whoever cannot be told so
-costs no more than LINKS links: then the lowest is taken for it.
+A message that looks whole may be settled by the header `ack` in it if three things are so. It begins behind the end of
+the frame before it: the mark follows in its head, and no border between frames. What stands as its `ack` is the
+broker's: that lies in front of the mark, or `priority` does, in a HashMap of any size, so that a single one in front
+of a mark without `priority` is no sender's. And it does not take in the beginning of the next one: no border is in its
+body, as only a length that was told can have it so. What is not so waits for the next mark and is looked through up to
+that. (Its body may still be shorter than it was: that shows when what comes next is no frame.)
+
+By which `ack` a truncated message is settled, or one with more headers, is not certain: a sender may have written those
+of its neighbours. Classic numbers what it dispatches, so its own is the lowest above that of the message before; a
+sender's below that one means nothing on this link, and those of neighbours that come later are above it. Before the
+first message of a link nobody knows that number. If more than one `ack` is in its text, its link is given up; the
+broker numbers it anew on the next one, where its own is the one that did not stand there before, or not so often.
+Whoever cannot be told so costs no more than LINKS links: then the lowest is taken for it.
+
+An ERROR that answers nothing has no mark. Who writes one into a body just as the broker would is believed: his own
+message is short, and its session hears of an error that nobody made.
 
 Source: STOMP 1.2 specification, "Augmented BNF" and "Size Limits"; `StompWireFormat.marshal`,
 `FrameTranslator.copyStandardHeadersFromMessageToFrame` and `StompSubscription.onMessageDispatch` (Classic): the headers
@@ -54,6 +64,7 @@ _LONGEST_FIRST_LINE: Final = max(len(line) for line in _FIRST_LINES)
 _TELLING: Final = 16  #: bytes that tell who answers instead of a broker
 _MESSAGE: Final = b"MESSAGE"
 _RECEIPT: Final = b"RECEIPT"
+_ERROR: Final = b"ERROR"
 _CONNECTED: Final = b"CONNECTED"
 _SHOWN: Final = 4096  #: bytes of an incomplete frame that are looked at to tell which it is
 _TELLTALES: Final = ("subscription", "destination", "message-id", "content-length")
@@ -62,9 +73,14 @@ _LENGTH: Final = b"\ncontent-length:"
 #: Where a frame ends and another begins: any one, a message, an answer.
 _BORDER: Final = re.compile(rb"\0\n+(?=(?:MESSAGE|RECEIPT|ERROR)\r?\n)")
 _BEFORE_MESSAGE: Final = re.compile(rb"\0\n+(?=MESSAGE\r?\n)")
+_FRAME_BEHIND: Final = re.compile(rb"\0\n+(?:MESSAGE|RECEIPT|ERROR)\r?\n")
 _BEFORE_ANSWER: Final = re.compile(rb"\0\n+(?=(?:RECEIPT|ERROR)\r?\n)")
 #: What settles a message, where the broker numbers what it dispatches.
 _ACK: Final = re.compile(rb"\nack:([^\n]*?)([0-9]{1,19})\r?(?=\n)")
+
+#: Stands in front of the mark wherever `ack` does not: a HashMap with so many places that `ack` comes behind
+#: `subscription` has `priority` before that one. (Save with 24,577 to 98,304 headers.)
+_PRIORITY: Final = b"\npriority:"
 
 #: Headers of each MESSAGE of Classic's, and of the one that ends a browser's.
 _ALWAYS: Final = (
@@ -76,6 +92,9 @@ _ALWAYS: Final = (
     b"timestamp",
 )
 _END: Final = (b"subscription", b"destination", b"message-id", b"browser")
+
+#: Headers of each ERROR of Classic's.
+_TELLS: Final = (b"message:", b"content-type:text/plain")
 
 #: How others begin. What they said is not shown: a broker that lies could say our password.
 _OTHERS: Final = (
@@ -131,12 +150,14 @@ class Splitter:
         #: Lines of subscriptions that acknowledge nothing: the broker writes no `ack` into their messages.
         self.unnumbered: set[bytes] = set()
         self._spaced = False  #: the broker writes a line feed behind each frame
-        #: Where the frames of this chunk begin in it, and what was known of acks before each.
-        self._begun: list[tuple[int, bytes]] = []
+        #: Where the frames of this chunk begin in it, and what was known of acks before each, and `_dubious`.
+        self._begun: list[tuple[int, bytes, bool]] = []
         #: The head of the last message before it, if nothing came behind that
         self._last = MessageFrame(b"", b"")
         #: The head of the last message that was not truncated, or the `ack` of one that was.
         self._known = b""
+        #: The next message may begin earlier, so that a part of its head was taken for the body before it.
+        self._dubious = False
         self._why = ""  #: what is odd
         self.share(Told())
 
@@ -300,19 +321,17 @@ class Splitter:
         if body_end is None:
             return None
         body = data[body_start:body_end]
-        # Its sender may have told a length that takes in the beginning of the next one, and with it that one's `ack`.
-        doubtful = guarded and b"\0" in body and _BORDER.search(body) is not None
-        if doubtful and self._next_mark(data, body_end) < 0:
-            return self._wait(_Oddity.UNCLEAR, position)
-        known = self._known
+        before = (position, self._known, self._dubious)
         if command == _MESSAGE:
-            unsure = guarded and self._note_ack(block, body)
+            unsure = self._note_ack(data, block, body, body_end) if guarded else False
+            if unsure is None:
+                return self._wait(_Oddity.UNCLEAR, position)
             frames.append(self._message(block, body, unsure=unsure))
         else:
             frames.append(self._answer(command, block, body))
             if command == _CONNECTED:
                 self._spaced = data[body_end + 1 : body_end + 2] == b"\n"
-        self._begun.append((position, known))
+        self._begun.append(before)
         self._whole += 1
         return body_end + 1
 
@@ -328,7 +347,8 @@ class Splitter:
         answers = command == _RECEIPT or b"receipt-id:" in block
         unsealed = answers and not self._is_sealed(block, b"receipt-id:")
         unsealed = unsealed or _lines(block, b"receipt-id:") > 1
-        if command == _CONNECTED or unsealed or swallows:
+        unlike = command == _ERROR and not answers and not all(_lines(block, one) for one in _TELLS)
+        if command == _CONNECTED or unsealed or swallows or unlike:
             raise _StrayError("the broker sent a frame that is not of this connection")
 
     def _is_sealed(self, block: bytes, name: bytes) -> bool:
@@ -346,29 +366,49 @@ class Splitter:
             at = block.find(self.mark, end)
         return False
 
-    def _note_ack(self, block: bytes, body: bytes) -> bool:
+    def _note_ack(self, data: bytes, block: bytes, body: bytes, body_end: int) -> bool | None:
         """
-        Note its `ack`, and tell whether it is unsure.
+        Note its `ack`, and tell whether it is unsure; None if that shows only when the next mark has come.
 
-        Raises _TornError if its sender may have written that, or cut the broker's off the head.
+        Raises _TornError if its sender may have written that or cut the broker's off the head, or if he may have told a
+        length that takes in the beginning of the next frame, and with it that one's `ack`.
         """
         if _lines(block, b"subscription:") > 1:
             raise _TornError(_TWO_SUBSCRIPTIONS)
-        if self._is_unnumbered(block):
-            return False
-        in_head = _lines(block, b"ack:")
-        if in_head != 1:
+        numbered = not self._is_unnumbered(block)
+        if numbered and (in_head := _lines(block, b"ack:")) != 1:
             raise _TornError(_TWO_ACKS if in_head else _NO_ACK)
+        head = b"\n" + block
+        looks_through = numbered and (self._dubious or self._front(head) == head)
+        border = _BEFORE_MESSAGE.search(body) if b"\0" in body else None
         unsure = False
-        # Most have no second line, which is seen sooner.
-        if _LF in body and (b"\nack:" in body or body.startswith(b"ack:")):
-            text = b"\n" + block + b"\n\n" + body
-            found = self._acks(text)
-            if found and _lowest(found)[1] > len(block):
-                raise _TornError(_TWO_ACKS)
-            unsure = bool(found) and self._is_unsure(text, found, len(block))
-        self._known = block
+        if looks_through or border is not None:
+            following = self._next_mark(data, body_end)
+            if following < 0:
+                return None
+            behind = data[body_end:following]
+            whole = _is_head_behind(behind)
+            if border is not None and (not whole or _has_later(block, body[border.end() - 1 :])):
+                raise _TornError(_OTHERS_INSIDE)
+            if looks_through:
+                text = b"\n".join((head, b"", body)) + (b"" if whole else behind)
+                found = self._acks(text)
+                if not found or _lowest(found)[1] > len(block):
+                    raise _TornError(_TWO_ACKS)
+                unsure = self._is_unsure(text, found, len(block))
+        self._dubious = border is not None and _PRIORITY in body[border.end() - 1 :]
+        if numbered:
+            self._known = block
         return unsure
+
+    def _front(self, text: bytes) -> bytes:
+        """
+        The part of a message, from its beginning on, in which the broker has written its `ack`: up to its mark, or all.
+
+        What stands in it is no sender's if it is the only one; see `_PRIORITY`.
+        """
+        front = text[: text.find(self.mark)]
+        return text if _PRIORITY in front or _ACK.search(front) is None else front
 
     def _is_unnumbered(self, text: bytes) -> bool:
         """Whether nothing settles the message that begins `text`."""
@@ -401,7 +441,10 @@ class Splitter:
 
     def _answer(self, command: bytes, block: bytes, body: bytes) -> Frame:
         """Any other frame; raises _StrayError if a message of this link is in its body, so that it is a sender's."""
-        if self._guarded and self._is_sealed(body, b"subscription:"):
+        if self._guarded and (
+            self._is_sealed(body, b"subscription:")
+            or (b"\0" in body and _BEFORE_MESSAGE.search(body) is not None)
+        ):
             raise _StrayError("the broker sent a message inside the body of another frame")
         return _control(command, self._bared(block), self._bared(body))
 
@@ -476,7 +519,7 @@ class Splitter:
                 late = self._last.truncated(_INSIDE)
                 late.late = True
                 frames.append(late)
-                self._begun.append((position, self._known))
+                self._begun.append((position, self._known, self._dubious))
             return self._pass_over(data, position)
         if _is_torn(frames[place]):
             del frames[place + 1 :], self._begun[place + 1 :]
@@ -485,7 +528,7 @@ class Splitter:
 
     def _take_back(self, frames: list[Frame | MessageFrame], place: int) -> int:
         """Where that frame begins, which with all behind it is none yet."""
-        start, self._known = self._begun[place]
+        start, self._known, self._dubious = self._begun[place]
         self._whole -= len(frames) - place
         del frames[place:], self._begun[place:]
         return start
@@ -496,9 +539,10 @@ class Splitter:
         following = -1 if own < 0 else self._next_mark(data, own + len(self.mark))
         if following < 0:
             return self._wait(_Oddity.TRUNCATED, position)
+        self._begun.append((position, self._known, self._dubious))
+        dubious = self._dubious
         end = self._next_start(data, position, own, following)
-        self._begun.append((position, self._known))
-        frames.append(self._torn(data[position:end]))
+        frames.append(self._torn(data[position:end], dubious=dubious))
         self._whole += 1
         return end
 
@@ -513,7 +557,8 @@ class Splitter:
         """
         Where the frame begins whose mark is at `following`, behind one that begins at `position` and has its at `own`.
 
-        It is the last place where one may, unless that would cut off its `ack`, for its sender can write, too.
+        It is the last place where one may, unless that would cut off its `ack`, for its sender can write, too; and none
+        that would cut off the `ack` of the one before.
         """
         borders = _borders(data, own, following)
         if not borders:
@@ -521,12 +566,15 @@ class Splitter:
         if _is_of_receipt(data, following):
             return borders[-1]
         found = self._acks(data, position, following)
-        lowest = _lowest(found)[0] if found and own > position else -1
-        others = [one for one in found if one[0] > lowest and one[1] > own]
+        lowest, at = min(found) if found and own > position else (-1, own)
+        borders = [one for one in borders if one > at] or borders
+        others = [one for one in found if one[0] > lowest and one[1] > borders[0]]
         number, at = _lowest(others) if others else (None, following)
         fitting = [one for one in borders if one <= at] or borders
         full = self._full(data, fitting, number)
-        return full[-1] if full else fitting[0]
+        start = full[-1] if full else fitting[0]
+        self._dubious = _PRIORITY in data[borders[0] : start]
+        return start
 
     def _begins_at(self, data: bytes, position: int, borders: list[int]) -> int:
         """Where the frame begins whose mark is the next: at `position`, or at one of `borders` behind it."""
@@ -571,17 +619,22 @@ class Splitter:
             if start <= settled and start in (end if start <= browsed else message)
         ]
 
-    def _torn(self, text: bytes) -> MessageFrame:
-        """The truncated message of which this came; what settles it and names its subscription comes first."""
+    def _torn(self, text: bytes, *, dubious: bool) -> MessageFrame:
+        """
+        The truncated message of which this came; what settles it and names its subscription comes first.
+
+        `dubious`: it may begin earlier.
+        """
         at = text.find(self.mark)
         start = text.rfind(b"\n", 0, at) + 1
         lines = [text[start:at]]
-        found = [] if self._is_unnumbered(text) else self._acks(text)
+        numbered = text if dubious else self._front(text)
+        found = [] if self._is_unnumbered(text) else self._acks(numbered)
         unsure = False
         if found:
-            (prefix, least), (number, _) = self._floor(text), _lowest(found)
+            (prefix, least), (number, _) = self._floor(numbered), _lowest(found)
             if least < 0:
-                number, unsure = self._first(text, prefix)
+                number, unsure = self._first(numbered, prefix)
             self._known = b"ack:%s%d" % (prefix, number)
             lines.append(self._known)
         head = text[text.index(b"\n") + 1 :]
@@ -722,6 +775,20 @@ class _StrayError(_SuspectError):
 
 class _OddError(_StrayError):
     """Where a MESSAGE begins, there is none as it stands."""
+
+
+def _is_head_behind(text: bytes) -> bool:
+    """Whether a frame ends with the first byte of `text`, and the rest is the beginning of one more frame's head."""
+    first = _FRAME_BEHIND.match(text)
+    return bool(first and b"\0" not in text[1:] and not _EMPTY_LINE.search(text, first.end() - 1))
+
+
+def _has_later(block: bytes, text: bytes) -> bool:
+    """Whether `text` names an `ack` that the broker may have given after that in the head `block`."""
+    own = _ACK.search(b"\n" + block + b"\n")
+    return own is not None and any(
+        one[1] == own[1] and int(one[2]) > int(own[2]) for one in _ACK.finditer(text)
+    )
 
 
 def _all_acks(text: bytes) -> Counter[tuple[bytes, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +21,7 @@ from jmsx_broker import ClassicBroker
 from jmsx_broker.wire import Wire
 from tests.integration.artemis_support import Console
 from tests.integration.broker_support import eventually
+from tests.integration.proxy import Proxy
 from tests.integration.support import (
     DEAD_LETTERS,
     NO_RETRY,
@@ -34,6 +36,7 @@ from tests.integration.support import (
 from tests.jdk import NEEDS_JDK, run_peer
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterator
 
     from jmsx.observe import Observer
@@ -450,20 +453,26 @@ TORN_NAMES = (
 )
 
 
+def place_of(name: str) -> int:
+    """
+    Where a header of this name lies in a HashMap; take the rest of a division by its number of places.
+
+    Source: `String.hashCode` and `HashMap.hash` of Java.
+    """
+    number = 0
+    for byte in name.replace("␤", "\n").replace("␀", "\0").encode():
+        number = (number * 31 + byte) & 0xFFFFFFFF
+    return number ^ (number >> 16)
+
+
 def placed(name: str) -> str:
     """
     The name, longer, so that it does not stand in front of all headers of the broker's own, as 1 of 16 names do.
 
     Then nobody could tell it from the end of the body before it, whose message would be a dead letter, too.
-    Source: `String.hashCode` and `HashMap.hash` of Java; `expires` is in the third of 32 places.
     """
-    for letter in "bcdefghijklmnop":
-        longer, number = name + letter, 0
-        for byte in longer.replace("␤", "\n").replace("␀", "\0").encode():
-            number = (number * 31 + byte) & 0xFFFFFFFF
-        if (number ^ (number >> 16)) % 32 > 2:
-            break
-    return longer
+    letters = "bcdefghijklmnop"  # `expires` is in the third of 32 places
+    return next(name + one for one in letters if place_of(name + one) % 32 > 2)
 
 
 def next_ack(broker: ClassicBroker) -> tuple[str, int]:
@@ -560,3 +569,112 @@ def test_a_body_that_names_an_older_ack_stops_nobody(
     finally:
         app.abort()
     assert seen == [text, "last"]
+
+
+#: How many properties a message may have, from few to many, and a share of the numbers at which a HashMap grows.
+COUNTS = (
+    0,
+    12,
+    13,
+    30,
+    40,
+    41,
+    60,
+    85,
+    90,
+    120,
+    180,
+    190,
+    300,
+    376,
+    380,
+    700,
+    760,
+    900,
+    1600,
+    3500,
+)
+
+
+@NEEDS_JDK
+def test_where_an_ack_stands(classic_broker: ClassicBroker) -> None:
+    """In front of `subscription`, unless `priority` does."""
+    both = set()
+    with Wire(classic_broker.url) as wire:
+        for count in COUNTS:
+            queue = fresh_queue()
+            given = {f"p{number}": "1" for number in range(count)}
+            java(classic_broker, (queue, "persistent", 0, "x", given))
+            asked = {"id": f"{count}", "destination": f"/queue/{queue.name}", "ack": "client"}
+            wire.send(Frame("SUBSCRIBE", asked))
+            names = list(wire.receive("MESSAGE").headers)
+            front = names[: names.index("subscription")]
+            assert "ack" in front or "priority" in front, count
+            both.add("ack" in front)
+    assert both == {True, False}
+
+
+class HaltingProxy(Proxy):
+    """Passes on what the broker says up to `word`, and what comes behind that 2 s later."""
+
+    word = b"\n\nforged\0\n"
+
+    def _pass_on(
+        self, data: bytes, source: socket.socket, sink: socket.socket, *, to_broker: bool
+    ) -> bool:
+        before, found, behind = data.partition(self.word)
+        if to_broker or not found:
+            return super()._pass_on(data, source, sink, to_broker=to_broker)
+        passed = super()._pass_on(before + found, source, sink, to_broker=to_broker)
+        time.sleep(2.0)
+        return passed and super()._pass_on(behind, source, sink, to_broker=to_broker)
+
+
+@pytest.mark.parametrize("mode", ["auto", "individual", "transacted"])
+@NEEDS_JDK
+def test_an_ack_that_is_guessed_settles_nothing(classic_broker: ClassicBroker, mode: str) -> None:
+    """
+    Nor where a message has so many properties that the broker's stands behind them, and its name ends what has come.
+
+    The guess is the `ack` of the message behind it, which was settled unseen.
+    """
+    queue, seen = fresh_queue(), []
+    prefix, number = next_ack(classic_broker)
+    name = f"a:␤ack:{prefix}{number + 3}␤␤forged␀␤MESSAGE␤expires:0␤"
+    low, high = (place_of(one) % 256 for one in ("subscription", "ack"))
+    name = next(
+        name + f"{more}" for more in range(999) if low < place_of(name + f"{more}") % 256 < high
+    )
+    odd = {**{f"p{one}": "1" for one in range(100)}, name: "1"}
+    java(
+        classic_broker,
+        (queue, "persistent", 0, "first", {}),
+        (queue, "persistent", 0, "odd", odd),
+        (queue, "persistent", 0, "third", {}),
+        (queue, "persistent", 0, "last", {}),
+    )
+    with HaltingProxy(classic_broker.url) as proxy:
+        app = App(proxy.url, redelivery_policy=NO_RETRY)
+        app.consumer(queue, name="read", mode=mode)(lambda message: seen.append(message.text))
+        with app:
+            assert eventually(lambda: classic_broker.statistics(queue.name).size == 0, 20)
+    assert seen == ["first", "third", "last"]
+
+
+@pytest.mark.parametrize("count", [60, 120])
+@pytest.mark.parametrize("mode", ["auto", "individual", "transacted"])
+def test_many_properties_cost_nobody_his_message(
+    classic_broker: ClassicBroker, mode: str, count: int
+) -> None:
+    """Its own `ack` shows when something comes behind it, which is asked for at once, however long answers may take."""
+    queue, seen = fresh_queue(), []
+    app = App(classic_broker.url, request_timeout=600.0)
+    app.consumer(queue, name="read", mode=mode, prefetch=1)(
+        lambda message: seen.append(message.text)
+    )
+    with app:
+        for word in ("first", "second"):
+            app.send(queue, word, properties={f"p{one}": "1" for one in range(count)})
+            assert eventually(partial(seen.__contains__, word), 15)
+    assert seen == ["first", "second"]
+    assert classic_broker.statistics(queue.name).size == 0

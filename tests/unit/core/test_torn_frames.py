@@ -18,6 +18,19 @@ CONNECTED = b"CONNECTED\nversion:1.2\n\n\0\n"
 MARK = b"~0123456789abcdef"
 
 
+#: In which order the headers lie in a HashMap of Java's with so many places, as a broker wrote them.
+ORDERS = {
+    32: b"expires destination ack subscription priority message-id timestamp",
+    64: b"expires destination ack subscription message-id timestamp priority",
+    128: b"ack message-id priority expires destination subscription timestamp",
+    256: b"priority subscription timestamp ack message-id expires destination",
+    512: b"timestamp ack expires destination priority subscription message-id",
+    1024: b"ack subscription timestamp expires destination priority message-id",
+    2048: b"ack timestamp priority subscription expires destination message-id",
+    4096: b"priority expires ack timestamp subscription destination message-id",
+}
+
+
 def written(number: int, body: bytes, *properties: bytes) -> bytes:
     """A MESSAGE as Classic writes it: whatever the body is, and with what a property says of its length."""
     lines = [
@@ -28,6 +41,20 @@ def written(number: int, body: bytes, *properties: bytes) -> bytes:
         b"destination:/queue/q\npriority:4\ntimestamp:1",
         b"message-id:m%d" % number,
     ]
+    return b"MESSAGE\n" + b"\n".join(lines) + b"\n\n" + body + b"\0\n"
+
+
+def ordered(places: int, number: int, body: bytes = b"", *properties: tuple[int, bytes]) -> bytes:
+    """The same in such an order, with properties before the line of that number."""
+    values = {
+        b"ack": b"%d" % number,
+        b"subscription": b"1" + MARK,
+        b"destination": b"/queue/q",
+        b"message-id": b"m%d" % number,
+    }
+    lines = [b"%s:%s" % (name, values.get(name, b"0")) for name in ORDERS[places].split()]
+    for place, line in properties:
+        lines.insert(place, line)
     return b"MESSAGE\n" + b"\n".join(lines) + b"\n\n" + body + b"\0\n"
 
 
@@ -292,15 +319,20 @@ def test_a_frame_that_comes_later_is_told() -> None:
     assert splitter.fault is None
 
 
-def on_a_link(told: Told, *numbers: int, body: bytes, name: bytes = b"") -> list[tuple[str, bool]]:
-    """The `ack` by which each message is settled, as on Classic, and whether that is unsure; all are of one text."""
+def on_a_link(
+    told: Told, *numbers: int, body: bytes, name: bytes = b"", places: int = 256
+) -> list[tuple[str, bool]]:
+    """
+    The `ack` by which each message is settled, as on Classic, and whether that is unsure; all are of one text, and have
+    so many headers that it shows only when the next frame has come.
+    """
     splitter = Splitter()
     splitter.feed(CONNECTED)
     splitter.mark, splitter.origin = MARK, b"b\\c"
     splitter.share(told)
     stream = b""
     for number in numbers:
-        lines = written(1, body).replace(b"ack:1\n", b"ack:b\\c%d\n" % number)
+        lines = ordered(places, 1, body).replace(b"ack:1\n", b"ack:b\\c%d\n" % number)
         stream += lines.replace(b"MESSAGE\n", b"MESSAGE\n" + name + b":1\n") if name else lines
     frames = [one for one in splitter.feed(stream + receipt(1)) if isinstance(one, MessageFrame)]
     assert splitter.fault is None
@@ -315,13 +347,12 @@ def test_the_first_message_of_a_link_that_names_other_acks(
     """Nobody knows which is its own; on the next link it is one that was not there before."""
     told = Told()
     lines = b"".join(b"\nack:b\\c%d" % one for one in others)
-    text = (
-        {"name": b"a" + lines + b"\n\nb", "body": b""} if cut else {"body": b"a" + lines + b"\nb"}
-    )
+    name, body = (b"a" + lines + b"\n\nb", b"") if cut else (b"", b"a" + lines + b"\nb")
     unsure = cut or min(others) < 7  # the lowest is in the head: that is believed
-    assert [one for _, one in on_a_link(told, 7, **text)] == [unsure]
+    assert [one for _, one in on_a_link(told, 7, body=body, name=name)] == [unsure]
     if unsure:
-        assert on_a_link(told, 10, 11, **text) == [("b:10", False), ("b:11", False)]
+        came = on_a_link(told, 10, 11, body=body, name=name)
+        assert came == [("b:10", False), ("b:11", False)]
 
 
 def with_a_cut_head(number: int, forged: int) -> bytes:
@@ -329,6 +360,16 @@ def with_a_cut_head(number: int, forged: int) -> bytes:
     head = written(number, b"").replace(b"ack:%d\n" % number, b"")
     forgery = b"a\nack:b\\c%d\n\nb:1\nack:b\\c%d\n" % (forged, number)
     return head.replace(b"destination:", forgery + b"destination:")
+
+
+@pytest.mark.parametrize("places", [32, 64, 1024])
+@pytest.mark.parametrize(
+    "body",
+    [b"a\nack:b\\c5\nb", b"a\0\nack:b-2\\c5\nack:b\\c9\n\nb", b"MESSAGE\nack:b\\c5\n\nx"],
+)
+def test_a_body_that_names_other_acks_costs_no_link(places: int, body: bytes) -> None:
+    """Where the broker's own stands in front of the mark, and alone, it is known; a sender's are behind that."""
+    assert on_a_link(Told(), 7, 8, body=body, places=places) == [("b:7", False), ("b:8", False)]
 
 
 @pytest.mark.parametrize("forged", [5, 9])
@@ -355,7 +396,9 @@ def test_a_text_that_quotes_a_head_costs_one_link_and_is_whole() -> None:
     splitter.feed(CONNECTED)
     splitter.mark, splitter.origin = MARK, b"b\\c"
     splitter.share(told)
-    (frame,) = splitter.feed(written(1, body).replace(b"ack:1\n", b"ack:b\\c10\n"))
+    (frame, _) = splitter.feed(
+        ordered(256, 1, body).replace(b"ack:1\n", b"ack:b\\c10\n") + receipt(1)
+    )
     assert isinstance(frame, MessageFrame)
     assert (frame.broken, frame.unsure, frame.body) == ("", False, body)
     assert told.links == 0
@@ -460,7 +503,7 @@ def of_a_connection(told: Told, number: int, body: bytes) -> list[str] | None:
     splitter.feed(CONNECTED)
     splitter.mark, splitter.origin = MARK, b"b-"
     splitter.share(told)
-    stream = written(1, body).replace(b"ack:1\n", b"ack:b-1\\c%d\n" % number)
+    stream = ordered(256, 1, body).replace(b"ack:1\n", b"ack:b-1\\c%d\n" % number)
     came = splitter.feed(stream + receipt(1))
     return None if splitter.fault is not None else names(came)
 
@@ -564,12 +607,7 @@ def test_a_length_and_an_error_in_a_name_that_take_in_the_next_message() -> None
     whole = ["1!", "2!", "3", "s-4"]
     assert names(fed([stream])) == whole
     for cut in range(1, len(stream)):
-        splitter = Splitter()
-        splitter.feed(CONNECTED)
-        splitter.mark = MARK
-        told = names(splitter.feed(stream[:cut]) + splitter.feed(stream[cut:]))
-        # Cut in the second one's body, the first is handed out before that is known; then the link ends.
-        assert told == (whole if splitter.fault is None else ["1", "1!?"]), cut
+        assert names(fed([stream[:cut], stream[cut:]])) == whole, cut
 
 
 def test_an_error_that_repeats_the_headers_of_a_send() -> None:
@@ -605,3 +643,59 @@ def test_a_name_that_cuts_off_the_ack_of_a_message_with_many_properties(name: by
     head += b":1\ntimestamp:1\nack:2\nmessage-id:m2\nexpires:0\ndestination:/queue/q"
     stream = written(1, b"whole") + head + b"\n\n\0\n" + written(3, b"next") + receipt(4)
     assert names(fed([stream])) == ["1", "2!", "3", "s-4"]
+
+
+@pytest.mark.parametrize("places", ORDERS)
+@pytest.mark.parametrize("before", [b"", written(0, b"zero")])
+@pytest.mark.parametrize("end", [b"\n\nx\0\n", b"\n\nx\0\nMESSAGE\nexpires:0\n", b"\n\nx\n"])
+def test_an_ack_that_is_guessed_settles_nothing(places: int, before: bytes, end: bytes) -> None:
+    """Wherever the bytes are cut: that of a message that comes later would settle what nobody has seen yet."""
+    for place in range(8):
+        odd = ordered(places, 2, b"two", (place, b"a\nack:4" + end + b"b:1"))
+        stream = before + odd + ordered(places, 3, b"three") + written(4, b"four") + receipt(5)
+        for cut in range(len(before) + 1, len(before) + len(odd) + 1):
+            splitter = Splitter()
+            splitter.feed(CONNECTED)
+            splitter.mark = MARK
+            seen = [
+                (frame.bare().headers["ack"], frame.body)
+                for chunk in (stream[:cut], stream[cut:])
+                for frame in splitter.feed(chunk)
+                if isinstance(frame, MessageFrame) and not (frame.late or frame.unsure)
+            ]
+            assert [ack for ack, _ in seen] == sorted({ack for ack, _ in seen}), (place, cut)
+            assert all(body == b"four" for ack, body in seen if ack == "4"), (place, cut)
+
+
+def test_a_length_and_a_name_that_take_the_ack_out_of_the_next_message() -> None:
+    """What is left of that one looks like a message, with a name for its `ack`: that of a message behind it."""
+    lines = written(2, b"two").split(b"\n")
+    lines.insert(lines.index(b"ack:2") + 1, b"a\0\nMESSAGE\nexpires:0\nack:3\n:1")
+    two = b"\n".join(lines)
+    taken = b"one\0\n" + two[: two.index(b"\0")]
+    stream = written(1, b"one", b"a\ncontent-length:%d\nb:1" % len(taken)) + two
+    stream += written(3, b"three") + receipt(4)
+    for cut in range(1, len(stream)):
+        frames = fed([stream[:cut], stream[cut:]])
+        assert names(frames) == ["1!", "2!", "3", "s-4"], cut
+        assert frames[2].body == b"three"
+
+
+def test_a_length_and_a_name_that_take_what_tells_the_order_out_of_the_next_message() -> None:
+    """Where `ack` comes behind the mark, `priority` stands before it, unless it was taken in."""
+    name = b"a\0\nMESSAGE\nack:4\n:1"
+    two = ordered(256, 2, b"two", (1, name))
+    taken = b"one\0\n" + two[: two.index(b"\0")]
+    stream = written(1, b"one", b"a\ncontent-length:%d\nb:1" % len(taken)) + two
+    stream += written(3, b"three") + receipt(4)
+    for cut in range(1, len(stream)):
+        told = [one.rstrip("!") for one in names(fed([stream[:cut], stream[cut:]]))]
+        assert told == ["1", "2", "3", "s-4"], cut
+
+
+@pytest.mark.parametrize("head", [b"x:1", b"message:no", b"content-type:text/plain"])
+def test_an_error_that_is_not_as_the_broker_writes_it(head: bytes) -> None:
+    """A sender wrote it into a body: it is no ERROR, and no end of that body."""
+    stream = written(1, b"one\0\nERROR\n" + head + b"\n\nb") + written(2, b"two") + receipt(3)
+    frames = fed([stream])
+    assert names(frames) == ["1!", "2", "s-3"]
