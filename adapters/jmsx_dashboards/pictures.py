@@ -13,6 +13,7 @@ with needing("jmsx_dashboards"):
     import matplotlib as mpl
     from matplotlib import dates
     from matplotlib.figure import Figure
+    from matplotlib.table import Table
     from matplotlib.ticker import FuncFormatter
 
 from jmsx_dashboards.asking import Prometheus, Series, Span, single, table
@@ -112,21 +113,31 @@ def write_picture(
             figure.text(
                 left + 0.15 / width, top - 0.2 / height, one.title, fontsize=8.5, weight="bold"
             )
+            bare = one.view in {View.STAT, View.TABLE}  # no scales
+            below = 0.1 if bare else 0.35
+            begin = left + 0.15 / width
             inner = (
-                left + 0.6 / width,
-                top - high + 0.35 / height,
-                wide - 0.8 / width,
-                high - 0.65 / height,
+                begin,
+                top - high + below / height,
+                wide - 0.35 / width,
+                high - (below + 0.3) / height,
             )
-            if one.view in {View.STAT, View.TABLE}:
-                inner = (
-                    left + 0.15 / width,
-                    top - high + 0.1 / height,
-                    wide - 0.3 / width,
-                    high - 0.4 / height,
-                )
-            draw(figure.add_axes(inner), one, answers[one.title], span)
+            axes = figure.add_axes(inner)
+            draw(axes, one, answers[one.title], span)
+            if not bare:
+                _make_room(axes, begin)
         figure.savefig(path, dpi=100, metadata={"Software": None})
+
+
+def _make_room(axes: Axes, begin: float) -> None:
+    """Have what stands left of the axes begin there, as a share of the figure; how wide it is only drawing tells."""
+    figure, place = axes.get_figure(root=True), axes.get_position()
+    box = axes.get_tightbbox()
+    if figure is None or box is None:
+        return
+    missing = begin - box.transformed(figure.transFigure.inverted()).x0
+    if missing > 0:
+        axes.set_position((place.x0 + missing, place.y0, place.width - missing, place.height))
 
 
 def draw(axes: Axes, panel: Panel, answers: list[list[Series]], span: Span) -> None:
@@ -171,11 +182,12 @@ def _draw_table(axes: Axes, panel: Panel, answers: list[list[Series]], span: Spa
     texts = [[_cell(panel, column, row.get(column), span) for column in shown] for row in rows[:9]]
     by_column = zip(shown, zip(*texts, strict=True), strict=True)
     widths = [max(map(len, (name, *column))) + 2 for name, column in by_column]
-    size = min(9.0, 9.0 * _LETTERS_AN_INCH * _COLUMN * panel.width / sum(widths))
+    inner = 1 - 2 * Table.AXESPAD  # which it keeps at its left, whatever is asked for
+    size = min(9.0, 9.0 * _LETTERS_AN_INCH * _COLUMN * panel.width * inner / sum(widths))
     drawn = axes.table(
         cellText=texts,
         colLabels=shown,
-        colWidths=[width / sum(widths) for width in widths],
+        colWidths=[inner * width / sum(widths) for width in widths],
         loc="upper left",
         cellLoc="left",
         edges="horizontal",

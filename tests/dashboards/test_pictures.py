@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from matplotlib.image import imread
 from typer.testing import CliRunner
 
 from jmsx.errors import ConfigurationError
@@ -13,13 +14,15 @@ from jmsx_dashboards.asking import Series, Span, single, table, worded
 from jmsx_dashboards.boards import BOARDS
 from jmsx_dashboards.cli import app
 from jmsx_dashboards.model import Budget, Links, Settings, read_budgets, scaled
-from jmsx_dashboards.pictures import told
+from jmsx_dashboards.pictures import told, write_picture
 from jmsx_dashboards.recordings import BUDGET, recordings
 from jmsx_dashboards.texts import rules
 from tests.dashboards.live import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from jmsx_dashboards.model import Board, Panel
 
 _SPAN = Span(0.0, 3600.0)
 
@@ -152,3 +155,22 @@ def test_rules_can_be_hurried() -> None:
     assert gone[gone.index("for: ") :].startswith("for: 10000ms")  # a machine does not hurry
     down = waits[waits.index("alert: JmsxConnectionDown") :]
     assert down[down.index("for: ") :].startswith("for: 2000ms")
+
+
+@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.uid)
+def test_nothing_of_a_picture_is_cut_off(board: Board, tmp_path: Path) -> None:
+    """Of 17.5 msg/s the edge left 7.5: labels of great numbers and wide tables keep away from it."""
+    points = [(0.0, 175_000.0), (3600.0, 1_234_567.0)]
+    labels = {"destination": "queue://orders.of.the.east", "instance": "10.0.0.1:9000", "le": "2.0"}
+
+    def answer(panel: Panel) -> list[list[Series]]:
+        told = dict.fromkeys(panel.columns, "a word or two") | labels
+        return [[Series(told, "a", points)] for _ in panel.queries]
+
+    answers = {one.title: answer(one) for one in board.panels}
+    path = tmp_path / "board.png"
+    write_picture(path, board, answers, _SPAN)
+    pixels = imread(path)
+    assert pixels.shape[1] == 1800
+    for edge in (pixels[:, :3], pixels[:, -3:], pixels[-3:], pixels[:3]):
+        assert (edge == 1.0).all()
