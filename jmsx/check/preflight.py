@@ -11,20 +11,21 @@ import ipaddress
 import time
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from jmsx import plugins
 from jmsx.app import App, Consumer
 from jmsx.check.finding import Finding, Level
 from jmsx.check.guarantees import guarantees
-from jmsx.config.options import ConnectionOptions
+from jmsx.config.options import ConnectionOptions, ConsumerOptions
 from jmsx.config.uri import BrokerAddress, BrokerUri, parse_broker_uri
 from jmsx.core.events import Event, LinkOpened, Source
 from jmsx.core.heartbeat import parse
 from jmsx.core.modes import AcknowledgeMode
-from jmsx.core.values import DeadLetterStrategy
+from jmsx.core.values import DeadLetterStrategy, DestinationKind
 from jmsx.errors import JmsxError
 from jmsx.jms.connection import Connection
+from jmsx.jms.destination import Queue
 from jmsx.jms.message import Message
 from jmsx.jms.one_broker import connect_to
 from jmsx.jms.session import Session, link_of
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 #: Seconds that the probe message may take.
 PATIENCE = 10.0
+
+#: A queue that no application has.
+_ANY: Final = Queue("jmsx.check")
 
 
 class Inspect(Protocol):
@@ -162,6 +166,10 @@ def _examine_destination(
     except JmsxError as error:
         yield Finding(check, Level.FAILURE, str(error))
         return
+    place = found.dead_letter_queue.destination
+    named = (consumer.dead_letter or options.dead_letter) not in tuple(DeadLetterStrategy)
+    if not named and place != _place(session, options):
+        yield Finding(check, Level.NOTE, f"confirmed copies of its dead letters to {place}")
     for advice in found.advice:
         settings = ", ".join(f"{name} {value}" for name, value in advice.settings.items())
         yield Finding(check, Level.WARNING, f"{advice.problem} ({settings}); {advice.remedy}")
@@ -196,20 +204,28 @@ def _heartbeat(session: Session, options: ConnectionOptions) -> Finding:
 
 def _dead_letters(session: Session, options: ConnectionOptions) -> Finding:
     """Where a message of a queue goes that always fails."""
-    dead_letter_queue = link_of(session).dialect.dead_letter_queue
-    match options.dead_letter:
-        case DeadLetterStrategy.SAFE:
-            words = f"confirmed copies to {dead_letter_queue}, wherever the broker would not keep them itself"
-            if link_of(session).dialect.nack_dead_letters:
-                words += (
-                    "; what it keeps itself tells no cause, but an event log does (`jmsx dlq groups --events`);"
-                    f" with dead_letter={dead_letter_queue!r} all are copies, which tell it"
-                )
-        case DeadLetterStrategy.BROKER:
-            words = "the broker's strategy alone"
-        case queue:
-            words = f"confirmed copies to {queue}"
+    own = link_of(session).dialect.dead_letter_queue
+    if options.dead_letter not in tuple(DeadLetterStrategy):
+        words = f"confirmed copies to {options.dead_letter}"
+    elif not link_of(session).dialect.nack_dead_letters:
+        words = f"confirmed copies to {_place(session, options)}, unless the broker's settings of a queue say otherwise"
+    elif options.dead_letter == DeadLetterStrategy.SAFE:
+        words = (
+            f"confirmed copies to {own}, wherever the broker would not keep them itself; what it keeps itself tells no"
+            " cause, but an event log does (`jmsx dlq groups --events`);"
+            f" with dead_letter={own!r} all are copies, which tell it"
+        )
+    else:
+        words = "the broker's strategy alone"
     return Finding("dead letters", Level.NOTE, words)
+
+
+def _place(session: Session, options: ConnectionOptions) -> str:
+    """Where copies of dead letters go of a queue for which the broker has no settings of its own."""
+    policy = options.policy(_ANY.uri, ConsumerOptions())
+    return (
+        link_of(session).examine(_ANY, DestinationKind.QUEUE, policy).dead_letter_queue.destination
+    )
 
 
 def _probe(session: Session) -> Finding:

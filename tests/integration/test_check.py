@@ -160,6 +160,21 @@ def test_redelivery_by_broker_and_client(artemis_broker: Broker, tmp_path: Path)
     ]
 
 
+def test_where_dead_letters_go_on_artemis(artemis_broker: Broker, tmp_path: Path) -> None:
+    """That is the broker's dead letter address, as this broker has it, and of a queue what its own settings say."""
+    queue = fresh_queue()
+    _, findings, _ = check(artemis_broker.url)
+    assert "confirmed copies to queue://DLQ, unless" in findings["dead letters"]["told"]
+    _, findings = check_app(artemis_broker, queue, tmp_path)
+    assert "copies of its dead letters" not in str(findings)
+    settings = json.dumps({"deadLetterAddress": f"{queue.name}.dead"})  # which no queue takes from
+    ask_broker(artemis_broker, "addAddressSettings", queue.name, settings)
+    _, findings = check_app(artemis_broker, queue, tmp_path)
+    told = findings[f"settings of {queue.uri}"]["told"]
+    assert "confirmed copies of its dead letters to queue://jmsx.DLQ" in told
+    assert str(findings).count("copies of its dead letters") == 1
+
+
 def test_a_queue_that_forgets(artemis_broker: Broker, tmp_path: Path) -> None:
     """Where it was made so, whatever its address-setting says."""
     queue = fresh_queue()
