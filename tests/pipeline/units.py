@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from jmsx_report.additive import added
+from jmsx_report.batch import events_of
+from jmsx_report.events import Events
 from jmsx_report.lines import Content
 from jmsx_report.partial import partials
 from jmsx_report.registry import PARTIALS, TABLES
@@ -42,3 +44,23 @@ def tables(
     }
     known = context(sums)
     return {table.name: table.gold(sums, known).sort(table.grain) for table in TABLES}
+
+
+def table(name: str, units: Iterable[Sequence[Content]]) -> pl.DataFrame:
+    """Make one gold table as `tables` does, of the partials that it is made of and no others."""
+    (wanted,) = (one for one in TABLES if one.name == name)
+    sums = _Sums([events_of(unit) for unit in units])
+    return wanted.gold(sums, context(sums)).sort(wanted.grain)
+
+
+class _Sums(dict[str, pl.DataFrame]):
+    """Partials by their names, each made when it is asked for."""
+
+    def __init__(self, read: Sequence[Events]) -> None:
+        super().__init__()
+        self._read = read
+
+    def __missing__(self, name: str) -> pl.DataFrame:
+        partial = PARTIALS[name]
+        self[name] = added(partial, pl.concat([partial.of(events) for events in self._read]))
+        return self[name]

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from jmsx_report.lines import Content
-from tests.pipeline.units import Tables, tables
+from tests.pipeline.units import Tables, table, tables
 from tests.unit.jmsx_report.logs import HOUR, MINUTE, ORDERS, SECOND, START, Log, key
 
 _DAY: Final = START // (24 * HOUR) * 24 * HOUR
@@ -38,7 +38,7 @@ def made(log: Log, size: int = 10_000) -> Tables:
 
 def only(log: Log, name: str, size: int = 10_000) -> dict[str, Any]:
     """The one row of a table."""
-    (row,) = made(log, size)[name].rows(named=True)
+    (row,) = table(name, cut(log, size)).rows(named=True)
     return row
 
 
@@ -190,7 +190,7 @@ def test_recovery_of_a_connection(size: int) -> None:
     lines_of_socket(log, "w", "conn.restored", START + 8 * SECOND, 3, outage_us=7 * SECOND)
     lines_of_socket(log, "w", "conn.lost", START + HOUR, 3, reason="protocol")
 
-    first, second = made(log, size)["recovery"].sort("seq").rows(named=True)
+    first, second = table("recovery", cut(log, size)).sort("seq").rows(named=True)
 
     assert (first["what"], first["broker"], first["service"]) == ("connection", "b:61613", "shop")
     assert (first["session_id"], first["dest"], first["reason"]) == ("w-1", None, "io")
