@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import py4j  # type: ignore[import-untyped]  # has no types
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # has no types
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
@@ -28,6 +29,9 @@ from jmsx_report.processes import ENVIRONMENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import IO
+
+    from py4j.java_gateway import JavaGateway  # type: ignore[import-untyped]  # has no types
 
 _JAVA_NEEDED: Final = 17
 _INSTALL: Final = "install it with: apt-get install openjdk-17-jre-headless"
@@ -43,6 +47,8 @@ _SETTINGS: Final = {
 LOCAL: Final = "local[*]"
 #: What py4j logs to, beside the root logger.
 _LOGGERS: Final = ("py4j.clientserver", "py4j.java_gateway")
+#: What a JVM says of why it ends; the last is the first cause.
+_CAUSE: Final = re.compile(r"^(?:Caused by|Error): (.+)$", re.MULTILINE)
 #: Folders of packages that workers are told of: they may be those of a checkout.
 _SHIPPED: Final = (
     *(Path(package.__path__[0]) for package in (jmsx, jmsx_eventlog, jmsx_report)),
@@ -60,7 +66,8 @@ def session(log: Path, *, master: str = LOCAL) -> Iterator[SparkSession]:
     process runs, from the same folders, unless PYSPARK_PYTHON names another Python.
 
     Raises:
-        ConfigurationError: there is no Java, or it is too old; or there is no Spark at `master`.
+        ConfigurationError: there is no Java, it is too old, or Spark does not start in it; or there is no Spark at
+            `master`.
 
     """
     active = SparkSession.getActiveSession()
@@ -79,7 +86,7 @@ def session(log: Path, *, master: str = LOCAL) -> Iterator[SparkSession]:
     with log.open("ab") as sink:
         gateway = None
         if SparkContext._gateway is None:  # noqa: SLF001 - a second JVM in the process would not be ours
-            gateway = launch_gateway(conf, {"stdout": sink, "stderr": sink})  # type: ignore[no-untyped-call]  # pyspark ships it so
+            gateway = _started(conf, sink, log)
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:
         context = SparkContext(gateway=gateway, conf=conf)
@@ -100,6 +107,19 @@ def session(log: Path, *, master: str = LOCAL) -> Iterator[SparkSession]:
             yield spark
         finally:
             _stop(spark)
+
+
+def _started(conf: SparkConf, sink: IO[bytes], log: Path) -> JavaGateway:
+    """Start Spark's JVM, which says to `sink` what it says, and that is the file `log`."""
+    began = sink.tell()
+    try:
+        return launch_gateway(conf, {"stdout": sink, "stderr": sink})  # type: ignore[no-untyped-call]  # pyspark ships it so
+    except PySparkRuntimeError as error:
+        causes = _CAUSE.findall(log.read_bytes()[began:].decode("utf-8", "replace"))
+        why = f": {causes[-1]}" if causes else ""
+        raise ConfigurationError(
+            f"the JVM of Spark did not start{why}; {log} says more, and `--engine local` needs no JVM"
+        ) from error
 
 
 def _stop(spark: SparkSession) -> None:

@@ -25,7 +25,14 @@ if TYPE_CHECKING:
 #: Bytes encrypted at once, so that a large body is not held twice.
 _PIECE: Final = 256 * 1024
 
-_NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER")
+#: Reasons for which a first answer is no TLS; later ones mean a record that somebody has broken.
+_NOT_TLS: Final = (
+    "WRONG_VERSION_NUMBER",
+    "HTTP_REQUEST",
+    "HTTPS_PROXY_REQUEST",  # how OpenSSL reads CONNECTED
+    "UNKNOWN_PROTOCOL",
+    "RECORD_LAYER",
+)
 _WANTS_CERTIFICATE: Final = (
     "CERTIFICATE_REQUIRED",
     "BAD_CERTIFICATE",
@@ -142,7 +149,7 @@ class TlsStream:
         ):  # a killed broker says no DISCONNECT; STOMP's frames show what is whole
             pass
         except ssl.SSLError as error:
-            self._fault = TlsError(explain(error))
+            self._fault = TlsError(explain(error, agreed=True))
             self._fault.__cause__ = error
             if not parts:  # what came before it comes first; OpenSSL would not say it again
                 raise self._fault from error
@@ -172,12 +179,12 @@ def make_context(options: TlsOptions) -> ssl.SSLContext:
     return context
 
 
-def explain(error: ssl.SSLError) -> str:
-    """What is wrong, and what to do about it, in words."""
+def explain(error: ssl.SSLError, *, agreed: bool = False) -> str:
+    """What is wrong, and what to do about it, in words; `agreed`: after the handshake."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is refused: {error.verify_message}; {_advice(error.verify_code)}"
     reason = error.reason or ""
-    if any(word in reason for word in _NOT_TLS):
+    if not agreed and any(word in reason for word in _NOT_TLS):
         return "it does not speak TLS; a port without TLS is written stomp://"
     if any(word in reason for word in _WANTS_CERTIFICATE):
         return (

@@ -188,6 +188,7 @@ def test_plain_stomp_to_a_port_of_tls(authority: Authority) -> None:
     [
         (None, ConnectionFailedError),
         (b"ERROR\nmessage:what\n\n\0", TlsError),
+        (b"CONNECTED\nversion:1.2\n\n\0", TlsError),
         (b"", ConnectionFailedError),
     ],
 )

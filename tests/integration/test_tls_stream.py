@@ -215,7 +215,10 @@ def test_what_is_no_record_is_named(authority: Authority) -> None:
         for _ in range(2):
             error = within(5, stream.read).error
             assert isinstance(error, TlsError)
-            assert "LENGTH" in str(error)
+            assert any(
+                word in str(error) for word in ("LENGTH", "RECORD_LAYER")
+            )  # OpenSSL 3.0, 3.5
+            assert "does not speak TLS" not in str(error)
 
 
 def wait_for(stop: threading.Event, _client: ssl.SSLSocket) -> None:

@@ -10,6 +10,7 @@ import logging
 import math
 import sqlite3
 import threading
+import weakref
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -228,6 +229,7 @@ def database(**options: Any) -> DatabaseStore:
     shared = sqlite3.connect(":memory:", check_same_thread=False)
     store = DatabaseStore(lambda: shared, **{"release": lambda _: None, **options})
     DatabaseStore(lambda: shared, release=lambda _: None).create_table()
+    weakref.finalize(store, shared.close)
     return store
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
 import subprocess
@@ -146,6 +147,36 @@ def test_an_old_java_is_told_with_the_cure(
     else:
         with pytest.raises(ConfigurationError, match=f"{expected}.*apt-get install"):
             check_java()
+
+
+def test_a_jvm_that_does_not_start_is_no_fault_of_ours(tmp_path: Path) -> None:
+    """The error gives the JVM's last word, and names the way without one; in a process of its own, which has no JVM."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(
+        '#!/bin/sh\n[ "$1" = -version ] && exec echo \'openjdk version "17.0.15"\' >&2\n'
+        "echo 'Exception in thread \"main\" java.lang.ExceptionInInitializerError' >&2\n"
+        "echo 'Caused by: java.net.UnknownHostException: box: Name or service not known' >&2\nexit 1\n"
+    )
+    java.chmod(java.stat().st_mode | stat.S_IXUSR)
+    log = open_log(tmp_path / "events", Clock())
+    log.close()
+
+    events, out = str(tmp_path / "events"), str(tmp_path / "report")
+    command = ["-m", "jmsx", "report", events, "--engine", "spark", "--out", out]
+    told = subprocess.run(
+        [sys.executable, *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "JAVA_HOME": str(tmp_path), "COLUMNS": "400"},
+    )
+
+    assert told.returncode == 1
+    assert "UnknownHostException: box: Name or service not known" in told.stderr
+    assert "--engine local" in told.stderr
+    assert "fault of ours" not in told.stderr
+    assert "Traceback" not in told.stderr
 
 
 def test_no_java_is_told_with_the_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
