@@ -16,6 +16,7 @@ from jmsx.cli.interrupts import first_of_two
 from jmsx.cli.printing import JsonOption, print_json, print_table
 from jmsx.cli.terminal import console
 from jmsx.cli.writing import writing
+from jmsx.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,7 +57,10 @@ def demo(
     if not logging.getLogger().isEnabledFor(logging.INFO):
         logging.getLogger("jmsx").setLevel(logging.CRITICAL)  # its handlers fail on purpose, often
     if report:
-        plugins.load("jmsx.reports", "spark")  # says what is missing before it is waited for
+        try:
+            plugins.load("jmsx.reports", "spark")  # says what is missing before it is waited for
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{error}; or leave the audit out: --no-report") from error
     folder = out or Path("jmsx-demo") / time.strftime("%Y%m%d-%H%M%S")
     with writing(str(folder) if out is None else f"--out {out}"):
         folder.mkdir(parents=True, exist_ok=True)

@@ -95,16 +95,21 @@ def test_the_demo_accounts_for_every_message(tmp_path: Path) -> None:
 
 
 def test_artemis_and_no_spark(tmp_path: Path) -> None:
-    """The same account on the other broker; without a report nothing of Spark is needed."""
+    """The same account on the other broker; without a report nothing of Spark is needed; else that is told."""
     without = "import sys; sys.modules['pyspark'] = None; from jmsx.cli import main; main()"
     options = ("--json", "--messages", "500", "--out", str(tmp_path), "--broker", "artemis")
-    done = subprocess.run(
-        [sys.executable, "-c", without, "demo", "--no-report", *options],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
+    asked, done = (
+        subprocess.run(
+            [sys.executable, "-c", without, "demo", *report, *options],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        for report in ([], ["--no-report"])
     )
+    assert asked.returncode == 1
+    assert "leave the audit out: --no-report" in asked.stderr
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert (told["lost"], told["duplicates"], told["differences"]) == (0, 0, [])
