@@ -116,7 +116,7 @@ def run() -> int:
     except JmsxError as error:
         if isinstance(error, ImportFailedError) and error.trace:
             _err.print(error.trace)
-        _err.print("error:", str(error), style="red")
+        _err.tell(f"error: {error}", style="red")
         return exits.FAILED
     except (KeyboardInterrupt, typer.Abort) as error:
         return _interrupted(error)

@@ -86,10 +86,10 @@ class _Meant:
         rest = "an event log tells (--events)" if self.events is None else f"nor does {self.events}"
         if self._guessed:
             words = f"{self._guessed:,} of them do not tell when they died, and count by when they were sent"
-            _err.print(f"{words}; {rest}", style="yellow")
+            _err.tell(f"{words}; {rest}", style="yellow")
         if self.passed_by:
             words = f"{self.passed_by:,} more may be meant, and do not tell why they died"
-            _err.print(f"{words}; {rest}", style="yellow")
+            _err.tell(f"{words}; {rest}", style="yellow")
         self._guessed = self.passed_by = 0
 
 
@@ -177,7 +177,7 @@ def ls(
         print_json([{"queue": name, "messages": count} for name, count in counts.items()])
         return
     if not counts:
-        _out.print("no dead letter queue, as far as the broker tells; name one")
+        _out.tell("no dead letter queue, as far as the broker tells; name one")
         return
     print_table(
         ("queue", "messages"),
@@ -219,15 +219,15 @@ def groups(
     print_table(head, rows)
     stuck = sum(one.stuck for one in found)
     if stuck:
-        _out.print(f"{stuck:,} of them cannot be sent back as they are; `jmsx dlq show` says why")
+        _out.tell(f"{stuck:,} of them cannot be sent back as they are; `jmsx dlq show` says why")
     untold = sum(one.count for one in found if one.reason == UNTOLD)
     if untold and meant.events is None:
-        _out.print(
+        _out.tell(
             f"{untold:,} of them tell no cause, nor when they died (the times are of their sending), as the broker has"
             " moved them; --events DIR has both from an event log"
         )
     elif untold:
-        _out.print(f"{untold:,} of them tell no cause, and no line of {meant.events} does")
+        _out.tell(f"{untold:,} of them tell no cause, and no line of {meant.events} does")
 
 
 @app.command()
@@ -271,7 +271,7 @@ def show(
         if life is not None:
             _out.print("\nevent log")
             for line in life:
-                _out.print(f"  {visible(line, keep='')}")
+                _out.tell(f"  {visible(line, keep='')}")
     else:
         rows = [
             (
@@ -457,7 +457,7 @@ def _life(letter: DeadLetter, events: Path) -> list[str]:
 
 def _print_staying(staying: Counter[str]) -> None:
     for why, count in staying.most_common():
-        _err.print(visible(f"{count:,} stay: {why}", keep=""), style="yellow")
+        _err.tell(visible(f"{count:,} stay: {why}", keep=""), style="yellow")
 
 
 @contextmanager

@@ -61,7 +61,7 @@ def explain(
         print_json({**asdict(story), "broker": places})
         return
     for line in worded(story, places):
-        _out.print(visible(line, keep=""))
+        _out.tell(visible(line, keep=""))
 
 
 def _story(events: Path, message: str, broker: str | None, told: Callable[..., Any]) -> Any:

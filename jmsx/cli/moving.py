@@ -31,7 +31,7 @@ class Found(NamedTuple):
     def warn(self) -> None:
         """Say what is hidden."""
         if self.hidden:
-            _err.print(self.hidden, style="yellow")
+            _err.tell(self.hidden, style="yellow")
 
 
 def find(
@@ -81,7 +81,7 @@ class Move:
         follows = f", and what lies behind them ({found.hidden})" if found.hidden else ""
         told = f"{self.plan(found.letters)}{follows}" if planned else "nothing to do"
         # names in it were written by whoever may send: a line feed in one would write a plan of its own
-        (_err if as_json else _out).print(visible(told, keep=""))
+        (_err if as_json else _out).tell(visible(told, keep=""))
         if not planned:
             found.warn()
         elif not dry_run:
@@ -122,11 +122,12 @@ class Move:
                 for moved in self.act(letters):
                     done += len(moved)
                     passed = time.monotonic() - began
-                    speed = f"{done / max(passed, 0.001):,.0f}/s"
+                    ahead = self._ahead(done, passed)
+                    speed = f"{done / max(passed + ahead, 0.001):,.0f}/s"
                     progress.update(task, completed=done, speed=speed)
-                    time.sleep(self._ahead(done, passed))
+                    time.sleep(ahead)
             except (KeyboardInterrupt, JmsxError):
-                _err.print(
+                _err.tell(
                     f"{done:,} of {total:,} were done for certain; each of the others is {self.doubt}"
                 )
                 raise

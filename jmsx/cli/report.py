@@ -226,9 +226,9 @@ def _metrics(path: Path) -> Callable[[Any, float], None]:
 
 def _tell(made: Any) -> None:
     """Print the verdict, why, and where the page lies."""
-    _out.print(made.line)
+    _out.tell(made.line)
     for reason in (made.audit.get("reasons") or [])[:_REASONS]:
-        _out.print(f"  {reason}")
+        _out.tell(f"  {reason}")
     _out.print(str(made.report))
 
 

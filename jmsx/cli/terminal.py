@@ -8,6 +8,7 @@ title or turn the direction of writing. Here it is seen instead.
 from __future__ import annotations
 
 import logging
+import textwrap
 import unicodedata
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -80,6 +81,12 @@ class Console:
         """Print a line of texts with spaces between, or what rich can draw."""
         self.rich.print(*what, style=style)
 
+    def tell(self, text: str, *, style: str | None = None) -> None:
+        """Print sentences: on a terminal their lines end between words, and go on indented; a pipe has them whole."""
+        if self.is_terminal:
+            text = "\n".join(_wrapped(line, self.rich.width) for line in text.split("\n"))
+        self.print(text, style=style)
+
     def print_json(self, text: str, *, indent: int | None, ensure_ascii: bool) -> None:
         """Print a JSON text."""
         self.rich.print_json(text, indent=indent, ensure_ascii=ensure_ascii)
@@ -88,6 +95,18 @@ class Console:
 def console(*, stderr: bool = False) -> Console:
     """A console for what was asked for, or for what is said beside it."""
     return Console(stderr=stderr)
+
+
+def _wrapped(line: str, width: int) -> str:
+    """`line` in lines of so many characters; a name that is longer stays whole, to be copied."""
+    begin = line[: len(line) - len(line.lstrip())]
+    return textwrap.fill(
+        line,
+        width,
+        subsequent_indent=f"{begin}    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 class VisibleFormatter(logging.Formatter):

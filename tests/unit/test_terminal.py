@@ -38,6 +38,24 @@ def test_a_message_id_is_no_emoji_and_brackets_are_no_markup(
     assert capsys.readouterr().out == "ID:vm-42991-1795307598157-6:176:-1:1:1 [red]x[/red] [/]\n"
 
 
+def test_sentences_break_between_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A terminal's own lines end within a name, such as `queue` and `://orders`; a pipe gets each text as one line."""
+    name = "queue://" + "orders-of-the-east." * 3
+    text = f"  delivery 1 to ship of queue://orders: failed with ValueError  and so on\nsent to {name} at last"
+    monkeypatch.setenv("COLUMNS", "30")
+    console().tell(text)
+    assert capsys.readouterr().out == f"{text}\n"
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    console().tell(text)
+    lines = capsys.readouterr().out.splitlines()
+    assert " ".join(lines).split() == text.split()
+    assert [line for line in lines if len(line) > 30] == [f"    {name}"]
+    begins = [len(line) - len(line.lstrip()) for line in lines]
+    assert begins == [2, 6, 6, 6, 0, 4, 4]
+
+
 def test_text_in_tables_and_of_several_parts(capfd: pytest.CaptureFixture[str]) -> None:
     """However it comes to be printed."""
     table = Table("count", HOSTILE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from jmsx.cli import dlq, moving
 from jmsx.cli.commands import app as main
+from jmsx.cli.terminal import console
 from jmsx.core.events import MessageDeadLettered
 from jmsx.dead_letters import opening
 from jmsx.dead_letters.letter import DeadLetter, read
@@ -232,6 +234,29 @@ def test_what_lies_behind_follows(broker: Hiding, command: str) -> None:
     assert [one.id for one in broker.letters] == ["3", "4"]
     assert "2 done" in run(command, "dead", "--yes")
     assert broker.letters == []
+
+
+def test_the_bar_tells_the_rate_that_is_kept(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is ahead of it waits: with 40 a second the bar said 40,000 at first, and then the double."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(moving, "_err", console(stderr=True))
+    letters = [read(str(number), {}, origin="queue://orders") for number in range(16)]
+    move = moving.Move(
+        find=lambda _: moving.Found(letters, ""),
+        plan=lambda _: "all of them",
+        act=lambda some: iter([[one.id] for one in some]),
+        doubt="somewhere",
+        limit=None,
+        rate=40.0,
+    )
+    move.carry_out(dry_run=False, yes=True, as_json=True)
+    speeds = [
+        int(one.replace(",", "")) for one in re.findall(r"([0-9,]+)/s", capfd.readouterr().err)
+    ]
+    assert speeds
+    assert max(speeds) <= 40
 
 
 def test_nobody_to_ask(broker: Hiding) -> None:
