@@ -85,7 +85,9 @@ class Books:
     context: Context
     counts: pl.DataFrame
     doubts: pl.DataFrame
-    again: pl.DataFrame  #: bucket, hour_us: as `flows.AGAIN`, of foreign senders only
+    again: (
+        pl.DataFrame
+    )  #: bucket, hour_us: as `flows.AGAIN`, but for keys without a time of senders of ours
     roster: pl.DataFrame  #: as `roster.roster`
     absent: pl.DataFrame  #: as `roster.absent`
 
@@ -185,6 +187,7 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
             found_routes.expects,
             found_routes.reads,
             clocked,
+            sockets=context.sockets,
             until_us=asked.until_us,
         ),
         terms=terms,

@@ -3,7 +3,7 @@ The broker's own counts, held against the log: who else sends and consumes, what
 
 A line `broker.stats` is a queue's counters at one moment. Between two of them the broker saw so many messages come and
 go; the log tells of so many sends and settlements in that time, save those about the two moments, which may be on
-either side. So the log has a most, and only what is beyond that proves anything.
+either side. So the log has a most and a least, and only what is beyond them proves anything.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ def _traffic(events: Events) -> pl.DataFrame:
                     pl.lit(None, pl.Categorical).alias("subscription"),
                     minute,
                     one.alias("came"),
+                    (pl.col("outcome") == "confirmed").cast(pl.Int64).alias("sure"),
                     none.alias("went"),
                 ),
                 left.select(
@@ -73,22 +74,23 @@ def _traffic(events: Events) -> pl.DataFrame:
                     "subscription",
                     minute,
                     none.alias("came"),
+                    none.alias("sure"),
                     one.alias("went"),
                 ),
             ]
         )
         .group_by("writer", "dest", "subscription", "minute_us")
-        .agg(pl.col("came", "went").sum())
+        .agg(pl.col("came", "sure", "went").sum())
         .pipe(named)
     )
 
 
-#: Messages that came to (perhaps: an unconfirmed send is one) and went from a destination, by minute of the writer's
-#: clock.
+#: Messages that came to (perhaps: an unconfirmed send is one; `sure`: a confirmed one) and went from a destination, by
+#: minute of the writer's clock.
 TRAFFIC: Final = Partial(
     "traffic",
     ("writer", "dest", "subscription", "minute_us"),
-    {"came": Adds.SUM, "went": Adds.SUM},
+    {"came": Adds.SUM, "sure": Adds.SUM, "went": Adds.SUM},
     _traffic,
 )
 
@@ -103,6 +105,8 @@ BOOK: Final = {
     "size": pl.Int64,  # at to_us
     "foreign_in": pl.Int64,  # at least so many came from senders that keep no log here
     "foreign_out": pl.Int64,  # at least so many went to consumers that keep no log here
+    "fewer_in": pl.Int64,  # so many more were confirmed to senders than the broker counts
+    "fewer_out": pl.Int64,  # so many more were settled than the broker counts
     "proven": pl.Boolean,  # all that ever came was settled in this log
 }
 
@@ -114,6 +118,7 @@ def reconciled(
     reads: pl.DataFrame,
     clocks: Clocks,
     *,
+    sockets: pl.DataFrame,
     until_us: int | None = None,
 ) -> pl.DataFrame:
     """
@@ -125,6 +130,7 @@ def reconciled(
         expects: as `Routes.expects`.
         reads: as `Routes.reads`.
         clocks: of the writers.
+        sockets: as `Context.sockets`.
         until_us: it is about messages that were sent before then; None: about all.
 
     """
@@ -156,14 +162,17 @@ def reconciled(
             pl.col("went").filter(touched).sum().alias("went_most"),
             (~touched).sum().alias("beside"),
         )
+        .join(_least(moved, spans, sockets), on="route", how="left")
     )
     held = spans.join(logged, on="route", how="left").with_columns(
-        pl.col("came_most", "went_most", "beside").fill_null(0)
+        pl.col("came_most", "went_most", "beside", "came_least", "went_least").fill_null(0)
     )
     went = pl.col("dequeued") - pl.col("expired")
     return held.with_columns(
         (pl.col("enqueued") - pl.col("came_most")).clip(lower_bound=0).alias("foreign_in"),
         (went - pl.col("went_most")).clip(lower_bound=0).alias("foreign_out"),
+        (pl.col("came_least") - pl.col("enqueued")).clip(lower_bound=0).alias("fewer_in"),
+        (pl.col("went_least") - pl.col("dequeued")).clip(lower_bound=0).alias("fewer_out"),
         (
             ~pl.col("restarted")
             & (pl.col("beside") == 0)
@@ -173,6 +182,33 @@ def reconciled(
             & (went == pl.col("went_most"))
         ).alias("proven"),
     ).select(*BOOK)
+
+
+def _least(moved: pl.DataFrame, spans: pl.DataFrame, sockets: pl.DataFrame) -> pl.DataFrame:
+    """
+    How many messages surely came and went between the broker's first line and its last: route, came_least, went_least.
+
+    Only what writers tell that know no other broker, of the one queue that was counted, whose counters went on and on.
+    """
+    sole = (
+        sockets.group_by("writer")
+        .agg(pl.col("broker").n_unique().alias("brokers"), pl.col("broker").min())
+        .filter(pl.col("brokers") == 1)
+        .select("writer", "broker")
+    )
+    counted = spans.filter(~pl.col("restarted") & (pl.col("queues") == 1)).select(
+        "route", "dest", "broker", "surely_from_us", "surely_to_us"
+    )
+    inside = (pl.col("begun") - MINUTE_US >= pl.col("surely_from_us")) & (
+        pl.col("ended") + MINUTE_US <= pl.col("surely_to_us")
+    )
+    return (
+        moved.join(sole, on="writer")
+        .join(counted, on=["route", "dest", "broker"])
+        .filter(inside)
+        .group_by("route")
+        .agg(pl.col("sure").sum().alias("came_least"), pl.col("went").sum().alias("went_least"))
+    )
 
 
 def _routes_of(expects: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:
@@ -208,6 +244,8 @@ def _spans(
         .agg(
             pl.col("earliest_us").min().alias("from_us"),
             pl.col("latest_us").max().alias("to_us"),
+            pl.col("latest_us").first().alias("surely_from_us"),
+            pl.col("earliest_us").last().alias("surely_to_us"),
             *grown,
             pl.col("size").first().alias("size_before"),
             pl.coalesce(pl.col("size").filter(since).min(), pl.col("size").last()).alias("size"),
@@ -224,5 +262,7 @@ def _spans(
             pl.col("to_us").max(),
             pl.col("enqueued", "dequeued", "expired", "size_before", "size").sum(),
             pl.col("restarted").any(),
+            pl.len().alias("queues"),
+            pl.col("dest", "broker", "surely_from_us", "surely_to_us").first(),
         )
     )

@@ -52,6 +52,8 @@ _BY_THE_BROKER: Final = {
         "foreign_consumers",
         "at least {} messages went to foreign consumers, which keep no log here",
     ),
+    "fewer_in": ("uncounted_sends", "{} messages fewer came than its senders were told"),
+    "fewer_out": ("uncounted_acks", "{} messages fewer went than consumers say that they settled"),
     "size": ("waiting", "{} messages wait there unread"),
     "expired": ("expired", "{} messages expired"),
 }
@@ -94,7 +96,7 @@ def _under_way(found: pl.DataFrame, in_hand: pl.DataFrame) -> list[dict[str, Any
     )
     told = [
         _finding(
-            "waiting",
+            "planned",
             route,
             f"{route}: {count(n, 'message')} in a planned wait for redelivery, the last until"
             f" {moment(until_us)} UTC",
@@ -183,6 +185,15 @@ def _doubted(held: Books, rows: pl.DataFrame) -> dict[str, str]:
         if row["foreign_out"]:
             doubts[row["route"]] = (
                 f"{row['foreign_out']} messages went to consumers of which no line is here"
+            )
+        elif row["fewer_in"] > (row["open"] or 0):  # what is sent with a delay, comes later
+            doubts[row["route"]] = (
+                f"the broker counts {row['fewer_in']} fewer messages than its senders were told"
+            )
+        elif row["fewer_out"]:
+            doubts[row["route"]] = (
+                f"the broker counts {row['fewer_out']} fewer settlements than consumers tell of:"
+                " such messages come again"
             )
         elif row["size"] > (row["open"] or 0) and not held.horizon.living:
             doubts[row["route"]] = f"{row['size']} messages wait in the queue unread"

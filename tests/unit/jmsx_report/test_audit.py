@@ -470,7 +470,7 @@ def test_what_waits_for_its_redelivery_is_told() -> None:
     """How many, and until when the last of them waits."""
     log, _ = waiting()
 
-    assert findings(living(log, START + 2 * HOUR), "waiting") == [
+    assert findings(living(log, START + 2 * HOUR), "planned") == [
         f"{ORDERS}: 1 message in a planned wait for redelivery, the last until 2026-11-20 08:30:00 UTC"
     ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 import pytest
 
@@ -37,6 +39,67 @@ def test_the_broker_tells_of_others() -> None:
     assert "at least 7 messages came" in findings(summary, "foreign_producers")[0]
     assert "at least 4 messages went" in findings(summary, "foreign_consumers")[0]
     assert "3 messages wait" in findings(summary, "waiting")[0]
+
+
+def counted(log: Log, **at_last: int) -> dict[str, Any]:
+    """What is told of a trade, if the broker counts so many from before it to long after it."""
+    log.stats(SENDER, START - 5 * MINUTE, enqueued=100, dequeued=100)
+    log.lines.insert(0, log.lines.pop())
+    log.stats(SENDER, START + HOUR, ORDERS, **at_last)
+    mine = [line for line in log.lines if line["writer"] == SENDER]
+    for seq, line in enumerate(mine):
+        line["seq"] = seq
+    return told(ended(log))
+
+
+def test_the_broker_counts_fewer_sends_than_senders_were_told() -> None:
+    """It said that it has them, and does not count them: its counters are wrong, or it has lost them."""
+    summary = counted(trade(), enqueued=107, dequeued=107)
+
+    assert (summary["verdict"], summary["unaccounted"]) == ("unverifiable", 0)
+    assert "3 messages fewer came" in findings(summary, "uncounted_sends")[0]
+    assert any("counts 3 fewer messages" in reason for reason in summary["reasons"])
+
+
+def test_the_broker_counts_fewer_settlements_than_consumers_tell_of() -> None:
+    """Their acknowledgements did not reach it: so these messages come again."""
+    summary = counted(trade(), enqueued=110, dequeued=108, size=2)
+
+    assert (summary["verdict"], summary["unaccounted"]) == ("unverifiable", 0)
+    assert "2 messages fewer went" in findings(summary, "uncounted_acks")[0]
+    assert any("counts 2 fewer settlements" in reason for reason in summary["reasons"])
+
+
+def test_what_is_sent_with_a_delay_is_not_counted_yet() -> None:
+    """The broker counts it when its time has come; it is in flight till then, or not settled in time."""
+    log = trade()
+    for number in range(3):
+        log.send(SENDER, START + 30 * MINUTE + number)
+    summary = counted(log, enqueued=110, dequeued=110)
+
+    assert "3 messages fewer came" in findings(summary, "uncounted_sends")[0]
+    assert not any("counts" in reason for reason in summary["reasons"])
+
+
+@pytest.mark.parametrize("why", ["near the ends", "another broker", "two brokers", "unconfirmed"])
+def test_what_the_broker_need_not_have_counted(why: str) -> None:
+    """About its two lines, what went elsewhere or may have, and what nobody confirmed."""
+    log = Log().opens(SENDER).opens(WORKER)
+    log.reads(WORKER)
+    moved = {"another broker": [1], "two brokers": [1, 2]}.get(why, [])
+    for epoch in moved:
+        up = {"session_id": "third-1", "epoch": epoch, "broker": ("b:61613", "east:1")[epoch % 2]}
+        log.line("third", "conn.up", START - SECOND, **up)
+    at = START - 5 * MINUTE if why == "near the ends" else START
+    for number in range(5):
+        outcome = "unconfirmed" if why == "unconfirmed" else "confirmed"
+        made = log.send("third" if moved else SENDER, at + number * SECOND, outcome=outcome)
+        log.deliver(WORKER, made, START + MINUTE)
+    if moved:
+        log.closes("third", START + HOUR)
+    summary = counted(log, enqueued=100, dequeued=105)
+
+    assert findings(summary, "uncounted_sends") == []
 
 
 def test_what_a_killed_reader_did_is_not_said_to_be_of_others() -> None:
