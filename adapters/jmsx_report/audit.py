@@ -87,6 +87,7 @@ def audit(held: Books, stories: pl.DataFrame) -> Audit:
         found=held.complete,
         until=held.horizon,
     )
+    found = _but_sent_on(found, stories, held)
     found = explained(_but_forwarded(found, stories, missing, held), missing, in_hand, held)
     rows = conclusions(rows_of(held, found), missing, held)
     return Audit(
@@ -141,6 +142,36 @@ def _but_forwarded(
             for name in ("duplicates", "effect_duplicates")
         )
         .drop("forwarded")
+    )
+
+
+def _but_sent_on(found: pl.DataFrame, stories: pl.DataFrame, held: Books) -> pl.DataFrame:
+    """Leave out of what was sent and done again what a process did, and sent on under its key to another broker."""
+    resent = found.filter(pl.col("resent") > 0).select("msg_key", "route", "readers")
+    if resent.is_empty():
+        return found
+    sent_on = (
+        balance.sends_by_route(stories, held.routes)
+        .join(
+            held.context.sockets.select("writer", "session_id", "epoch", "broker"),
+            on=["writer", "session_id", "epoch"],
+            how="left",
+            nulls_equal=True,
+        )
+        .join(resent, on=["msg_key", "route"])
+        .group_by("msg_key", "route")
+        .agg(
+            pl.col("n").sum().alias("sends"),
+            pl.col("broker").n_unique().alias("brokers"),
+            pl.col("writer").is_in("readers").any().alias("by_them"),
+        )
+        .filter(pl.col("by_them") & (pl.col("sends") == pl.col("brokers")))
+        .select("msg_key", "route", sent_on=True)
+    )
+    return (
+        found.join(sent_on, on=["msg_key", "route"], how="left")
+        .with_columns(pl.when("sent_on").then(0).otherwise("resent").alias("resent"))
+        .drop("sent_on")
     )
 
 

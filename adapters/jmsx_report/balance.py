@@ -237,10 +237,10 @@ def keys(stories: pl.DataFrame, doubts: pl.DataFrame, routes: Routes) -> pl.Data
     Bring both ends of every message together: one row a key and route; `stories` and `doubts` as those partials.
 
     Columns: msg_key, route, dest (of the send; else where it was read), key_us, bucket, hour_us, confirmed,
-    unconfirmed, refused, rolled_back (sends), settled, done, effects (of handlers, but for those that were rolled
-    back), abandoned (deliveries), doubtful (deliveries in transactions in doubt), sender, expires_us, fanned,
-    sent_anywhere (also to what is not audited), readers (writers whose handlers succeeded), last_us, last_fate (of its
-    deliveries).
+    unconfirmed, refused, rolled_back (sends), settled, done, dead_lettered, effects (of handlers, but for those that
+    were rolled back), abandoned (deliveries), doubtful (deliveries in transactions in doubt), sender, expires_us,
+    fanned, sent_anywhere (also to what is not audited), readers (writers whose handlers succeeded), last_us, last_fate
+    (of its deliveries).
     """
     in_tx = pl.col("tx_id").is_not_null()
     in_doubt = pl.col("doubt").fill_null(value=False)
@@ -286,7 +286,12 @@ def keys(stories: pl.DataFrame, doubts: pl.DataFrame, routes: Routes) -> pl.Data
             pl.col("bucket").min().alias("read_bucket"),
             pl.col("hour_us").min().alias("read_hour_us"),
             n.filter(_SETTLED).sum().alias("settled"),
-            n.filter(outcome.replace_strict(SETTLES, default=None) == "done").sum().alias("done"),
+            *(
+                n.filter(outcome.replace_strict(SETTLES, default=None) == number)
+                .sum()
+                .alias(number)
+                for number in ("done", "dead_lettered")
+            ),
             pl.col("effects").sum(),
             n.filter(outcome == Outcome.ABANDONED.value).sum().alias("abandoned"),
             pl.col("doubtful").sum(),
@@ -303,6 +308,7 @@ def keys(stories: pl.DataFrame, doubts: pl.DataFrame, routes: Routes) -> pl.Data
         "doubtful",
         "settled",
         "done",
+        "dead_lettered",
         "effects",
         "abandoned",
     )
@@ -463,6 +469,7 @@ FOUND: Final = (
     "expired_at_broker",
     "duplicates",
     "effect_duplicates",
+    "resent",
     "unsent",
     "foreign",
     "unanswered",
@@ -490,7 +497,8 @@ def judged(
     unaccounted: sent more than the deadline ago, and not settled; where it was planned to come again, that was so long
     ago, too. in_flight: the same, later. undated: which of these it is the clocks do not tell; it is in in_flight, too.
     unread: sent where nobody in the log reads. expired_at_broker: not settled, and its time is over. duplicates: done
-    more often than sent. effect_duplicates: its handler succeeded more often than that. unsent: settled, and nobody in
+    more often than sent. effect_duplicates: its handler succeeded more often than that. resent: done more than once,
+    and sent as often; whether that was meant nobody says. unsent: settled, and nobody in
     the log sent it; foreign: the same, by who is not jmsx. unanswered: sent without a receipt, and not settled.
     late_confirmed: the same, but settled, which proves that it was sent. in_doubt: not settled, but delivered in a
     transaction of which nobody knows the end. doubtful_duplicates: a handler succeeded again after such a transaction.
@@ -501,6 +509,8 @@ def judged(
     due = confirmed + perhaps
     mine = due + pl.col("refused") + pl.col("rolled_back") > 0
     stray = pl.when(~mine & pl.col("sent_anywhere")).then(settled).otherwise(0)
+    # What was read of a dead letter queue is no copy that was sent after that.
+    died = pl.when(due > 1).then(pl.col("dead_lettered")).otherwise(0)
     missing = pl.when(mine).then((confirmed - settled).clip(lower_bound=0)).otherwise(0)
     before = pl.col("fanned") & (pl.col("key_us") < pl.col("begin_us")).fill_null(value=False)
     limit = pl.col("now_us")
@@ -531,7 +541,7 @@ def judged(
         # A copy that a broker moved, as to a dead letter queue, is settled there; each such settlement is of one copy.
         .with_columns(missing.alias("missing"), stray.alias("stray"))
         .with_columns(
-            pl.col("stray").sum().over("msg_key").alias("moved"),
+            (pl.col("stray").sum() - died.sum()).clip(lower_bound=0).over("msg_key").alias("moved"),
             (
                 pl.col("missing").cum_sum().over("msg_key", order_by="route") - pl.col("missing")
             ).alias("earlier"),
@@ -551,6 +561,7 @@ def judged(
             pl.when(open_ & ~overdue & maybe_overdue).then(lost).otherwise(0).alias("undated"),
             (pl.col("done") > due.clip(lower_bound=1)).cast(pl.Int64).alias("duplicates"),
             (ran_again & ~doubtful).cast(pl.Int64).alias("effect_duplicates"),
+            ((pl.col("done") > 1) & (pl.col("done") <= due)).cast(pl.Int64).alias("resent"),
             (ran_again & doubtful).cast(pl.Int64).alias("doubtful_duplicates"),
             (~mine & ~pl.col("sent_anywhere") & (settled > 0) & (pl.col("bucket") >= 0))
             .cast(pl.Int64)

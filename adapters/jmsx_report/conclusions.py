@@ -52,6 +52,7 @@ LISTED: Final = 50
 ALL_NUMBERS: Final = (
     *NUMBERS,
     "undated",
+    "resent",
     "doubtful_duplicates",
     "phantoms",
     "refused_settled",
@@ -65,6 +66,7 @@ PROOFS: Final = {
 DOUBTS: Final = {
     "explained": "{} not settled, but a gap in the log, the broker or a consumer may explain it",
     "undated": "{} not settled, and the clocks do not tell whether they are overdue",
+    "resent": "{} sent more than once under one key, and done as often",
     "unread": "{} sent to where nobody in the log reads",
     "unsent": "{} settled, but no log tells of their sending",
     "incomparable": "{} of senders that are not jmsx cannot be compared",

@@ -22,6 +22,8 @@ PLAUSIBLE_US: Final = (1_000_000_000_000_000, 10_000_000_000_000_000)
 _PLAUSIBLE_MS: Final = (1_000_000_000_000, 10_000_000_000_000)
 #: Buckets of keys that tell no time: -1 to -SHARDS.
 SHARDS: Final = 64
+#: A sender of jmsx makes the key of a message as it begins to send it.
+LATE_US: Final = 100_000
 #: The bucket of messages without any key, which nothing can be compared with.
 NAMELESS: Final = -SHARDS - 1
 _KEY_DIGITS: Final = 32  #: hexadecimal ones, in a key of a jmsx sender
@@ -270,26 +272,47 @@ def stories(buckets: pl.Series) -> Partial:
     )
 
 
+def _sent_late(events: Events) -> pl.DataFrame:
+    """Sends that began long after their key was made, or before: of these a key may have been sent before."""
+    sends = events.coded("send")
+    keys = (
+        events.once(keyed).head(sends.height).select("msg_key", "key_us")
+    )  # they come first there
+    begun = sends.select(pl.coalesce("start_us", "ts_us").alias("begun_us"))
+    return (
+        keys.hstack(begun)
+        .filter((pl.col("begun_us") - pl.col("key_us")).abs() >= LATE_US)
+        .select(
+            bucket(pl.col("msg_key"), pl.col("key_us")).alias("bucket"),
+            (pl.col("key_us") // HOUR_US * HOUR_US).alias("hour_us"),
+        )
+    )
+
+
 def _again(events: Events) -> pl.DataFrame:
     flagged = (pl.col("attempt") > 1) | pl.col("redelivered")
-    return (
+    foreign = (
         events.of("delivery")
         # One filter after the other: the key is looked at where little is left.
         .filter(flagged)
         .filter(pl.col("outcome").is_in(DONE), key_us(pl.col("msg_key")).is_null())
-        .with_columns(bucket(pl.col("msg_key"), pl.lit(None, pl.Int64)).alias("bucket"))
-        .filter(pl.col("bucket") != NAMELESS)
-        .group_by(
-            "bucket",
+        .select(
+            bucket(pl.col("msg_key"), pl.lit(None, pl.Int64)).alias("bucket"),
             (pl.coalesce("sent_us", "recv_us", "ts_us") // HOUR_US * HOUR_US).alias("hour_us"),
         )
+        .filter(pl.col("bucket") != NAMELESS)
+    )
+    return (
+        pl.concat([foreign, _sent_late(events)])
+        .group_by("bucket", "hour_us")
         .agg(pl.len().cast(pl.Int64).alias("n"))
     )
 
 
-#: Where a message with a key that tells no time may have been done twice: where the broker, or the process, says that
-#: it was delivered before. Others, of whom the log has no send, are not looked at key by key: that two are in one batch
-#: of segments tells nothing, for the same log may be cut in other ways.
+#: Where a message may have been done twice though both ends of its bucket agree. One with a key that tells no time:
+#: where the broker, or the process, says that it was delivered before. Others of these, of whom the log has no send,
+#: are not looked at key by key: that two are in one batch of segments tells nothing, for the same log may be cut in
+#: other ways. One with a key of ours: where it was sent long after its key was made, and so may have been sent twice.
 AGAIN: Final = Partial("again", ("bucket", "hour_us"), {"n": Adds.SUM}, _again)
 
 

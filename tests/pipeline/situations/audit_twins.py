@@ -41,7 +41,8 @@ _KEYS: Final = f"""
                    AS waits
         FROM events WHERE kind IN ('send', 'delivery', 'redelivery.scheduled') GROUP BY ALL
     ), repeats AS (
-        SELECT *, done > 1 AS settled_again, effects > 1 AND done <= 1 AS ran_again,
+        SELECT *, greatest(sent, 1) AS due, done > due AS settled_again,
+               effects > due AND done <= due AS ran_again, done > 1 AND done <= due AS sent_again,
                {" + ".join(_SETTLED)} AS settled, greatest(sent - settled, 0) AS missing,
                CASE WHEN waits THEN 0 ELSE missing END AS unaccounted
         FROM counted
@@ -105,13 +106,13 @@ def _audit() -> Twin:
         SELECT service, broker, dest, dest AS subscription, hour_us, {added},
                sum(unaccounted) AS unaccounted, sum(missing - unaccounted) AS in_flight,
                count_if(settled_again) AS duplicates, count_if(ran_again) AS effect_duplicates,
-               count_if(tried = 0) AS unsent,
+               count_if(sent_again) AS resent, count_if(tried = 0) AS unsent,
                coalesce(list(msg_key ORDER BY msg_key) FILTER (unaccounted > 0), [])[:5]
                    AS lost_keys,
                coalesce(list(msg_key ORDER BY msg_key) FILTER (settled_again OR ran_again), [])[:5]
                    AS repeated_keys,
                CASE WHEN bool_or(unaccounted > 0 OR settled_again OR ran_again) THEN 'suspect'
-                    ELSE 'balanced' END AS verdict
+                    WHEN bool_or(sent_again) THEN 'unverifiable' ELSE 'balanced' END AS verdict
         FROM repeats JOIN who USING (dest) GROUP BY ALL
         """,  # noqa: S608 - no text of others is in it
         left_out=_UNTOLD,

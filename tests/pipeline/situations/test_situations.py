@@ -57,6 +57,8 @@ _JUDGED: Final = (
     "transactions_in_doubt_that_were_rolled_back",
     "another_client_takes_messages",
     "lost_in_the_broker",
+    "the_broker_counts_fewer_than_were_sent",
+    "sent_again_and_done_twice",
     "forwarded_under_its_key_and_lost",
     "a_clock_is_set_back_and_messages_are_lost",
     "times_of_the_last_moment",

@@ -36,6 +36,7 @@ _LOGS = (
     "no_time_from_the_broker",
     "handlers_ran_twice",
     "waits_for_its_redelivery",
+    "sent_again_and_done_twice",
 )
 _REPEATED = {"busy", "lost_and_repeated", "handlers_ran_twice"}
 #: Tables that a log leaves empty, for nothing of the kind is in it.

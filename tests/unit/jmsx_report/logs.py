@@ -103,7 +103,7 @@ class Log:
         self._of("broker.stats", writer, at, {"dest": dest} | none | counted)
 
     def _of(self, kind: str, writer: str, at: int, fields: dict[str, Any]) -> None:
-        self.line(writer, kind, at, session_id=f"{writer}-1", epoch=1, **fields)
+        self.line(writer, kind, at, **({"session_id": f"{writer}-1", "epoch": 1} | fields))
 
 
 def events(lines: list[dict[str, Any]]) -> Events:

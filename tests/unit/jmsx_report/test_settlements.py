@@ -141,3 +141,72 @@ def test_a_delivery_in_a_transaction_in_doubt_is_not_lost() -> None:
 
     log.deliver(WORKER, made, START + MINUTE, outcome="committed", tx_id="t-2")
     assert told(log)["effect_duplicates"] == 0
+
+
+def twice_sent(*fates: str, later: int = MINUTE, **second: Any) -> tuple[Log, str]:
+    """A trade in which one message is sent a second time under its key, and so settled; the log, and the key."""
+    log, at = trade(), START + 30 * MINUTE
+    made = log.send(SENDER, at)
+    log.send(SENDER, at + later, msg_key=made, start_us=at + later, **second)
+    for number, fate in enumerate(fates):
+        log.deliver(WORKER, made, at + later + (number + 1) * SECOND, outcome=fate)
+    return log, made
+
+
+@pytest.mark.parametrize("outcome", ["confirmed", "unconfirmed"])
+def test_what_was_sent_twice_under_one_key_and_done_twice_is_not_balanced(outcome: str) -> None:
+    """A repeat, or meant: the log does not say which."""
+    log, _ = twice_sent("acknowledged", "acknowledged", outcome=outcome)
+    summary = told(ended(log))
+
+    assert (summary["verdict"], summary["duplicates"]) == ("unverifiable", 0)
+    assert findings(summary, "resent") == [
+        f"{ORDERS}: 1 sent more than once under one key, and done as often"
+    ]
+
+
+def test_what_was_sent_twice_and_done_once_of_each_fate_is_balanced() -> None:
+    """A dead letter that was sent again, and done."""
+    log, _ = twice_sent("dead_lettered", "acknowledged")
+
+    assert told(ended(log))["verdict"] == "balanced"
+
+
+def test_a_dead_letter_that_was_sent_again_and_done_twice_is_not_balanced() -> None:
+    """It was settled more often than sent."""
+    log, _ = twice_sent("dead_lettered", "acknowledged", "acknowledged")
+
+    assert told(ended(log))["verdict"] == "unverifiable"
+
+
+def test_a_dead_letter_that_was_sent_again_and_not_settled_is_lost() -> None:
+    """That it was taken from the dead letter queue before settles no second copy."""
+    log, made = twice_sent("dead_lettered")
+    log.reads(WORKER, "queue://DLQ", consumer="dead")
+    log.deliver(WORKER, made, START + 31 * MINUTE, "queue://DLQ", consumer="dead")
+    summary = told(ended(log))
+
+    assert (summary["verdict"], summary["unaccounted"]) == ("suspect", 1)
+    assert [one["msg_key"] for one in summary["lost"]] == [made]
+
+
+def test_a_key_may_have_been_sent_from_another_clock_before_it_was_made() -> None:
+    """The second sender's clock is behind."""
+    log, _ = twice_sent("acknowledged", "acknowledged", later=-MINUTE)
+
+    assert told(ended(log))["verdict"] == "unverifiable"
+
+
+def test_what_was_done_and_sent_on_to_another_broker_is_no_repeat() -> None:
+    """Under its key, by who did it; the queue there has the same name."""
+    log, at = trade(), START + 30 * MINUTE
+    made = log.send(SENDER, at)
+    log.deliver(WORKER, made, at + SECOND)
+    there: dict[str, Any] = {"session_id": "east", "epoch": 1}
+    log.line(WORKER, "conn.up", at, **there, broker="east:61613")
+    log.send(WORKER, at + MINUTE, msg_key=made, **there)
+    log.opens("other").reads("other", consumer="far")
+    log.deliver("other", made, at + 2 * MINUTE, consumer="far")
+    log.closes("other", at + HOUR)
+
+    assert told(ended(log))["verdict"] == "balanced"
