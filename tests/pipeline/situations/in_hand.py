@@ -17,7 +17,7 @@ ORDERS = "queue://orders"
 _DEADLINE = {"deadline": 300}
 
 
-def _alive(shop: Shop, *, until: int) -> None:
+def alive(shop: Shop, *, until: int) -> None:
     """Every process runs on, and all but consumers with messages in hand say so last at `until`."""
     for process in shop.fleet.processes:
         process.ends = "living"
@@ -85,7 +85,7 @@ def prefetched_behind_a_planned_wait(scene: Scene) -> Truth:
     behind = _prefetched(shop, 30, worker)
     end = shop.now + 20 * MINUTE
     _has(worker, end - 5 * SECOND, buffered=31)
-    _alive(shop, until=end)
+    alive(shop, until=end)
     shop.ship(scene.directory)
     return _overdue(shop, behind, explained=30)
 
@@ -99,7 +99,7 @@ def prefetched_behind_a_slow_handler(scene: Scene) -> Truth:
     end = shop.now + 20 * MINUTE
     for minute in range(20):
         _has(worker, end - 5 * SECOND - minute * MINUTE, buffered=12, in_process=1)
-    _alive(shop, until=end)
+    alive(shop, until=end)
     shop.ship(scene.directory)
     return _overdue(shop, had, explained=13)
 
@@ -113,7 +113,7 @@ def more_is_overdue_than_is_in_hand(scene: Scene) -> Truth:
     end = shop.now + 20 * MINUTE
     _has(one, end - 5 * SECOND, buffered=5)
     _has(two, end - 3 * SECOND, buffered=3, in_process=1)
-    _alive(shop, until=end)
+    alive(shop, until=end)
     shop.ship(scene.directory)
     return _overdue(shop, had, explained=9)
 
@@ -145,7 +145,7 @@ def had_by_one_whose_link_is_lost(scene: Scene) -> Truth:
     for message in had:
         after = shop.now + 2 * SECOND - message.sent_at
         shop.deliver(message, "abandoned", by=worker, after=after, handled=False)
-    _alive(shop, until=shop.now + HOUR)
+    alive(shop, until=shop.now + HOUR)
     shop.ship(scene.directory)
     truth = _overdue(shop, had, explained=0)
     truth.findings = []

@@ -27,6 +27,7 @@ from tests.pipeline.situations import (  # noqa: F401 - each adds its situations
     shipping,
     spoilt,
     third_book,
+    together,
     topology,
     unsettled,
     values,

@@ -63,6 +63,9 @@ _JUDGED: Final = (
     "a_clock_is_set_back_and_messages_are_lost",
     "times_of_the_last_moment",
     "keys_of_their_own_and_a_loss",
+    "discarded_twice_beside_a_loss",
+    "compacted_in_the_middle",
+    "a_living_fleet_that_waits",
 )
 #: Those in which much hangs on when something was.
 _SKEWED: Final = (

@@ -326,7 +326,8 @@ def only_open_segments(scene: Scene) -> Truth:
 # Transactions.
 
 
-def _transaction(shop: Shop, worker: Process, kind: str, number: int, *, acks: int) -> str:
+def transaction(shop: Shop, worker: Process, kind: str, number: int, *, acks: int) -> str:
+    """Note how a transaction of `worker` with one send ended; returns its id."""
     tx_id = f"{worker.session}-tx-{number}"
     worker.noted_of_session(
         kind,
@@ -347,7 +348,7 @@ def transactions_committed(scene: Scene) -> Truth:
     for number in range(20):
         shop.now = START + number * 3 * MINUTE
         message = shop.send(ORDERS)
-        tx_id = _transaction(shop, worker, "tx.commit", number, acks=1)
+        tx_id = transaction(shop, worker, "tx.commit", number, acks=1)
         shop.deliver(message, "committed", by=worker, tx_id=tx_id)
         shop.deliver(shop.send("queue://invoices", by=worker, tx_id=tx_id), after=5 * SECOND)
     shop.ship(scene.directory)
@@ -362,11 +363,11 @@ def transactions_rolled_back(scene: Scene) -> Truth:
     for number in range(20):
         shop.now = START + number * 3 * MINUTE
         message = shop.send(ORDERS)
-        tx_id = _transaction(shop, worker, "tx.rollback", 2 * number, acks=0)
+        tx_id = transaction(shop, worker, "tx.rollback", 2 * number, acks=0)
         shop.deliver(message, "rolled_back", by=worker, tx_id=tx_id, error="ValueError")
         shop.send("queue://invoices", by=worker, tx_id=tx_id, outcome="rolled_back")
         shop.now += 10 * SECOND
-        tx_id = _transaction(shop, worker, "tx.commit", 2 * number + 1, acks=1)
+        tx_id = transaction(shop, worker, "tx.commit", 2 * number + 1, acks=1)
         shop.deliver(message, "committed", attempt=2, by=worker, tx_id=tx_id, after=11 * SECOND)
         shop.deliver(shop.send("queue://invoices", by=worker, tx_id=tx_id), after=5 * SECOND)
     shop.ship(scene.directory)
@@ -381,7 +382,7 @@ def transactions_in_doubt_that_were_committed(scene: Scene) -> Truth:
     for number in range(5):
         shop.now = START + number * 3 * MINUTE
         message = shop.send(ORDERS)
-        tx_id = _transaction(shop, worker, "tx.in_doubt", number, acks=0)
+        tx_id = transaction(shop, worker, "tx.in_doubt", number, acks=0)
         shop.deliver(message, "abandoned", by=worker, tx_id=tx_id)
         made = shop.send("queue://invoices", by=worker, tx_id=tx_id, outcome="unconfirmed")
         shop.deliver(made, after=5 * SECOND)
@@ -397,11 +398,11 @@ def transactions_in_doubt_that_were_rolled_back(scene: Scene) -> Truth:
     for number in range(5):
         shop.now = START + number * 3 * MINUTE
         message = shop.send(ORDERS)
-        tx_id = _transaction(shop, worker, "tx.in_doubt", 2 * number, acks=0)
+        tx_id = transaction(shop, worker, "tx.in_doubt", 2 * number, acks=0)
         shop.deliver(message, "abandoned", by=worker, tx_id=tx_id)
         shop.send("queue://invoices", by=worker, tx_id=tx_id, outcome="unconfirmed")
         shop.now += 10 * SECOND
-        tx_id = _transaction(shop, worker, "tx.commit", 2 * number + 1, acks=1)
+        tx_id = transaction(shop, worker, "tx.commit", 2 * number + 1, acks=1)
         shop.deliver(message, "committed", attempt=2, by=worker, tx_id=tx_id, after=11 * SECOND)
         shop.deliver(shop.send("queue://invoices", by=worker, tx_id=tx_id), after=5 * SECOND)
     shop.ship(scene.directory)
@@ -415,7 +416,7 @@ def sends_in_doubt(scene: Scene) -> Truth:
     sender = shop.senders[0]
     for number in range(5):
         shop.now = START + number * 3 * MINUTE
-        tx_id = _transaction(shop, sender, "tx.in_doubt", number, acks=0)
+        tx_id = transaction(shop, sender, "tx.in_doubt", number, acks=0)
         shop.send(ORDERS, by=sender, tx_id=tx_id, outcome="unconfirmed")
     shop.ship(scene.directory)
     return Truth(UNVERIFIABLE, numbers={"duplicates": 0}, findings=[("doubt",)])
