@@ -115,8 +115,8 @@ _FIRST_FOLD: Final = Row(
             times=("last seen",),
             runbooks={"runbook": "Causes.md#{}"},
             thresholds=AT_ALL,
-            width=15,
-            height=10,
+            width=13,
+            height=11,
         ),
         Panel(
             title="Firing alerts",
@@ -135,8 +135,8 @@ _FIRST_FOLD: Final = Row(
             times=("since",),
             runbooks={"alertname": "{}.md"},
             thresholds=AT_ALL,
-            width=9,
-            height=5,
+            width=11,
+            height=6,
         ),
         Panel(
             title="Oldest message not settled",
@@ -152,7 +152,7 @@ _FIRST_FOLD: Final = Row(
                 ),
             ),
             thresholds=((60, "yellow"), (600, "red")),
-            width=9,
+            width=11,
             height=5,
         ),
         rates(
