@@ -7,11 +7,15 @@ queue is another one, so what was asked on a link that is lost stays without ans
 
 from __future__ import annotations
 
+import asyncio
+import math
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
 from jmsx.app.bodies import Data
+from jmsx.app.loops import beside
 from jmsx.app.sender import Sending, Shared
 from jmsx.core.destination_names import is_pattern
 from jmsx.core.durations import Duration, bounded
@@ -77,14 +81,24 @@ class PendingRequest:
     """A request that waits for its answer; of one caller."""
 
     def __init__(self, machine: Machine) -> None:
+        self._machine = machine
         self._done = machine.event()
         self._answer: Message | None = None
         self._fault = ""
+        self.what = "the request"  #: for errors
+        self.deadline = math.inf  #: until when it is waited for: seconds, monotonic
+        #: Has nobody wait for it any more where its answer would come.
+        self.leave: Callable[[], object] = lambda: None
 
     @property
     def is_over(self) -> bool:
         """Whether nothing is to be waited for any more."""
         return self._done.is_set()
+
+    @property
+    def left(self) -> float:
+        """Seconds until its deadline."""
+        return max(self.deadline - self._machine.monotonic(), 0.0)
 
     def answered(self, answer: Message) -> None:
         """Let `answer()` return `answer`, which has come."""
@@ -96,12 +110,22 @@ class PendingRequest:
         self._fault = fault
         self._done.set()
 
-    def answer(self, timeout: float) -> Message:
+    def answer(self) -> Message:
         """The answer, when it has come; raises UnansweredError if it does not."""
-        self._done.wait(max(timeout, 0.0))
+        self._done.wait(self.left)
+        return self._taken()
+
+    async def aanswer(self) -> Message:
+        """As `answer`, while the event loop goes on."""
+        await self._done.awaited(self.left)
+        return self._taken()
+
+    def _taken(self) -> Message:
         if self._answer is None:
             fault = self._fault or "no answer came in time"
-            raise UnansweredError(f"{fault}; whether the request was handled is not known")
+            raise UnansweredError(
+                f"{self.what}: {fault}; whether the request was handled is not known"
+            )
         return self._answer
 
 
@@ -130,15 +154,49 @@ class Requests(Shared["_ReplyQueue"]):
         pending: PendingRequest,
     ) -> Message:
         """Send the request and wait for its answer in `pending`, as `App.request` does."""
+        try:
+            self._send(sending, to, body, pending)
+            return pending.answer()
+        finally:
+            pending.leave()
+
+    async def aask(
+        self,
+        sending: Sending,
+        to: Destination | str,
+        body: Message | Data,
+        pending: PendingRequest,
+    ) -> Message:
+        """As `ask`, while the event loop goes on: it is sent by a thread, and waited for without one."""
+        try:
+            await beside(self._send, sending, to, body, pending)
+            return await pending.aanswer()
+        except asyncio.CancelledError:
+            pending.fail("the request was cancelled")  # which has it not sent, if it was not yet
+            raise
+        finally:
+            pending.leave()
+
+    def _send(
+        self,
+        sending: Sending,
+        to: Destination | str,
+        body: Message | Data,
+        pending: PendingRequest,
+    ) -> None:
+        """Send the request, and have `pending` told of its answer; raises what `App.request` does."""
         if sending.reply_to is not None or (isinstance(body, Message) and body.reply_to):
             raise ConfigurationError(
                 "request() waits for the answer at a queue of its own; with a reply_to of yours use send()"
             )
         patience: Duration = PATIENCE if sending.timeout is None else sending.timeout
-        deadline = self._machine.monotonic() + bounded("timeout", patience)
+        pending.deadline = self._machine.monotonic() + bounded("timeout", patience)
         message = _copied(sending.message(to, body))
-        queue = self.opened(deadline)
-        return queue.ask(message, to, sending.of_producer, pending, deadline)
+        try:
+            self.opened(pending.deadline).send(message, to, sending.of_producer, pending)
+        except BaseException:
+            pending.leave()
+            raise
 
     def observe(self, event: Event, source: Source) -> None:
         """End the waits for answers that were to come over a link that is gone."""
@@ -147,7 +205,7 @@ class Requests(Shared["_ReplyQueue"]):
             queue.fail(f"the connection to {source.broker} is gone ({event.reason})")
 
     def _open(self, session: Session) -> _ReplyQueue:
-        queue = _ReplyQueue(session, self._machine)
+        queue = _ReplyQueue(session)
         self._queues[link_of(session).session_id] = queue
         return queue
 
@@ -155,52 +213,49 @@ class Requests(Shared["_ReplyQueue"]):
 class _ReplyQueue:
     """The temporary queue where answers come, in the session that asks."""
 
-    def __init__(self, session: Session, machine: Machine) -> None:
+    def __init__(self, session: Session) -> None:
         self._link = link_of(session)
-        self._machine = machine
         self._queue = session.create_temporary_queue()
         self._producer = session.create_producer()
         self._pending: dict[str, PendingRequest] = {}  #: by correlation id
         session.create_consumer(self._queue, listener=self._take, name="answers")
 
-    def ask(
+    def send(
         self,
         message: Message,
         to: Destination | str,
         options: dict[str, Any],
         pending: PendingRequest,
-        deadline: float,
-    ) -> Message:
-        """Send `message` and wait for its answer, until the deadline (seconds, monotonic)."""
+    ) -> None:
+        """Send `message`, and have `pending` told of its answer until it leaves."""
         name = message.correlation_id or uuid.uuid4().hex
         if self._pending.setdefault(name, pending) is not pending:
             raise IllegalStateError(
                 f"an answer to {name!r} is awaited already; give another correlation_id"
             )
+        pending.what = f"request {name} to {to}"
+        pending.leave = partial(self._forget, name, pending)
         message.correlation_id, message.reply_to = name, self._queue
         try:
             # an outage is waited through first, so that nothing is sent that nobody waits for any more
-            self._link.calls.submit(f"SEND {to}", lambda _core, _now: None, self._left(deadline))
-            left = self._left(deadline)
+            self._link.calls.submit(f"SEND {to}", lambda _core, _now: None, pending.left)
+            left = pending.left
             if pending.is_over or left <= 0:
                 raise ConnectionFailedError(
-                    f"the connection was there too late for request {name} to {to}; nothing was sent"
+                    f"the connection was there too late for {pending.what}; nothing was sent"
                 )
             self._producer.send(message, destination=to, **{**options, "timeout": left})
-            return pending.answer(self._left(deadline))
-        except InDoubtError as error:  # of its sending, too: it may have been handled
-            raise UnansweredError(f"request {name} to {to}: {error}") from error
-        finally:
-            if self._pending.get(name) is pending:  # and not that of the next one who took the id
-                self._pending.pop(name, None)
+        except InDoubtError as error:  # it may have been handled
+            raise UnansweredError(f"{pending.what}: {error}") from error
+
+    def _forget(self, name: str, pending: PendingRequest) -> None:
+        if self._pending.get(name) is pending:  # and not that of the next one who took the id
+            self._pending.pop(name, None)
 
     def fail(self, fault: str) -> None:
         """End all waits for answers with an error: none will come."""
         for pending in list(self._pending.values()):
             pending.fail(fault)
-
-    def _left(self, deadline: float) -> float:
-        return max(deadline - self._machine.monotonic(), 0.0)
 
     def _take(self, answer: Message) -> None:
         pending = self._pending.pop(answer.correlation_id or "", None)

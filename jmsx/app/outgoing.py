@@ -7,14 +7,13 @@ which the app sends. In a transacted handler of the app the handler's session se
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jmsx.app.answers import Requests
 from jmsx.app.bodies import Data
-from jmsx.app.loops import beside, in_thread
+from jmsx.app.loops import in_thread
 from jmsx.app.middleware import Layer, Middleware
 from jmsx.app.sender import Sender, Sending, SendKeywords
 from jmsx.app.worker import Worker
@@ -79,12 +78,7 @@ class Outgoing:
         self, to: Destination | str, body: Message | Data, options: SendKeywords
     ) -> Message:
         """As `request`, while the event loop goes on; if it is cancelled, nobody waits for the answer any more."""
-        sending, pending = Sending.of(options), self.requests.pending()
-        try:
-            return await beside(self.requests.ask, sending, to, body, pending)
-        except asyncio.CancelledError:
-            pending.fail("the request was cancelled")
-            raise
+        return await self.requests.aask(Sending.of(options), to, body, self.requests.pending())
 
     def reply(self, message: Message, to: Destination | str, options: dict[str, Any]) -> str:
         """Send the answer of a handler that is in no transaction."""

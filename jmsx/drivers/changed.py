@@ -9,6 +9,8 @@ Source: CPython 3.11, `Lib/threading.py`, `Condition.wait` and `Condition.__exit
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +24,40 @@ def waitable(timeout: float | None) -> float | None:
 
 
 class Event(threading.Event):
-    """An event that may be waited for as long as one likes."""
+    """An event that may be waited for as long as one likes, and on an event loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._wakes: list[Callable[[], None]] = []  #: of those that wait on loops
+
+    def set(self) -> None:
+        """Set it as `threading.Event.set` does."""
+        super().set()
+        for wake in list(self._wakes):
+            wake()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait as `threading.Event.wait` does."""
         return super().wait(waitable(timeout))
+
+    async def awaited(self, seconds: float) -> bool:
+        """Wait so long at the most, while the event loop goes on; whether it is set."""
+        loop, woken = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake() -> None:
+            with contextlib.suppress(RuntimeError):  # of a loop that is closed
+                loop.call_soon_threadsafe(woken.set)
+
+        self._wakes.append(wake)
+        try:
+            if not self.is_set():  # looked at when `set` would wake us
+                async with asyncio.timeout(seconds):
+                    await woken.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._wakes.remove(wake)
+        return self.is_set()
 
 
 class Changed(threading.Condition):

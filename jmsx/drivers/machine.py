@@ -48,8 +48,8 @@ class Machine(SystemClock):
         """A condition on `lock`, an RLock, by which threads tell each other of changes."""
         return Changed(lock)
 
-    def event(self) -> threading.Event:
-        """A flag that can be waited for."""
+    def event(self) -> Event:
+        """A flag that can be waited for, also on an event loop."""
         return Event()
 
     def thread(self, target: Callable[[], object], name: str) -> threading.Thread:

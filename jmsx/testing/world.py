@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, Final
 
-from jmsx.app.loops import CALL
+from jmsx.app.loops import CALL, beside
 from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress, BrokerUri
 from jmsx.core.frames import Frame
 from jmsx.core.process_memory import ProcessMemory
-from jmsx.drivers.changed import Changed
+from jmsx.drivers.changed import Changed, Event
 from jmsx.drivers.link import Arrival, Inbox, StompLink
 from jmsx.drivers.machine import Machine
 from jmsx.errors import ProtocolError
@@ -136,7 +136,7 @@ class World(Machine):
         """Make a condition as `Machine.changed` does, in virtual time."""
         return _Changed(self, lock)
 
-    def event(self) -> threading.Event:
+    def event(self) -> Event:
         """Make an event as `Machine.event` does, in virtual time."""
         return _Event(self)
 
@@ -562,13 +562,16 @@ class _Changed(Changed):
         self._times += 1
 
 
-class _Event(threading.Event):
+class _Event(Event):
     def __init__(self, world: World) -> None:
         super().__init__()
         self._world = world
 
     def wait(self, timeout: float | None = None) -> bool:
         return self._world.wait(self.is_set, timeout, idle=True)
+
+    async def awaited(self, seconds: float) -> bool:
+        return await beside(self.wait, seconds)  # virtual time goes on where threads wait
 
 
 class _Thread(threading.Thread):

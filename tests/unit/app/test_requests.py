@@ -22,10 +22,10 @@ from jmsx import (
 )
 from jmsx.app.answers import PendingRequest
 from jmsx.app.sender import Sending
-from jmsx.testing import harness
+from jmsx.testing import FakeBrokerServer, harness
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from jmsx.testing import Harness
 
@@ -118,6 +118,74 @@ def test_many_from_a_loop(kind: str) -> None:
         mq.send("queue://ask", list(range(1, 21)))
         assert got == [number * 2 for number in range(1, 21)]
         assert mq.dead_letters() == []
+
+
+def _beside() -> int:
+    """How many threads do something beside a loop."""
+    return sum(1 for one in threading.enumerate() if one.name.startswith("jmsx-beside"))
+
+
+async def _soon(check: Callable[[], bool]) -> bool:
+    for _ in range(1000):
+        if check():
+            return True
+        await asyncio.sleep(0.01)
+    return False
+
+
+@pytest.mark.timeout(60)
+@KINDS
+def test_who_waits_on_a_loop_has_no_thread(kind: str) -> None:
+    """Not when all is sent; each gets its own answer, is told that there is none, or is cancelled."""
+
+    async def main(url: str) -> None:
+        asking, answering = App(url), shop(url=url)
+        tasks = [
+            asyncio.ensure_future(asking.arequest("queue://double", number, timeout="50s"))
+            for number in range(1, 41)
+        ]
+        late = asyncio.ensure_future(asking.arequest("queue://nobody", 1, timeout=0.2))
+        cancelled = asyncio.ensure_future(asking.arequest("queue://nobody", 1, timeout="50s"))
+        with pytest.raises(UnansweredError, match="no answer came in time"):
+            await late
+        queue = asking._outgoing.requests.opened()
+        assert await _soon(lambda: len(queue._pending) == 41 and not _beside())
+        cancelled.cancel()
+        assert await _soon(lambda: len(queue._pending) == 40)
+        assert not any(task.done() for task in tasks)
+        async with answering:
+            answers = await asyncio.gather(*tasks)
+        assert [answer.json() for answer in answers] == [2 * number for number in range(1, 41)]
+        assert queue._pending == {}
+        last = asyncio.ensure_future(asking.arequest("queue://nobody", 1, timeout="50s"))
+        assert await _soon(lambda: len(queue._pending) == 1 and not _beside())
+        asking.stop()
+        with pytest.raises(UnansweredError, match=r"is gone \(closed\)"):
+            await last
+
+    with FakeBrokerServer(kind) as broker:
+        asyncio.run(main(broker.url))
+
+
+@pytest.mark.timeout(60)
+def test_a_loop_that_is_closed_before_the_answer_comes() -> None:
+    """Whoever waited there is gone; the others get theirs."""
+    asked = list[object]()
+
+    async def leave(app: App) -> None:
+        asked.append(asyncio.ensure_future(app.arequest("queue://double", 1001, timeout="50s")))
+        assert await _soon(lambda: app._outgoing.requests._shared is not None and not _beside())
+
+    with FakeBrokerServer() as broker:
+        asking, answering = App(broker.url), shop(url=broker.url)
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(leave(asking))
+        (task,) = asyncio.all_tasks(loop)
+        loop.close()
+        with answering:
+            assert asking.request("queue://double", 4, timeout="30s").json() == 8
+        asking.stop()
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # it is, on purpose
 
 
 @KINDS
@@ -388,8 +456,8 @@ def test_the_next_one_with_that_correlation_id(kind: str) -> None:
         return number
 
     class Dawdling(PendingRequest):
-        def answer(self, timeout: float) -> Message:
-            found = super().answer(timeout)
+        def answer(self) -> Message:
+            found = super().answer()
             asking.start()
             app._machine.event().wait(1.0)
             return found

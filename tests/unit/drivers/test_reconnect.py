@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import queue
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from jmsx import AcknowledgeMode
 from jmsx.config.options import FOR_EVER, ConnectionOptions, ReconnectPolicy
 from jmsx.config.uri import BrokerAddress, BrokerUri
+from jmsx.drivers.changed import Event
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.reconnect import UNHEARD, Connector
 from jmsx.errors import (
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 A, B, C = (BrokerAddress(name, 61613) for name in "abc")
 
 
-class Pauses(threading.Event):
+class Pauses(Event):
     """Takes no time, and keeps how long it was to wait."""
 
     def __init__(self) -> None:
