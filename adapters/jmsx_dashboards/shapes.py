@@ -124,7 +124,7 @@ def stat(
         queries=(Query(expr),),
         thresholds=thresholds,
         width=4,
-        height=4,
+        height=3,
         board=board,
     )
 
