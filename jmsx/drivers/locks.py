@@ -3,14 +3,14 @@ What one thread does at a time, and no signal handler in the middle of it.
 
 In Python 3.14 an exception of a signal handler may come when a `with` has taken its lock and its block has not begun:
 then the lock stays held for ever (python/cpython#148874; in 3.13 and before that could not be). `mutex` and `reentrant`
-make locks that are given back then. Where Python does so itself, they are those of `threading`. What a NonReentrantLock
-holds is given back when nobody has the traceback of such an exception any more, in every Python.
+make locks that are given back then. Where Python does so itself, they are those of `threading`. A generator with a lock
+in it (`contextlib.contextmanager`) gives that back only when nobody has the traceback of such an exception any more, in
+every Python: so a `with` is given a lock itself.
 """
 
 from __future__ import annotations
 
 import _thread
-import contextlib
 import sys
 import threading
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from jmsx.errors import IllegalStateError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 _LEFT_HELD: Final = sys.version_info[:2] == (3, 14)
 
@@ -87,17 +87,10 @@ class NonReentrantLock:
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self.lock = reentrant()  #: for steps that a signal handler may do in between
-        self._taken = False
+        self.lock = reentrant()  #: for steps that a signal handler may do in the middle of a block
 
-    @contextlib.contextmanager
-    def __call__(self) -> Iterator[None]:
-        """Hold the lock in a `with` block; other threads wait."""
-        with self.lock:
-            if self._taken:
-                raise reentered(self._what)
-            self._taken = True
-            try:
-                yield
-            finally:
-                self._taken = False
+    def __call__(self) -> threading.RLock:
+        """The lock, for a `with` block; other threads wait."""
+        if self.lock._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001 - as `threading.Condition` asks
+            raise reentered(self._what)
+        return self.lock

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import threading
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 from jmsx.core.ledger import StoreKey
+from jmsx.drivers.locks import mutex, reentrant
 from jmsx.drivers.process import tell_of_forks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
 
 #: What may name a message; None names none.
@@ -85,36 +87,39 @@ class BatchStore(IdempotencyStore, Protocol):
         """
 
 
+_ACQUIRED: Final = methodcaller("acquire")
+
+
 class Turns:
     """Equal messages take turns in this process: the second one waits to see how the first one ends."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._busy: set[StoreKey] = set()
+        self.after_fork()
         tell_of_forks(self)
 
     def after_fork(self) -> None:
         """In the child of a fork: forget which keys are being handled, for the threads that did so are the parent's."""
-        self._changed = threading.Condition()
-        self._busy = set()
+        self._guard = reentrant()
+        #: As long as somebody has one or waits for it.
+        self._locks = WeakValueDictionary[StoreKey, threading.Lock]()
 
-    @contextlib.contextmanager
-    def turn(self, identity: StoreKey) -> Iterator[None]:
-        """Wait until nobody else is at this message, and keep others off."""
-        with self._changed:
-            self._changed.wait_for(lambda: identity not in self._busy)
-            self._busy.add(identity)
+    def turn(self, identity: StoreKey) -> threading.Lock:
+        """What whoever is at this message holds, in a `with` block, to keep others off."""
+        with self._guard:
+            return self._locks.setdefault(identity, mutex())
+
+    def at_all(self, identities: Iterable[StoreKey], work: Callable[[], None]) -> None:
+        """
+        Call `work` while nobody else is at one of these messages.
+
+        They are taken in one order, so that two batches cannot wait for each other. Where a signal handler raises in
+        the middle of giving them back, the others are free when nobody has that exception any more.
+        """
+        locks = [self.turn(one) for one in sorted(set(identities))]
+        held: list[threading.Lock] = []
         try:
-            yield
+            held += filter(_ACQUIRED, locks)  # in one step for Python: what is held is known
+            work()
         finally:
-            with self._changed:
-                self._busy.discard(identity)
-                self._changed.notify_all()
-
-    @contextlib.contextmanager
-    def turns(self, identities: Iterable[StoreKey]) -> Iterator[None]:
-        """Keep other threads from several messages; in one order, so that two batches cannot wait for each other."""
-        with contextlib.ExitStack() as stack:
-            for identity in sorted(set(identities)):
-                stack.enter_context(self.turn(identity))
-            yield
+            for lock in reversed(held):
+                lock.release()

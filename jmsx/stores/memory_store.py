@@ -65,11 +65,13 @@ class MemoryStore:
         work: Callable[[Any, frozenset[StoreKey]], Collection[StoreKey]],
     ) -> None:
         """Do `work(None, new)` for those of a batch that were not done."""
-        with self._turns.turns(identities):
-            for identity in work(
-                None, frozenset(one for one in identities if not self._known(one))
-            ):
+
+        def handle() -> None:
+            new = frozenset(one for one in identities if not self._known(one))
+            for identity in work(None, new):
                 self._remember(identity)
+
+        self._turns.at_all(identities, handle)
 
     def close(self) -> None:
         """Do nothing: what is known stays known as long as the object lives."""

@@ -120,10 +120,13 @@ class SqliteStore:
     ) -> None:
         """Do `work(None, new)` for those of a batch that were not done; raises StoreError before it, as `once`."""
         origin = Origin()
-        with self._turns.turns(identities):
+
+        def handle() -> None:
             done = work(None, frozenset(identities) - self._known(identities))
             origin.check("the messages were taken")
             self._remember(done)
+
+        self._turns.at_all(identities, handle)
 
     def close(self) -> None:
         """Write what is left if that can be, and close the file, if nobody else has opened it."""

@@ -2,18 +2,21 @@
 Exceptions out of nowhere, one at each step.
 
 Python runs signal handlers between any two steps of the main thread, and what they raise comes out there. A step here
-is what comes before a line, or the beginning or the end of a function.
+is what comes before a line, or the beginning or the end of a function. None is at the end of a `with` block: what gives
+its lock back is called there, and Python looks for signals behind that call and not before it.
 """
 
 from __future__ import annotations
 
+import dis
+import functools
 import math
 import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
-    from types import FrameType
+    from types import CodeType, FrameType
 
 
 class Alarm(BaseException):
@@ -44,7 +47,9 @@ class Interrupt:
         """What Python calls at every step: once for each line of a test, so it looks nothing up in `self`."""
         at, known, within = self._at, self._known, self._within
 
-        def step(_frame: FrameType, _event: str, _arg: object) -> Any:
+        def step(frame: FrameType, event: str, _arg: object) -> Any:
+            if event == "line" and frame.f_lasti in _ends_of_blocks(frame.f_code):
+                return step
             self.steps = steps = self.steps + 1
             if steps in at:
                 raise Alarm
@@ -57,6 +62,21 @@ class Interrupt:
             return step if known[path] else None
 
         return enter
+
+
+@functools.cache
+def _ends_of_blocks(code: CodeType) -> frozenset[int]:
+    """Where in `code` a `with` block ends that was not left by an exception: `__exit__` is called with three None."""
+    steps = list(dis.get_instructions(code))
+    calls = [
+        place
+        for place in range(len(steps))
+        if [(one.opname, one.argval) for one in steps[place : place + 3]]
+        == [("LOAD_CONST", None)] * 3
+    ]
+    # what a `return` in the block gives is put aside first
+    aside = [place - 1 for place in calls if steps[place - 1].opname in ("SWAP", "NOP")]
+    return frozenset(steps[place].offset for place in [*calls, *aside])
 
 
 def _apart(act: Callable[[], Any]) -> Generator[Any]:

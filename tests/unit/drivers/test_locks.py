@@ -55,6 +55,25 @@ def test_an_exception_of_a_signal_handler_leaves_it_free(kind: Any) -> None:
         assert not locked(lock)
 
 
+@pytest.mark.usefixtures("alarms")
+def test_nor_is_one_held_that_is_not_reentrant_while_the_exception_is_looked_at() -> None:
+    """Its traceback keeps alive what was at it, such as a generator that would give the lock back when it dies."""
+    alone = locks.NonReentrantLock("this")
+
+    def take_for_ever() -> NoReturn:
+        while True:
+            with alone():
+                pass
+
+    for _ in range(200):
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.0002)
+            take_for_ever()
+        except Rung:
+            with alone():
+                pass
+
+
 def locked(lock: Any) -> bool:
     """Whether anybody has it."""
     return bool(lock._is_owned() if hasattr(lock, "_is_owned") else lock.locked())

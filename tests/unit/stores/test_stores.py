@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import shutil
 import sqlite3
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +18,7 @@ from jmsx import DeliveryLedger
 from jmsx.core.ledger import StoreKey
 from jmsx.errors import ConfigurationError, StoreError
 from jmsx.stores import DatabaseStore, IdempotencyStore, MemoryStore, SqliteStore
+from tests.unit.interrupts import Alarm, Interrupt
 from tests.unit.stores.parts import A, B, Clock, Handler
 
 if TYPE_CHECKING:
@@ -116,6 +119,33 @@ def test_two_batches_with_the_same_messages_take_turns(store: Any) -> None:
         each.join(10)
     assert not any(each.is_alive() for each in threads)
     assert sorted(done) == [A, B]
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_what_is_interrupted_anywhere_keeps_nobody_off(*, batch: bool) -> None:
+    """Also while the exception is looked at, unless that came as the turns of a batch were given back one by one."""
+    within = ["/jmsx/stores/", "/jmsx/drivers/locks.py", "/contextlib.py"]
+
+    def do(store: MemoryStore) -> None:
+        if batch:
+            store.once_each([A, B], lambda _connection, new: new)
+        else:
+            store.once(A, lambda _connection: None)
+
+    clean = Interrupt(within=within)
+    clean.run(partial(do, MemoryStore()))
+    assert clean.steps > 10
+    for step in range(1, clean.steps + 1):
+        store = MemoryStore()
+        with pytest.raises(Alarm) as interrupted:
+            Interrupt(step, within=within).run(partial(do, store))
+        if batch:
+            del interrupted
+            gc.collect()
+        again = threading.Thread(target=do, args=(store,), daemon=True)
+        again.start()
+        again.join(10)
+        assert not again.is_alive(), step
 
 
 def test_others_are_done(store: IdempotencyStore, handler: Handler) -> None:
