@@ -19,6 +19,7 @@ import typer
 
 import jmsx_broker
 from jmsx.cli.printing import JsonOption, print_json, print_table
+from jmsx.cli.queues import LOCAL, BrokerOption
 from jmsx.cli.terminal import console
 from jmsx.errors import (
     BrokerTimeoutError,
@@ -88,21 +89,19 @@ def start(
 @app.command()
 def stats(
     queue: Annotated[str, typer.Argument(help="A queue, such as orders or queue://orders.")],
-    url: Annotated[
-        str, typer.Option(envvar="JMSX_BROKER_URL", help="The broker's STOMP.")
-    ] = "stomp://127.0.0.1:61613",
     *,
+    broker: BrokerOption = LOCAL,
     as_json: JsonOption = False,
 ) -> None:
     """
     Print the broker's own counts of a queue: those of the first broker of the URL that answers.
 
-    Example: jmsx broker stats orders --url stomp://mq:61613
+    Example: jmsx broker stats orders --broker stomp://mq:61613
     """
     from jmsx_broker.questions import plain_urls, queue_statistics
 
     with _told_errors():
-        for one, tls in plain_urls(url):
+        for one, tls in plain_urls(broker):
             try:
                 told = queue_statistics(one, queue, tls=tls)
                 break

@@ -317,7 +317,7 @@ _PROGRESS: Final = (
             "their processes are up and cannot subscribe",
         ),
         steps=("Start the consumers, or take their queue out of service on purpose.",),
-        commands=("jmsx broker stats QUEUE --url BROKER", "jmsx check BROKER"),
+        commands=("jmsx broker stats QUEUE --broker BROKER", "jmsx check BROKER"),
     ),
     Alert(
         name="JmsxConsumerStalled",
@@ -519,7 +519,7 @@ _ANSWERS: Final = (
             "See the send's time to its receipt: is it slow for all?",
             "Look at the broker's memory and disk limits.",
         ),
-        commands=("jmsx broker stats QUEUE --url BROKER",),
+        commands=("jmsx broker stats QUEUE --broker BROKER",),
     ),
     Alert(
         name="JmsxInstanceGone",

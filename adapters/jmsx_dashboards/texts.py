@@ -112,7 +112,7 @@ CAUSES: Final = {
     ),
     "expired": Cause(
         "The time to live was over before a handler saw the message.",
-        "jmsx broker stats QUEUE --url BROKER",
+        "jmsx broker stats QUEUE --broker BROKER",
         "A backlog, or senders who give too little time. Add consumers, or give more time.",
     ),
     "undecodable": Cause(

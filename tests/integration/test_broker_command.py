@@ -74,23 +74,23 @@ def test_command_tells_a_missing_docker() -> None:
 def test_command_prints_statistics(classic_broker: Broker) -> None:
     """`jmsx broker stats` prints the broker's counts, and refuses an unknown queue."""
     send(classic_broker, "asked", [b"x"] * 1234)
-    with command("stats", "asked", "--url", classic_broker.url) as process:
+    with command("stats", "asked", "--broker", classic_broker.url) as process:
         said, _ = process.communicate(timeout=30)
     assert process.returncode == 0
     assert "enqueue_count" in said
     assert "1,234" in said
     both = f"failover:(stomp://127.0.0.1:{free_port()},{classic_broker.url})?randomize=false"
-    with command("stats", "asked", "--url", both) as process:
+    with command("stats", "asked", "--broker", both) as process:
         said, _ = process.communicate(timeout=30)
     assert "1,234" in said
     with socket.create_server(
         ("127.0.0.1", 0)
     ) as silent:  # it takes the connection and says nothing
         both = f"failover:(stomp://127.0.0.1:{silent.getsockname()[1]},{classic_broker.url})?randomize=false"
-        with command("stats", "asked", "--url", both) as process:
+        with command("stats", "asked", "--broker", both) as process:
             said, _ = process.communicate(timeout=30)
         assert "1,234" in said
-    with command("stats", "unasked", "--url", classic_broker.url) as process:
+    with command("stats", "unasked", "--broker", classic_broker.url) as process:
         _, said = process.communicate(timeout=30)
     assert process.returncode == 1
     assert "has no queue unasked" in said
@@ -101,11 +101,11 @@ def test_command_prints_statistics_over_tls() -> None:
     with ClassicBroker(tls=True) as secured:
         send(secured, "asked", [b"x"] * 12)
         trusted = f"{secured.tls_url}?tls.caFile={secured.certificates.authority}"
-        with command("stats", "asked", "--url", trusted) as process:
+        with command("stats", "asked", "--broker", trusted) as process:
             said, wrong = process.communicate(timeout=30)
         assert (process.returncode, wrong) == (0, "")
         assert re.search(r"^size\t12$", said, re.MULTILINE)
-        with command("stats", "asked", "--url", secured.tls_url) as process:
+        with command("stats", "asked", "--broker", secured.tls_url) as process:
             _, said = process.communicate(timeout=30)
         assert process.returncode == 1
         assert "its certificate is refused" in said

@@ -232,7 +232,7 @@ def test_dead_letters_that_wait_on_artemis(artemis_broker: Broker) -> None:
     assert findings[f"queue {name}"]["told"] == f"{waiting} dead letters"
 
 
-@pytest.mark.parametrize("command", ["check", "broker stats orders --url"])
+@pytest.mark.parametrize("command", ["check", "broker stats orders --broker"])
 def test_a_broker_does_not_write_to_the_terminal_what_it_likes(command: str) -> None:
     """Its name and its errors are shown, and no sequence of them is obeyed; no row is its own."""
     evil = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
