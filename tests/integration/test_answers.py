@@ -68,6 +68,36 @@ def test_there_and_back(broker: Broker, mode: str) -> None:
         assert (answer.json(), answer.correlation_id) == ({"value": 42}, "by hand")
 
 
+def test_who_answers_by_hand_over_stomp(broker: Broker) -> None:
+    """As the page says; whoever asks gets the first answer to his own request, whatever else comes."""
+    queue, app, got = fresh_queue(), App(broker.url), list[Message]()
+
+    def ask() -> None:
+        got.append(app.request(queue, "question", timeout="60s"))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    with Wire(broker.url) as wire:
+        where = queue_headers(wire, queue.name)
+        wire.request(Frame("SUBSCRIBE", {"id": "1", "ack": "auto", **where}))
+        head = wire.receive("MESSAGE").headers
+        to = {"destination": head["reply-to"]}
+        if wire.is_artemis:
+            to = {
+                "destination": head["reply-to"].removeprefix("temp-queue://"),
+                "destination-type": "ANYCAST",
+            }
+        mine = head["correlation-id"]
+        bodies = [("", b"of none"), ("other", b"of another"), (mine, b"x" * 5_000_000)]
+        for name, body in (*bodies, (mine, b"second"), (mine, b"\xff\xfe")):
+            named = {"correlation-id": name} if name else {}
+            wire.request(Frame("SEND", {**to, **named}, body))
+    asking.join(60)
+    (answer,) = got
+    assert (answer.correlation_id, len(answer.text)) == (mine, 5_000_000)
+    app.stop()
+
+
 def test_a_body_that_does_not_fit_and_a_map(broker: Broker) -> None:
     """What is sent is plain JSON to any STOMP client; a map is read as its object; misfits are dead letters at once."""
     queue, out, dead = fresh_queue(), fresh_queue(), fresh_queue()
