@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -366,6 +367,37 @@ def test_an_interrupt_that_was_told_is_not_logged_as_forgotten(
     gc.collect()
     loop.close()
     assert caplog.text == ""
+
+
+def test_a_loop_of_ours_waits_once_for_who_ignores_that_it_is_cancelled() -> None:
+    """It had its time when it was cancelled; a task that nobody has cancelled yet has a moment to clean up."""
+    rounds, cleaned, begun = list[int](), list[str](), threading.Event()
+
+    async def ignores() -> None:
+        beside = asyncio.ensure_future(cleans_up())
+        begun.set()
+        while not beside.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+        while True:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+                rounds.append(1)
+
+    async def cleans_up() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.05)
+            cleaned.append("yes")
+
+    loop = Loop()
+    running = loop.begin(ignores, None)
+    assert begun.wait(10)
+    running.cancel()
+    loop.close()
+    assert cleaned == ["yes"]
+    assert len(rounds) < 10
 
 
 def test_one_that_is_cancelled_before_it_begins() -> None:
