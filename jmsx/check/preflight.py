@@ -208,7 +208,9 @@ def _dead_letters(session: Session, options: ConnectionOptions) -> Finding:
     if options.dead_letter not in tuple(DeadLetterStrategy):
         words = f"confirmed copies to {options.dead_letter}"
     elif not link_of(session).dialect.nack_dead_letters:
-        words = f"confirmed copies to {_place(session, options)}, unless the broker's settings of a queue say otherwise"
+        words = f"confirmed copies to {_place(session, options)}"
+        if options.use_management:
+            words += ", unless the broker's settings of a queue say otherwise"
     elif options.dead_letter == DeadLetterStrategy.SAFE:
         words = (
             f"confirmed copies to {own}, wherever the broker would not keep them itself; what it keeps itself tells no"

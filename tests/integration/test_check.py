@@ -173,6 +173,10 @@ def test_where_dead_letters_go_on_artemis(artemis_broker: Broker, tmp_path: Path
     told = findings[f"settings of {queue.uri}"]["told"]
     assert "confirmed copies of its dead letters to queue://jmsx.DLQ" in told
     assert str(findings).count("copies of its dead letters") == 1
+    blind = f"from jmsx import App\napp = App({artemis_broker.url!r}, use_management=False)\n"
+    (tmp_path / "blind.py").write_text(blind, encoding="utf-8")
+    _, findings, _ = check("--app", "blind:app", PYTHONPATH=str(tmp_path))
+    assert findings["dead letters"]["told"] == "confirmed copies to queue://jmsx.DLQ"
 
 
 def test_a_queue_that_forgets(artemis_broker: Broker, tmp_path: Path) -> None:
