@@ -6,8 +6,12 @@ import contextlib
 import gc
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from jmsx.cli.exits import FAILED, INTERRUPTED
+
+if TYPE_CHECKING:
+    from typing import TextIO
 
 
 def main() -> None:
@@ -25,21 +29,22 @@ def main() -> None:
         code = run()
     except KeyboardInterrupt:  # before the command began
         code = INTERRUPTED
-    sys.exit(code if _is_printed() else code or FAILED)
+    _is_printed(sys.stderr)  # what is said there of the failure tells less than its code
+    sys.exit(code if _is_printed(sys.stdout) else code or FAILED)
 
 
-def _is_printed() -> bool:
+def _is_printed(stream: TextIO | None) -> bool:
     """
-    Whether standard output has all that was printed; else have Python not try that once more when it ends.
+    Whether standard output or error has all that was printed; else have Python not try that once more when it ends.
 
     It would tell of that in its own words, and end with its own code. Source: "Note on SIGPIPE", the `signal` module.
     """
-    if sys.stdout is None:  # closed by whoever started us
+    if stream is None:  # closed by whoever started us
         return True
     try:
-        sys.stdout.flush()
+        stream.flush()
     except (OSError, ValueError):
         with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return False
     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -125,7 +126,8 @@ def run() -> int:
     except Exception as error:  # noqa: BLE001 - the last resort: words, not a traceback
         show = getattr(error, "show", None)
         if show is not None:  # a mistake in the arguments, which typer explains best
-            show()
+            with contextlib.suppress(OSError):  # the code tells it, too
+                show()
             return exits.WRONG_ARGUMENTS
         return _unexpected(error)
     return code if isinstance(code, int) else exits.DONE
@@ -135,7 +137,8 @@ def _interrupted(error: BaseException) -> int:
     """Say so, unless typer takes the end of a file, or of the pipe to a process, for a person's Ctrl-D."""
     if isinstance(error.__cause__, EOFError):
         return _unexpected(error.__cause__)
-    _err.print("interrupted", style="yellow")
+    with contextlib.suppress(OSError):  # the code tells it, too
+        _err.print("interrupted", style="yellow")
     return exits.INTERRUPTED
 
 

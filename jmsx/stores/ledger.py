@@ -544,14 +544,14 @@ class CustomLedger:
     def take(self, identity: StoreKey) -> Entry | None:
         """As `StagedLedger.take`; to others it is a hand-out like any other."""
         ledger = self._ledger
-        if not isinstance(ledger, StagedLedger):
+        if not isinstance(ledger, StagedLedger) or _is_begin_newer(type(ledger)):
             return self.begin(identity)
         return self._hand_out("take()", lambda: ledger.take(identity))
 
     def reach(self, entries: Iterable[Entry]) -> None:
         """As `StagedLedger.reach`, if it is one."""
         ledger = self._ledger
-        if isinstance(ledger, StagedLedger):
+        if isinstance(ledger, StagedLedger):  # of what was not taken that says nothing
             self._ask("reach()", lambda: ledger.reach(entries))
 
     def finish(self, entries: Iterable[Entry]) -> None:
@@ -609,6 +609,15 @@ class CustomLedger:
             if kind not in self._told:
                 self._told.add(kind)
                 _log.error("delivery ledger failed", error=str(error), exc_info=error)
+
+
+def _is_begin_newer(kind: type) -> bool:
+    """Whether a class has a `begin` of its own, and the `take` of one that it derives from: that would pass it by."""
+    begins, takes = (
+        next((one for one in kind.__mro__ if name in vars(one)), object)
+        for name in ("begin", "take")
+    )
+    return begins is not takes and issubclass(begins, takes)
 
 
 def share(given: Ledger | str | os.PathLike[str]) -> StagedLedger:

@@ -50,6 +50,7 @@ def test_what_send_sets(broker: Broker, connection: Connection, queue: Queue) ->
             assert (sent.message_id, sent.timestamp) == (came.message_id, came.timestamp)
         else:
             assert sent.message_id is None
+            assert came.timestamp is not None  # the broker's
 
 
 def test_an_id_that_nobody_tells(broker: Broker, queue: Queue) -> None:

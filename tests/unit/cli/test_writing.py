@@ -208,6 +208,17 @@ def test_what_is_printed_cannot_be_written() -> None:
     assert (done.returncode, done.stderr) == (1, "error: No space left on device\n")
 
 
+@pytest.mark.parametrize("heard", [True, False])
+def test_wrong_arguments_where_nothing_can_be_written(*, heard: bool) -> None:
+    """The code tells it all the same."""
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "jmsx", "--nonsense"],
+            stdout=full, stderr=subprocess.PIPE if heard else full, check=False,
+        )  # fmt: skip
+    assert done.returncode == 2
+
+
 def test_what_ends_too_early_is_no_interruption(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,7 +15,7 @@ import pytest
 from jmsx.core.ledger import Entry, StoreKey
 from jmsx.drivers import living
 from jmsx.errors import StoreError
-from jmsx.stores.ledger import MOST_UNSEEN, CustomLedger, DeliveryLedger
+from jmsx.stores.ledger import MOST_UNSEEN, CustomLedger, DeliveryLedger, share
 from tests.unit.stores.parts import A, B
 
 if TYPE_CHECKING:
@@ -490,3 +490,27 @@ def test_a_number_that_is_given_again() -> None:
         (str(os.getppid()), str(int(started) + 1), boot, container),  # who starts us begins before
     ):
         assert not living.lives(" ".join(other))
+
+
+@pytest.mark.parametrize("with_take", [False, True])
+def test_a_begin_of_somebody_s_own_is_called(tmp_path: Path, *, with_take: bool) -> None:
+    """Also for a message that waits, unless its class says what it does with those."""
+    called: list[str] = []
+
+    class Beginning(DeliveryLedger):
+        def begin(self, identity: StoreKey) -> Entry | None:
+            called.append("begin")
+            return super().begin(identity)
+
+    class Both(Beginning):
+        def take(self, identity: StoreKey) -> Entry | None:
+            called.append("take")
+            return super().take(identity)
+
+    with contextlib.closing((Both if with_take else Beginning)(tmp_path / "ledger.db")) as ledger:
+        shared = share(ledger)
+        entry = shared.take(A)
+        assert entry is not None
+        shared.reach([entry])
+        assert called == ["take" if with_take else "begin"]
+        assert entry.number == 1
