@@ -16,7 +16,7 @@ from jmsx.cli.writing import writing
 from jmsx.core.headers import whole
 from jmsx.dead_letters.access import Access
 from jmsx.dead_letters.letter import UNTOLD, DeadLetter
-from jmsx.errors import ConfigurationError, JmsxError
+from jmsx.errors import ConfigurationError, InvalidDestinationError, JmsxError
 from jmsx.files import appearing
 
 if TYPE_CHECKING:
@@ -111,17 +111,20 @@ def _places_in(access: Access, story: Any) -> Iterator[str]:
     lines = [one.line for one in story.happenings]
     queues = {line.get(name) for line in lines for name in ("dest", "dlq_dest")}
     names = {str(uri).removeprefix("queue://") for uri in queues if str(uri).startswith("queue://")}
-    looked = sorted(names | set(access.queues()))
+    looked: list[str] = []
     found = 0
-    for queue in looked:
+    for queue in sorted(names | set(access.queues())):
         try:
             for letter in access.look(queue, names=story.keys):
                 if not set(letter.logged_as).isdisjoint(story.keys):
                     found += 1
                     yield f"the broker has it in {queue}, as {letter.id}{_cause(letter)}"
+            looked.append(queue)
+        except InvalidDestinationError:  # both brokers remove queues that nobody uses
+            yield f"the broker has no queue {queue}"
         except JmsxError as error:
             yield f"the broker does not show {queue}: {error}"
-    if not found:
+    if not found and looked:
         yield f"the broker shows it in none of {', '.join(looked)}"
 
 

@@ -17,6 +17,7 @@ from jmsx.cli.terminal import console
 from jmsx.core.events import MessageDeadLettered
 from jmsx.dead_letters import opening
 from jmsx.dead_letters.letter import DeadLetter, read
+from jmsx.errors import InvalidDestinationError
 from tests.pipeline.simulator import SOURCE, Clock, open_log
 
 if TYPE_CHECKING:
@@ -225,6 +226,38 @@ def test_a_number_is_no_name(
         broker.asked_for.clear()
         assert found in CliRunner().invoke(main, asked).stdout
         assert broker.asked_for == [frozenset({known})]  # not for all that lies there
+
+
+def test_a_queue_that_is_gone_is_none_that_hides_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers remove queues that nobody uses: it was said that one is not shown, and that it shows nothing there."""
+
+    class Gone(Hiding):
+        def look(
+            self, queue: str, *, bodies: bool = False, names: Collection[str] = ()
+        ) -> Iterator[DeadLetter]:
+            """Nothing but what there is."""
+            if queue == "gone":
+                raise InvalidDestinationError("there is no queue gone; list them")
+            return super().look(queue, bodies=bodies, names=names)
+
+    @contextmanager
+    def opened(_: str) -> Iterator[Hiding]:
+        yield Gone(0)
+
+    monkeypatch.setattr(opening, "open_access", opened)
+    log = open_log(tmp_path, Clock())
+    death = MessageDeadLettered(
+        at=1007.0, consumer="ship", destination="queue://gone", message_id="47", message_key="k",
+        attempts=2, reason="rejected", error_type="ValueError", error_message="late",
+        dead_letter_destination=None, by_copy=False,
+    )  # fmt: skip
+    log.observe(death, SOURCE)
+    log.close()
+    asked = ["explain", "k", "--events", str(tmp_path), "--broker", "stomp://localhost"]
+    told = CliRunner().invoke(main, asked).stdout.splitlines()
+    assert told[-2:] == ["the broker has no queue gone", "the broker shows it in none of dead"]
 
 
 @pytest.mark.parametrize("command", ["purge", "replay"])
