@@ -370,7 +370,7 @@ def plans(
         stories.filter(pl.col("kind") == PLANNED)
         .drop("subscription")
         .join(
-            readers.select("writer", "dest", "subscription", "consumer").unique(),
+            readers.select("writer", "dest", "subscription", "consumer"),
             on=["writer", "dest", "consumer"],
         )
         .join(routes.reads, on=["dest", "subscription"], nulls_equal=True)
@@ -451,7 +451,7 @@ def in_hand(
             (pl.col("messages") - pl.col("known").fill_null(0)).clip(lower_bound=0).alias("unknown")
         )
         .join(
-            readers.select("writer", "dest", "subscription", "consumer").unique(),
+            readers.select("writer", "dest", "subscription", "consumer"),
             on=["writer", "dest", "consumer"],
         )
         .join(routes.reads, on=["dest", "subscription"], nulls_equal=True)

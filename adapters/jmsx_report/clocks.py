@@ -122,12 +122,12 @@ def _least(ends: pl.DataFrame) -> pl.DataFrame:
     """Keep the samples: of a batch, and of what the batches kept."""
     group = ("writer", "side", pl.col("key_us") // _HOUR_US)
     # All of a few are kept: then no more is to be looked at, and there may be 100,000 writers of a few lines each.
-    many = pl.len().over(*group) > _SAMPLES
+    many = ends.select(pl.len().over(*group) > _SAMPLES).to_series()
+    if not many.any():
+        return ends
     last = pl.col("hash").unique().bottom_k(_SAMPLES).max()
-    kept = ends.filter(~many)
-    if kept.height == ends.height:
-        return kept
-    return pl.concat([kept, ends.filter(many).filter(pl.col("hash") <= last.over(*group))])
+    of_many = ends if many.all() else ends.filter(many)
+    return pl.concat([ends.filter(~many), of_many.filter(pl.col("hash") <= last.over(*group))])
 
 
 #: Messages by which the clocks of senders and receivers are compared.
