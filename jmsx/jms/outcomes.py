@@ -127,7 +127,8 @@ class BatchError(Exception):
         fit = named and all(isinstance(one, Message) for one in named)
         if not fit or not all(isinstance(one, BaseException) for one in own.values()):
             raise ConfigurationError(NOT_OF_IT)
-        super().__init__(reason or f"{len(named)} messages of the batch failed")
+        many = "1 message" if len(named) == 1 else f"{len(named)} messages"
+        super().__init__(reason or f"{many} of the batch failed")
         self.failed: tuple[Message, ...] = tuple(named)
         self._own = own
 

@@ -292,7 +292,7 @@ def test_where_what_nobody_raised_comes_from(
     told = _placed(caplog)
     assert {error for error, _ in told} == {"ValueError", "ConfigurationError"}
     assert {place.rpartition("/")[2] for _, place in told} == {here}, told
-    assert "BatchError: 1 messages of the batch failed" in caplog.text
+    assert "BatchError: 1 message of the batch failed" in caplog.text
     assert "which one?" in caplog.text
 
 
