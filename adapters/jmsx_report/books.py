@@ -87,7 +87,7 @@ class Books:
     doubts: pl.DataFrame
     again: (
         pl.DataFrame
-    )  #: bucket, hour_us: as `flows.AGAIN`, but for keys without a time of senders of ours
+    )  #: bucket, hour_us: as `flows.AGAIN`, but for shards where somebody here sent
     roster: pl.DataFrame  #: as `roster.roster`
     absent: pl.DataFrame  #: as `roster.absent`
 

@@ -275,9 +275,8 @@ def stories(buckets: pl.Series) -> Partial:
 def _sent_late(events: Events) -> pl.DataFrame:
     """Sends that began long after their key was made, or before: of these a key may have been sent before."""
     sends = events.coded("send")
-    keys = (
-        events.once(keyed).head(sends.height).select("msg_key", "key_us")
-    )  # they come first there
+    # They come first there.
+    keys = events.once(keyed).head(sends.height).select("msg_key", "key_us")
     begun = sends.select(pl.coalesce("start_us", "ts_us").alias("begun_us"))
     return (
         keys.hstack(begun)
@@ -385,11 +384,12 @@ CLOSINGS: Final = Partial(
 def _in_hand(events: Events) -> pl.DataFrame:
     return (
         events.coded("sub.stats")
+        .filter(pl.col("ts_us").is_between(*PLAUSIBLE_US))
         .filter(pl.col("seq") == pl.col("seq").max().over(IN_HAND.keys[:-1]))
         .select(
             *IN_HAND.keys,
             pl.col("ts_us").alias("told_us"),
-            (pl.col("buffered") + pl.col("in_process")).cast(pl.Int64).alias("messages"),
+            (pl.col("buffered").cast(pl.Int64) + pl.col("in_process")).alias("messages"),
         )
         .pipe(named)
     )

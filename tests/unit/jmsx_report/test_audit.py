@@ -546,3 +546,15 @@ def test_the_broker_counts_what_is_in_hand_too() -> None:
     summary = living(log, START + HOUR)
 
     assert (*numbers(summary), summary["explained"]) == ("suspect", 3, 0, 2)
+
+
+@pytest.mark.parametrize("at", [-(2**63), 0, 2**63 - 1])
+def test_what_a_consumer_says_at_a_time_that_is_none_proves_nothing(at: int) -> None:
+    """However many it says that it has."""
+    log = overdue(2)
+    has(log, START + HOUR, 2**31 - 1, 2**31 - 1)
+    assert living(log, START + HOUR)["explained"] == 2
+
+    log = overdue(2)
+    has(log, at, 2**31 - 1, 2**31 - 1)
+    assert numbers(living(log, START + HOUR)) == ("suspect", 2, 0)
