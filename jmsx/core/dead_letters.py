@@ -136,6 +136,9 @@ class DeadLetters:
         self._plain: set[str] = set()  #: where the broker refused to commit copies
         self._open: dict[_Move, None] = {}
         self.refused: list[tuple[float, _Move]] = []  #: by the time of the next try
+        self._ready: list[
+            _CopyTransaction
+        ] = []  #: whose copies the broker has; see `_commit_ready`
 
     def move(
         self,
@@ -376,7 +379,7 @@ class DeadLetters:
         proves nothing. What the process counted stays counted, save where it may be new: a copy has another id.
         """
         moves, self._open = list(self._open), {}
-        self.refused = []
+        self.refused, self._ready = [], []
         for move in moves:
             refused = _refused_before(move.delivery) + move.refused
             move.delivery.dead_letter_cause = DeadLetterCause(
@@ -495,6 +498,7 @@ class DeadLetters:
         self._remove(move, DeliveryInput.COPY if move.destination else DeliveryInput.MOVED)
         if consumer.settings.individual and move.destination:
             consumer.acknowledge_originals([move.delivery], now)
+        self._commit_ready(consumer)
         consumer.copies.finish(now)
 
     def _refuse(self, move: _Move, error: JmsxError, now: float) -> None:
@@ -525,6 +529,8 @@ class DeadLetters:
         """Try again after `delay` seconds, unless its consumer closes; if the link is lost, `lose` is next."""
         self.refused.append((now + delay, move))
         self.refused.sort(key=lambda entry: entry[0])
+        if not isinstance(error, LinkError):
+            self._commit_ready(move.consumer)
         if move.consumer.copies.closing and not isinstance(error, LinkError):
             self._give_up(move, now)
             move.consumer.copies.finish(now)
@@ -575,7 +581,8 @@ class DeadLetters:
         if transaction.awaited:
             return
         if not transaction.refused:
-            self._commit(transaction)
+            self._ready.append(transaction)
+            self._commit_ready(transaction.consumer)
             return
         lost = error is not None and silent(error)
         if not lost:
@@ -589,6 +596,23 @@ class DeadLetters:
         if others:  # their ACKs are single, and settle nothing that has no copy
             left = [each.delivery for each in others]
             self._move_by_copy(transaction.consumer, left, others, now)
+
+    def _commit_ready(self, consumer: ConsumerCore) -> None:
+        """
+        Commit what was copied for `consumer`, unless a NACK of its own is unanswered.
+
+        A cumulative ACK would settle the original of that, too; and a COMMIT without one whose answer is lost leaves
+        copies beside originals, which are then copied again.
+        """
+        refused = {move for _, move in self.refused}
+        if consumer.settings.individual or not any(
+            one.consumer is consumer and not one.destination and one not in refused
+            for one in self._open
+        ):
+            ready = [one for one in self._ready if one.consumer is consumer]
+            self._ready = [one for one in self._ready if one.consumer is not consumer]
+            for one in ready:
+                self._commit(one)
 
     def _commit(self, transaction: _CopyTransaction) -> None:
         consumer = transaction.consumer

@@ -191,6 +191,33 @@ def test_a_link_that_is_cut_while_a_dead_letter_is_copied(
 
 
 @pytest.mark.parametrize("behind", [False, True], ids=["before", "behind"])
+@pytest.mark.parametrize("frame", ["NACK", "SEND", "COMMIT"])
+@pytest.mark.parametrize("mode", [INDIVIDUAL, TRANSACTED], ids=["individual", "transacted"])
+def test_a_link_that_is_cut_while_some_are_copied_and_some_are_not(
+    classic_broker: Broker, queue: Queue, frame: str, mode: AcknowledgeMode, *, behind: bool
+) -> None:
+    """What the broker keeps is given it by NACK, and what it would delete is copied: each is there once."""
+    bad = [f"bad {queue.name} {n}" for n in range(4)]
+    with Connection(classic_broker.url) as connection:
+        producer = connection.create_session().create_producer(queue)
+        for number, body in enumerate(bad):
+            producer.send(Message(body), persistent=number % 2 == 0)
+    with Proxy(classic_broker.url) as proxy:
+        ours = "" if frame == "NACK" else r"[^\0]*transaction:jmsx-dead"
+        proxy.cut_beside(rf"{frame}\n{ours}", behind=behind)
+        app = App(proxy.url, redelivery_policy=NO_RETRY)
+
+        @app.consumer(queue, name="read", mode=mode, batch=4, batch_timeout=0.5)
+        def fail(_messages: list[Message]) -> None:
+            raise Reject
+
+        with app:
+            assert settles(classic_broker, queue, size=0)
+        assert proxy.sprung.is_set()
+    assert sorted(one for one in bodies(classic_broker, DEAD_LETTERS) if queue.name in one) == bad
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["before", "behind"])
 @pytest.mark.parametrize("frame", [r"SEND\n[^\0]*\.dead", "ACK", "COMMIT"])
 @pytest.mark.parametrize("single", [False, True], ids=["cumulative", "single"])
 def test_a_link_that_is_cut_while_a_transaction_is_open_beside_a_copy(

@@ -199,7 +199,23 @@ def test_batch_of_both_kinds() -> None:
     assert talk.wrote() == settled("b")
 
 
-def test_batch_of_both_kinds_with_a_nack_without_an_answer() -> None:
+def test_batch_of_both_kinds_with_a_nack_that_is_answered_last() -> None:
+    """The COMMIT waits for that, and has the ACK in it: else a link lost behind it leaves a copy and its original."""
+    talk = Talk(TRANSACTED)
+    talk.answers_nacks = False
+    talk.subscribe(policy=ONCE)
+    talk.comes("a")
+    talk.comes("b", persistent="")
+    talk.drain()
+    talk.rollback()
+    assert talk.wrote() == ["NACK a", *copies("b")]
+    talk.answer()
+    assert talk.wrote() == []
+    talk.answers_nacks = True
+    assert talk.wrote() == settled("b")
+
+
+def test_batch_of_both_kinds_with_a_nack_that_is_refused() -> None:
     """An ACK behind it would cover what may not become a dead letter: the copy is committed, and the ACK waits."""
     talk = Talk(TRANSACTED)
     talk.answers_nacks = False
@@ -210,10 +226,11 @@ def test_batch_of_both_kinds_with_a_nack_without_an_answer() -> None:
     talk.rollback()
     assert talk.wrote() == ["NACK a", *copies("b")]
     talk.answer()
+    assert talk.wrote() == []
+    talk.refuse_nack()
     assert talk.wrote() == settled()
     talk.answer()
     assert talk.wrote() == []
-    talk.refuse_nack()
     talk.answers_nacks = True
     talk.timer()
     assert talk.wrote() == ["NACK a", "ACK b"]
