@@ -246,9 +246,9 @@ def test_what_waits_before_its_handler_is_no_delivery_of_a_killed_process(
         assert eventually(lambda: (queue.uri, 1) in unsettled(path), 10)
         process.kill()
     with python("-c", WAITS, *arguments, "yes") as process:
+        assert read_line(process) == f"{queue.uri} 1"  # however long it takes to start
         assert settles(broker, queue, size=0)
         assert dead_copies(broker, queue.uri) == []
-        assert read_line(process) == f"{queue.uri} 1"
 
 
 #: Kills itself when its last attempt has been committed to the database, and before its message is acknowledged.
