@@ -123,8 +123,12 @@ def test_two_batches_with_the_same_messages_take_turns(store: Any) -> None:
 
 @pytest.mark.parametrize("batch", [False, True])
 def test_what_is_interrupted_anywhere_keeps_nobody_off(*, batch: bool) -> None:
-    """Also while the exception is looked at, unless that came as the turns of a batch were given back one by one."""
-    within = ["/jmsx/stores/", "/jmsx/drivers/locks.py", "/contextlib.py"]
+    """
+    Also while the exception is looked at, unless that came as the turns of a batch were given back one by one.
+
+    Not in the locks themselves: in Python 3.14 some are ours, in which a signal handler does not run at each step.
+    """
+    within = ["/jmsx/stores/", "/contextlib.py"]
 
     def do(store: MemoryStore) -> None:
         if batch:
