@@ -75,7 +75,12 @@ def _ends_of_blocks(code: CodeType) -> frozenset[int]:
         == [("LOAD_CONST", None)] * 3
     ]
     # what a `return` in the block gives is put aside first
-    aside = [place - 1 for place in calls if steps[place - 1].opname in ("SWAP", "NOP")]
+    aside = [
+        place - back
+        for place in calls
+        for back in (1, 2)
+        if all(one.opname in ("SWAP", "NOP") for one in steps[place - back : place])
+    ]
     return frozenset(steps[place].offset for place in [*calls, *aside])
 
 
