@@ -102,31 +102,39 @@ def write_picture(
         figure.text(0.01, 1 - 0.3 / height, board.title, fontsize=15, weight="bold")
         figure.text(0.01, 1 - 0.55 / height, f"{board.description} {_span(span)}", fontsize=8)
         for one, place in places:
-            left = place["x"] * _COLUMN / width
-            top = 1 - (_HEAD + place["y"] * _LINE) / height
-            if isinstance(one, str):
-                figure.text(
-                    0.01, top - 0.25 / height, one, fontsize=11, weight="bold", color="#444444"
-                )
-                continue
-            wide, high = place["w"] * _COLUMN / width, place["h"] * _LINE / height
-            figure.text(
-                left + 0.15 / width, top - 0.2 / height, one.title, fontsize=8.5, weight="bold"
-            )
-            bare = one.view in {View.STAT, View.TABLE}  # no scales
-            below = 0.1 if bare else 0.35
-            begin = left + 0.15 / width
-            inner = (
-                begin,
-                top - high + below / height,
-                wide - 0.35 / width,
-                high - (below + 0.3) / height,
-            )
-            axes = figure.add_axes(inner)
-            draw(axes, one, answers[one.title], span)
-            if not bare:
-                _make_room(axes, begin)
+            _place(figure, one, place, answers, span)
         figure.savefig(path, dpi=100, metadata={"Software": None})
+
+
+def _place(
+    figure: Figure,
+    one: Panel | str,
+    place: dict[str, int],
+    answers: dict[str, list[list[Series]]],
+    span: Span,
+) -> None:
+    """Draw a panel, or the heading of a row, where it stands on its board."""
+    width, height = figure.get_size_inches()
+    left = place["x"] * _COLUMN / width
+    top = 1 - (_HEAD + place["y"] * _LINE) / height
+    if isinstance(one, str):
+        figure.text(0.01, top - 0.25 / height, one, fontsize=11, weight="bold", color="#444444")
+        return
+    wide, high = place["w"] * _COLUMN / width, place["h"] * _LINE / height
+    figure.text(left + 0.15 / width, top - 0.2 / height, one.title, fontsize=8.5, weight="bold")
+    bare = one.view in {View.STAT, View.TABLE}  # no scales
+    below = 0.1 if bare else 0.35
+    begin = left + 0.15 / width
+    inner = (
+        begin,
+        top - high + below / height,
+        wide - 0.35 / width,
+        high - (below + 0.3) / height,
+    )
+    axes = figure.add_axes(inner)
+    draw(axes, one, answers[one.title], span)
+    if not bare:
+        _make_room(axes, begin)
 
 
 def _make_room(axes: Axes, begin: float) -> None:
