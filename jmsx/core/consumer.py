@@ -452,7 +452,8 @@ class ConsumerCore:
         trigger = self.batch.note(delivery, now)
         delivery.step(DeliveryInput.CONSUME)
         del self.delivered[delivery]
-        self._outbox.finish([delivery.entry])
+        if delivery.entry is not None:
+            self._outbox.finish([delivery.entry])
         if trigger is None and at_once and self.batch.late_trigger is AckTrigger.EACH:
             trigger = AckTrigger.EACH
         if trigger is not None:
@@ -498,15 +499,19 @@ class ConsumerCore:
         One that an interrupted `receive()` has acknowledged may be in it, and has no other ACK.
         """
         alive = [one for one in batch if one.is_alive]
+        counted = [one for one in batch if one.entry is not None]
         # Of those whose ACK was put off the ledger has heard; and where an ACK gets lost, it forgets nothing.
-        done = [one.entry for one in alive if one.state is not DeliveryState.OWED]
+        done = [
+            one.entry for one in counted if one.is_alive and one.state is not DeliveryState.OWED
+        ]
         told = self._outbox.detailed
         owed = [one for one in batch if not one.is_acknowledged] if told else []
         self.write_acks(batch)
         if owed:
             self.reports.acknowledged(owed, trigger, now)
-        self._outbox.finish(done)
-        self.forget_counts(batch)
+        if counted:
+            self._outbox.finish(done)
+            self.forget_counts(counted)
         self._end(alive, outcome, now)
         if len(alive) < len(batch):
             self.end_owed(batch, now)
@@ -579,8 +584,8 @@ class ConsumerCore:
         owed = [one for one in batch if not one.is_acknowledged]
         if not self.settings.individual:
             owed = newest(owed)
-        acks = (Frame("ACK", {"id": one.ack_id, **headers}) for one in owed)
-        return [*self.release_window(), *acks]
+        acks = [Frame("ACK", {"id": one.ack_id, **headers}) for one in owed]
+        return [*self.release_window(), *acks] if self.widened else acks
 
     def nack_frames(self, batch: list[Delivery], receipts: Iterable[str]) -> list[Frame]:
         """

@@ -82,9 +82,9 @@ def parse_headers(block: bytes, *, escaped: bool = True) -> dict[str, str]:
 _escaped_name = lru_cache(maxsize=1024)(escape)  #: names are the same ones again and again
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Frame:
-    """One STOMP frame, with headers as the application means them (not escaped)."""
+    """One STOMP frame, with headers as the application means them (not escaped); nobody changes it."""
 
     command: str
     headers: Mapping[str, str] = field(default_factory=dict)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from jmsx.core.delivery import Delivery
 from jmsx.core.destination_names import is_pattern
 from jmsx.core.dialect import Dialect
-from jmsx.core.history import Remembered
+from jmsx.core.history import NEW, Remembered
 from jmsx.core.identity import place
 from jmsx.core.values import ConsumerSettings, DestinationKind
 
@@ -41,6 +41,9 @@ Name = tuple[str, str, str, bytes]
 
 #: Remembered of a message that came, and was not handed out.
 NEVER: Final = Remembered(0, 0)
+
+#: Of one that was handed out once, and has not failed, as most.
+ONCE: Final = Remembered(1, 0)
 
 
 class Lock(Protocol):
@@ -198,7 +201,12 @@ class ConsumerMemory:
 
     def acknowledged(self, batch: Iterable[Delivery]) -> None:
         """Remember messages that did not fail, and were acknowledged."""
-        self._note((one, Remembered(one.delivery_count, one.failures)) for one in batch)
+        self._note(
+            [
+                (one, ONCE if one.history is NEW else Remembered(one.delivery_count, one.failures))
+                for one in batch
+            ]
+        )
 
     def processed(self, batch: Iterable[Delivery]) -> None:
         """Remember messages that did not fail, and whose ACK the broker has refused: it is all that is owed."""

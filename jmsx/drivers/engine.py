@@ -180,7 +180,8 @@ class Engine:
         """
         with self.lock:
             self.check()
-            self._refuse_reentry()
+            if self._working:
+                self._refuse_reentry()
             try:
                 return self.work(operation)
             except BaseException as error:
@@ -189,16 +190,16 @@ class Engine:
                 raise
 
     def _refuse_reentry(self) -> None:
-        if self._working:
-            self._reentered = True
-            raise IllegalStateError(
-                "a session was called in the middle of another of its calls, by a signal handler or an observer:"
-                " let that note what is to be done, and do it when the call has returned"
-            )
+        self._reentered = True
+        raise IllegalStateError(
+            "a session was called in the middle of another of its calls, by a signal handler or an observer:"
+            " let that note what is to be done, and do it when the call has returned"
+        )
 
     def work(self, operation: Callable[[SessionCore, float], T]) -> T:
         """Run `operation(core, now)`, and do what the core then asks for; the caller holds the lock."""
-        self._refuse_reentry()
+        if self._working:
+            self._refuse_reentry()
         self._reentered = False
         self._working = True
         try:
@@ -712,7 +713,11 @@ class Engine:
 
 def _parted(actions: list[Action]) -> tuple[list[Transmit], list[Action]]:
     """The frames among them, and the others."""
-    return (
-        [action for action in actions if isinstance(action, Transmit)],
-        [action for action in actions if not isinstance(action, Transmit)],
-    )
+    bursts: list[Transmit] = []
+    others: list[Action] = []
+    for action in actions:
+        if isinstance(action, Transmit):
+            bursts.append(action)
+        else:
+            others.append(action)
+    return bursts, others
