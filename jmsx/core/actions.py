@@ -1,7 +1,8 @@
 """
 What the core asks its driver to do: an ordered list of frames to write and events to report.
 
-Nobody changes an action, as nobody changes a frame or an event; Python would take three times as long to make frozen ones.
+Nobody changes an action, as nobody changes a frame or an event; to make frozen ones would take Python three times as
+long.
 """
 
 from __future__ import annotations

@@ -73,7 +73,9 @@ def parse_headers(block: bytes, *, escaped: bool = True) -> dict[str, str]:
                 raise ProtocolError("a STOMP header line without a colon")
             continue
         if "\\" in line and escaped:
-            name, value = unescape(name), unescape(value)
+            value = unescape(value)
+            if "\\" in name:
+                name = unescape(name)
         if name not in headers:
             headers[name] = value
     return headers

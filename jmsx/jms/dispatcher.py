@@ -182,7 +182,7 @@ class Dispatcher:
         """Return those with a listener; of several the core leaves out those that are closed."""
         if len(self.listeners) > 1:
             return self.listeners
-        return tuple(name for name in self.listeners if self._engine.core.is_open(name))
+        return [name for name in self.listeners if self._engine.core.is_open(name)]
 
     def _read(self, delivery: Delivery) -> _Taken:
         """Find the listener, under the lock of the hand-out: if it is taken away now, it still gets this message."""
