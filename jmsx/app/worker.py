@@ -142,10 +142,10 @@ class Worker:
                 options=options,
             )
         does = consumer.mode.does
-        #: It is the app that acknowledges what its handler has done, and not the session.
-        self._acknowledges = does.settled_by is SettledBy.CALL
-        #: Whether nothing is waited for to settle a message that its handler has done.
-        self._goes_on = consumer.batch is None and consumer.dedupe is None and not self.transacted
+        #: Whether nothing is written, or waited for, to settle a message that its handler has done.
+        self._goes_on = (
+            self._session.mode.does.settled_by is SettledBy.RETURN and consumer.dedupe is None
+        )
         self._settle = {
             SettledBy.RETURN: self._handle,
             SettledBy.CALL: (
@@ -507,7 +507,7 @@ class Worker:
         """
         if not (self._goes_on and self._gate.is_open) or self._leaving.is_set():
             return None
-        message = self._link.dispatcher.go_on(acknowledged=self._acknowledges)
+        message = self._link.dispatcher.go_on()
         if message is not None and self.call is not None:
             now = self._machine.monotonic()
             self.call = Call(message.message_id, now, self.call.thread)
@@ -596,7 +596,7 @@ class Worker:
         self._failing(error)
 
     def _acknowledge(self, message: Message) -> None:
-        """Have acknowledged what the handler has done; a second time does no harm."""
+        """Have acknowledged what the handler has done, before it is called again; a second time does no harm."""
         self._handle(message)
         self._link.dispatcher.acknowledge_returned()
 

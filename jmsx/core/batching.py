@@ -42,11 +42,7 @@ class BatchRule:
 
 
 def batch_rule(settings: ConsumerSettings, most: int | None = None) -> BatchRule:
-    """
-    The rule for a consumer whose ACKs may share a write: of an AUTO or DUPS_OK session, or of an app.
-
-    `most`: bytes of frames in one batch, if limited.
-    """
+    """The rule for a consumer of an AUTO or DUPS_OK session; `most`: bytes of frames in one batch, if limited."""
     if settings.lazy:
         return BatchRule(max(1, min(math.ceil(settings.prefetch * 0.5), PAGE)), most)
     if settings.optimize is not None:

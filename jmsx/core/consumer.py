@@ -70,8 +70,6 @@ class ConsumerCore:
         self._releases = releases
         #: Its ACKs may come too late to keep messages coming
         self._may_open_window = settings.individual or not settings.acknowledges_itself
-        #: Its ACKs may wait in its batch: in AUTO and DUPS_OK, and once an app's own has
-        self._puts_off = settings.acknowledges_itself
         self.memory = memory
         self.reports = ConsumerReports(settings, dialect, outbox)
         self.waiting: deque[Delivery] = deque()  #: received, to be handed out, oldest first
@@ -434,27 +432,15 @@ class ConsumerCore:
             self.returned(delivery)
             return
         delivery.ended_at = now
-        if self.settings.acknowledges_itself and delivery in self.delivered:
-            self.done(delivery, now, at_once=returning)
-
-    def holds(self, delivery: Delivery) -> bool:
-        """Return whether the application has `delivery`, and nothing is done with it."""
-        return delivery.state is DeliveryState.HELD and delivery in self.delivered
-
-    def done(self, delivery: Delivery, now: float, *, at_once: bool = False) -> None:
-        """
-        Note that an ACK is owed for `delivery`, which was handed out: it may go out with others, as the batch says.
-
-        `at_once`: not if that is only to spare writes.
-        """
+        if not self.settings.acknowledges_itself or delivery not in self.delivered:
+            return
         self._changes(self)
-        self._puts_off = True
         trigger = self.batch.note(delivery, now)
         delivery.step(DeliveryInput.CONSUME)
         del self.delivered[delivery]
         if delivery.entry is not None:
             self._outbox.finish([delivery.entry])
-        if trigger is None and at_once and self.batch.late_trigger is AckTrigger.EACH:
+        if trigger is None and returning and self.batch.late_trigger is AckTrigger.EACH:
             trigger = AckTrigger.EACH
         if trigger is not None:
             self.flush(trigger, now)
@@ -524,9 +510,7 @@ class ConsumerCore:
         """
         self._changes(self)
         self.delivered.pop(delivery, None)
-        if delivery.state is DeliveryState.OWED:
-            self.flush(AckTrigger.EACH, now)
-        elif delivery.state in (DeliveryState.HELD, DeliveryState.WAITING, DeliveryState.RESTING):
+        if delivery.state in (DeliveryState.HELD, DeliveryState.WAITING, DeliveryState.RESTING):
             self.acknowledge([delivery], AckTrigger.EXPLICIT, now)
 
     def acknowledge_some(self, batch: list[Delivery], now: float) -> None:
@@ -719,7 +703,7 @@ class ConsumerCore:
 
     def next_timer(self) -> float | None:
         """Return when `handle_timer` has something to do or a pause ends (seconds, monotonic), or None."""
-        due = self.batch.deadline(self._idle_since) if self._puts_off else None
+        due = self.batch.deadline(self._idle_since) if self.settings.acknowledges_itself else None
         if self.paused_until is not None and (due is None or self.paused_until < due):
             due = self.paused_until
         for next_timer in self._further_timers:

@@ -54,7 +54,6 @@ class FailedDeliveries:
             return
         if (consumer.settings.lazy and only is None) or not consumer.delivered:
             return
-        consumer.flush(AckTrigger.EACH, now)  # of what was done before
         if failure.error_type is not None:
             for delivery in [only] if only is not None else consumer.delivered:
                 delivery.note_failure(failure, now)

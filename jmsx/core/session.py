@@ -391,6 +391,7 @@ class SessionCore:
         if consumer.settings.lazy and failure.disposition is Disposition.REDELIVER:
             consumer.consumed(delivery, now, returning=False)
         else:
+            consumer.flush(AckTrigger.EACH, now)
             only = delivery if delivery in consumer.delivered else None
             if only is not None or failure.disposition is Disposition.REDELIVER:
                 self._failed_deliveries.give_back(consumer, failure, now, only=only)
@@ -437,13 +438,12 @@ class SessionCore:
         """Return whether a consumer of this session reads the destination."""
         return any(one.settings.destination == destination for one in self._consumers)
 
-    def acknowledge(self, delivery: Delivery, now: float, *, at_once: bool = True) -> None:
+    def acknowledge(self, delivery: Delivery, now: float) -> None:
         """
         Do as `message.acknowledge()`: CLIENT covers all that the session has delivered, INDIVIDUAL this message.
 
-        Not `at_once`: its listener has returned, and nobody asks whether the ACK is written, which may share a write as
-        those of AUTO do. In the other modes it does nothing. An acknowledgement for an older link is dropped and
-        reported: the broker delivers that message again. Raises IllegalStateError if the consumer is closed. Source:
+        In the other modes it does nothing. An acknowledgement for an older link is dropped and reported: the broker
+        delivers that message again. Raises IllegalStateError if the consumer is closed. Source:
         `ActiveMQSession.java:1843-1848`, `ActiveMQMessageConsumer.java:620-638,1145-1172,1231-1240`.
         """
         covers = self._does.acknowledge_covers
@@ -453,18 +453,11 @@ class SessionCore:
         if self._is_stale(delivery):
             consumer.reports.dropped(1, now)
             self._consumers.acknowledged_late(delivery, alone=covers is Covers.MESSAGE)
-            return
-        alone = covers is Covers.MESSAGE
-        if not alone:
-            self._consumers.note_held_not_failed()
-        if not at_once and consumer.holds(delivery) and (alone or self._holds_one()):
-            consumer.done(delivery, now)
-        elif alone:
+        elif covers is Covers.MESSAGE:
             consumer.acknowledge_one(delivery, now)
         else:
-            consumer.flush(AckTrigger.EACH, now)
+            self._consumers.note_held_not_failed()
             for each in self._consumers.agenda.holding():
-                each.flush(AckTrigger.EACH, now)
                 each.acknowledge(each.take_delivered(), AckTrigger.EXPLICIT, now)
 
     def settle(self, outcomes: Sequence[tuple[Delivery, Failure | None]], now: float) -> None:
@@ -645,10 +638,6 @@ class SessionCore:
             self._outbox.disconnect(f"{request.command} {request.subject} was not answered")
 
     # Inside ----------------------------------------------------------------------------------------------------------
-
-    def _holds_one(self) -> bool:
-        """Return whether the application has one message of all consumers."""
-        return sum(len(one.delivered) for one in self._consumers.agenda.holding()) == 1
 
     def _settle(
         self,

@@ -118,20 +118,19 @@ class Dispatcher:
             self._thread.join(self._engine.request_timeout)  # two listeners may wait for each other
         return self.inside or not (self._busy or self._failed)
 
-    def go_on(self, *, acknowledged: bool = False) -> Message | None:
+    def go_on(self) -> Message | None:
         """
         Settle the message of the listener that runs, as if it had returned, and call it with the next one that is here.
 
         For a listener that works on another thread, which may not wait; `HANDLED` is set for that. None, and nothing is
         done, where somebody else has the session, where something has to be asked first, and where no message is here.
-        What the listener returns or raises is for the message that was returned last. `acknowledged`: as by
-        `acknowledge_returned`.
+        What the listener returns or raises is for the message that was returned last.
         """
         lock, call = self._engine.lock, self._handling
         try:
             if call is None or not lock.acquire(blocking=False):
                 return None
-            return self._next(call, acknowledged=acknowledged)
+            return self._next(call)
         except JmsxError:
             # Else the link is gone for good; what is raised before that is about something else.
             if self._engine.error is None:
@@ -145,15 +144,15 @@ class Dispatcher:
             if self._engine.changed.owned:
                 lock.release()
 
-    def _next(self, call: HandlerCall, *, acknowledged: bool) -> Message | None:
+    def _next(self, call: HandlerCall) -> Message | None:
         """Do as `go_on` says; the caller holds the lock."""
         name = call.delivery.subscription_id
         if self._stopped or name not in self.listeners or not self._calls.has_next(name):
             return None
-        call.running, call.settled, call.acknowledged = False, True, acknowledged
+        call.running, call.settled = False, True
 
         def operation(core: SessionCore, now: float) -> _Taken | None:
-            _done(core, call, now)
+            core.consumed(call.delivery, now)
             return self._taking(core, now)
 
         taken = self._engine.call(operation)
@@ -240,11 +239,7 @@ class Dispatcher:
             self._handling.tell(self._engine.core, error, failure)
 
     def acknowledge_returned(self) -> None:
-        """
-        Have the message of the listener that calls acknowledged when it has returned.
-
-        As if the application had called `acknowledge()`, but the ACK may share a write with those of what follows.
-        """
+        """Have the message of the listener that calls acknowledged when it has returned, as by `acknowledge()`."""
         if self.inside and self._handling is not None:
             self._handling.acknowledged = True
 
@@ -261,15 +256,9 @@ class Dispatcher:
             core.failed(delivery, failure, now)
             self._end()
             return None
-        if _done(core, call, now):
+        if call.acknowledged and core.is_open(delivery.subscription_id):
+            core.acknowledge(delivery, now)
+        if core.consumed(delivery, now):
             self._engine.do_due(now)
         self._end()
         return None if self._stopped or not self._calls.flows else self._taking(core, now)
-
-
-def _done(core: SessionCore, call: HandlerCall, now: float) -> bool:
-    """Tell the core that a call has ended well; whether its message was the last that its consumer has."""
-    delivery = call.delivery
-    if call.acknowledged and core.is_open(delivery.subscription_id):
-        core.acknowledge(delivery, now, at_once=False)
-    return core.consumed(delivery, now)

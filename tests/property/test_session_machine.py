@@ -210,9 +210,9 @@ class SessionMachine(World):
         elif not peer.dead:
             peer.call(lambda core, now: core.failed(delivery, failure, now))
 
-    @rule(which=WHICH, at_once=st.booleans(), data=st.data())
-    def acknowledge(self, which: int, data: st.DataObject, *, at_once: bool) -> None:
-        """`message.acknowledge()` on any message in the application's hands; or an app's own, behind a handler."""
+    @rule(which=WHICH, data=st.data())
+    def acknowledge(self, which: int, data: st.DataObject) -> None:
+        """`message.acknowledge()` on any message in the application's hands."""
         peer = self.peers[which]
         mine = held(peer)
         if not mine:
@@ -222,7 +222,7 @@ class SessionMachine(World):
             self.may_go |= {body(one) for one in mine}
         elif peer.habit.mode is INDIVIDUAL:
             self.may_go.add(body(delivery))
-        peer.call(lambda core, now: core.acknowledge(delivery, now, at_once=at_once))
+        peer.call(lambda core, now: core.acknowledge(delivery, now))
 
     @rule(which=WHICH, ends=st.lists(ENDS, min_size=2, max_size=4))
     def batch(self, which: int, ends: list[Failure | None]) -> None:

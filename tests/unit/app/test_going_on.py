@@ -1,5 +1,5 @@
 """
-Async handlers: their loop goes on with what is here, and the session's thread is woken for the rest.
+Async handlers in AUTO: their loop goes on with what is here, and the session's thread is woken for the rest.
 
 On sockets of their own, and with threads as in production; the broker is in memory.
 """
@@ -105,7 +105,7 @@ def left(server: FakeBrokerServer) -> list[str]:
 
 
 @KINDS
-@pytest.mark.parametrize("mode", ["auto", "dups_ok", "client", "individual"])
+@pytest.mark.parametrize("mode", ["auto", "dups_ok"])
 def test_a_backlog_wakes_the_thread_seldom(kind: str, mode: str, begun: list[object]) -> None:
     """All of it is handled once, in order, each in a task and a context of its own."""
     seen: list[str] = []
@@ -177,13 +177,14 @@ def test_a_task_factory_of_the_programs(kind: str, factory: Any) -> None:
 
 
 @KINDS
-def test_a_transaction_is_committed_first(kind: str, begun: list[object]) -> None:
-    """What is waited for, for each message, is the session's thread's affair."""
+@pytest.mark.parametrize("mode", ["client", "individual", "transacted"])
+def test_other_modes_settle_each_message_first(kind: str, mode: str, begun: list[object]) -> None:
+    """What is written, or waited for, for each message is the session's thread's affair."""
     seen: list[str] = []
     with filled(kind) as server:
         app = App(server.url)
 
-        @app.consumer("queue://in", mode="transacted")
+        @app.consumer("queue://in", mode=mode)
         async def handle(message: Message) -> None:
             seen.append(message.text)
 
@@ -194,9 +195,8 @@ def test_a_transaction_is_committed_first(kind: str, begun: list[object]) -> Non
 
 
 @KINDS
-@pytest.mark.parametrize("mode", ["auto", "client", "individual"])
 def test_one_that_fails_comes_again_in_its_place(
-    kind: str, mode: str, caplog: pytest.LogCaptureFixture
+    kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """By its own count; the log names it, and nobody else has failed."""
     seen: list[tuple[str, int]] = []
@@ -204,7 +204,7 @@ def test_one_that_fails_comes_again_in_its_place(
         diary = Diary()
         app = App(server.url, observers=[diary], redelivery_policy=QUICK)
 
-        @app.consumer("queue://in", mode=mode, name="desk")
+        @app.consumer("queue://in", name="desk")
         async def handle(message: Message) -> None:
             seen.append((message.text, message.delivery_count))
             if message.text == "7" or (message.text == "9" and message.delivery_count == 1):
@@ -439,8 +439,8 @@ def test_an_interrupt_on_the_loop(at: int, monkeypatch: pytest.MonkeyPatch) -> N
     interrupt = Interrupt(at, within=WITHIN)
     real = Dispatcher.go_on
 
-    def go_on(self: Dispatcher, *, acknowledged: bool) -> Message | None:
-        message: Message | None = interrupt.run(lambda: real(self, acknowledged=acknowledged))
+    def go_on(self: Dispatcher) -> Message | None:
+        message: Message | None = interrupt.run(lambda: real(self))
         return message
 
     with filled("classic", texts=NUMBERS[:12]) as server:

@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from jmsx.core.batching import IDLE, PAGE, BatchRule, batch_rule
-from jmsx.core.events import AckDropped, AckTrigger, MessagesAcknowledged
+from jmsx.core.events import AckTrigger, MessagesAcknowledged
 from jmsx.core.modes import AcknowledgeMode
-from jmsx.core.values import DestinationKind, Failure, OptimizeAcknowledge
-from jmsx_artemis import DIALECT as ARTEMIS
-from jmsx_classic import DIALECT as CLASSIC
-from tests.unit.core.harness import (
-    AUTO,
-    BROKEN,
-    CLIENT,
-    DISCARDED,
-    DUPS_OK,
-    INDIVIDUAL,
-    REJECTED,
-    Talk,
-)
-
-if TYPE_CHECKING:
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.dialect import Dialect
+from jmsx.core.values import DestinationKind, OptimizeAcknowledge
+from tests.unit.core.harness import AUTO, BROKEN, DUPS_OK, Talk
 
 TOPIC = DestinationKind.TOPIC
 BATCHED = OptimizeAcknowledge(timeout=0.0)
@@ -153,114 +138,6 @@ def test_auto_listener_is_not_dry_while_bytes_are_unread() -> None:
     assert talk.wrote() == []
     talk.core.handle_timer(0.005, unread=True)
     assert talk.wrote() == ["ACK a"]
-
-
-# -- CLIENT and INDIVIDUAL, of an app ---------------------------------------------------------------------------------
-
-MODES = pytest.mark.parametrize("mode", [CLIENT, INDIVIDUAL])
-DIALECTS = pytest.mark.parametrize("dialect", [CLASSIC, ARTEMIS], ids=["classic", "artemis"])
-
-
-def done(talk: Talk) -> Delivery:
-    """A handler of an app is given the next message, and returns."""
-    delivery = talk.held()
-    talk.core.acknowledge(delivery, talk.now, at_once=False)
-    talk.core.consumed(delivery, talk.now)
-    return delivery
-
-
-@MODES
-def test_an_apps_own_ack_waits_as_those_of_auto(mode: AcknowledgeMode) -> None:
-    """With more to do at 5 ms after the first, and on a dry buffer at once."""
-    talk = Talk(mode, now=10.0)
-    talk.subscribe()
-    talk.comes("a", "b", "c")
-    done(talk)
-    talk.now = 10.003
-    done(talk)
-    assert talk.wrote() == []
-    assert talk.timer() == pytest.approx(10.005)
-    assert talk.wrote() == (["ACK b"] if mode is CLIENT else ["ACK a", "ACK b"])
-    done(talk)
-    assert talk.timer() <= talk.now
-    assert talk.wrote() == ["ACK c"]
-    assert {trigger for _, trigger in acks(talk)} == {AckTrigger.EACH}
-
-
-@MODES
-def test_so_many_of_an_apps_own_acks_wait_as_of_autos(mode: AcknowledgeMode) -> None:
-    """200 at the most."""
-    talk = Talk(mode)
-    talk.subscribe(prefetch=1000)
-    talk.comes(*names(201))
-    for _ in range(200):
-        assert talk.wrote() == []
-        done(talk)
-    assert talk.wrote()[-1] == "ACK m200"
-    assert talk.ended()[-1] == "m200#1 acknowledged"
-
-
-@MODES
-@DIALECTS
-def test_acknowledge_writes_an_apps_own_ack_that_waits(
-    mode: AcknowledgeMode, dialect: Dialect
-) -> None:
-    """In order, each once; also when the message itself is acknowledged once more, by who has kept it."""
-    talk = Talk(mode, dialect=dialect)
-    talk.subscribe()
-    talk.comes("a", "b", "c")
-    first = done(talk)
-    talk.core.acknowledge(first, talk.now)
-    assert talk.wrote() == ["ACK a"]
-    done(talk)
-    talk.core.acknowledge(talk.held(), talk.now)
-    if mode is CLIENT:
-        assert talk.wrote() == ["ACK b", "ACK c"]
-    talk.wait_until(1.0)
-    assert sorted(talk.ended()) == [f"{name}#1 acknowledged" for name in "abc"]
-
-
-@MODES
-@DIALECTS
-@pytest.mark.parametrize("failure", [BROKEN, REJECTED, DISCARDED])
-def test_an_apps_own_ack_is_written_before_a_failed_message_is_dealt_with(
-    mode: AcknowledgeMode, dialect: Dialect, failure: Failure
-) -> None:
-    """A cumulative ACK of the later one would settle the earlier, which then must not be acknowledged again."""
-    talk = Talk(mode, dialect=dialect)
-    talk.subscribe()
-    talk.comes("a", "b", "c")
-    done(talk)
-    failed = talk.held()
-    if mode is CLIENT:
-        talk.core.recover(talk.now, failure)
-    else:
-        talk.core.failed(failed, failure, talk.now)
-    assert talk.wrote()[0] == "ACK a"
-
-
-def test_an_app_in_client_mode_acknowledges_at_once_what_else_the_session_holds() -> None:
-    """It covers all that was handed out, and nothing of that is done by itself."""
-    talk = Talk(CLIENT)
-    talk.subscribe()
-    talk.comes("a", "b", "c")
-    talk.held()
-    done(talk)
-    assert talk.wrote() == ["ACK b"]
-
-
-@MODES
-def test_an_apps_own_ack_that_waits_is_lost_with_its_link(mode: AcknowledgeMode) -> None:
-    """As in AUTO: the broker delivers its message again, which has not failed."""
-    talk = Talk(mode)
-    talk.subscribe()
-    talk.comes("a", "b")
-    done(talk)
-    talk.cut()
-    talk.reopen()
-    talk.comes("a", "b")
-    assert talk.held().failures == 0
-    assert [one.messages for one in talk.reported(AckDropped)] == [1]
 
 
 # -- optimize_acknowledge ---------------------------------------------------------------------------------------------
