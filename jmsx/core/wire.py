@@ -379,7 +379,9 @@ class Splitter:
         if numbered and (in_head := _lines(block, b"ack:")) != 1:
             raise _TornError(_TWO_ACKS if in_head else _NO_ACK)
         head = b"\n" + block
-        looks_through = numbered and (self._dubious or self._front(head) == head)
+        looks_through = numbered and (
+            self._dubious or _may_stand_behind(head, head.find(self.mark))
+        )
         border = _BEFORE_MESSAGE.search(body) if b"\0" in body else None
         unsure = False
         if looks_through or border is not None:
@@ -407,8 +409,8 @@ class Splitter:
 
         What stands in it is no sender's if it is the only one; see `_PRIORITY`.
         """
-        front = text[: text.find(self.mark)]
-        return text if _PRIORITY in front or _ACK.search(front) is None else front
+        at = text.find(self.mark)
+        return text if _may_stand_behind(text, at) else text[:at]
 
     def _is_unnumbered(self, text: bytes) -> bool:
         """Whether nothing settles the message that begins `text`."""
@@ -816,6 +818,11 @@ def _is_of_receipt(data: bytes, mark_at: int) -> bool:
 
 def _is_torn(frame: Frame | MessageFrame) -> bool:
     return isinstance(frame, MessageFrame) and bool(frame.broken)
+
+
+def _may_stand_behind(text: bytes, at: int) -> bool:
+    """Whether the broker's `ack` need not stand in front of the mark, which is `at`; see `_PRIORITY`."""
+    return text.find(_PRIORITY, 0, at) >= 0 or _ACK.search(text, 0, at) is None
 
 
 def _lines(block: bytes, name: bytes) -> int:
