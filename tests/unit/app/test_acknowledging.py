@@ -61,6 +61,26 @@ def test_it_is_written_before_the_next_call(kind: str, mode: str, *, itself: boo
 
 @KINDS
 @MODES
+def test_what_was_done_before_a_failure_is_acknowledged(kind: str, mode: str) -> None:
+    """What failed comes again alone, whether its mode has it recovered or rolled back."""
+    app = filling()
+    seen: list[str] = []
+
+    @app.consumer("queue://in", mode=mode)
+    def handle(message: Message) -> None:
+        seen.append(message.text)
+        if seen == ["0", "1", "2"]:
+            raise ValueError
+
+    with harness(app, kind) as mq:
+        mq.send("queue://begin", "")
+        mq.advance(60)
+        assert sorted(seen) == ["0", "1", "2", "2", "3", "4"]
+        assert mq.messages("queue://in") == []
+
+
+@KINDS
+@MODES
 def test_a_message_takes_the_lock_once(operations: list[str], kind: str, mode: str) -> None:
     """It is settled, and the next one handed out, in one go."""
     seen: list[int] = []
