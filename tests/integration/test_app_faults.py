@@ -344,7 +344,7 @@ def test_an_app_that_acknowledges(
         ("from jmsx.app import App; app = App('stomp://h')", "broken:app has no consumers"),
         (
             "from jmsx.app import App; app = App('stomp://h', prefech=1)",
-            "did you mean 'prefetch_policy'",
+            "did you mean 'prefetch'?",
         ),
     ],
 )

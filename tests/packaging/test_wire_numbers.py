@@ -28,6 +28,7 @@ ALLOWED: Final = {
     ("jmsx/core/headers.py", "int(text)"): "the one place",
     ("jmsx/core/selectors.py", "int(part)"): "a token of a selector, of a form that was checked",
     ("jmsx/core/policy.py", "float(base)"): "a number of the policy",
+    ("jmsx/core/wire.py", "int(own[2])"): "of a pattern: at most 19 ASCII digits",
     ("jmsx/core/wire.py", "int(one[2])"): "of a pattern: at most 19 ASCII digits",
     ("jmsx/core/wire.py", "int(found[2])"): "of a pattern: at most 19 ASCII digits",
     ("jmsx/drivers/tls.py", "int(self._begun is data)"): "a truth",
