@@ -47,8 +47,12 @@ _SETTINGS: Final = {
 LOCAL: Final = "local[*]"
 #: What py4j logs to, beside the root logger.
 _LOGGERS: Final = ("py4j.clientserver", "py4j.java_gateway")
-#: What a JVM says of why it ends; the last is the first cause.
-_CAUSE: Final = re.compile(r"^(?:Caused by|Error): (.+)$", re.MULTILINE)
+#: What a JVM says of why it ends: the last cause of an exception, or its first complaint.
+_CAUSES: Final = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
+_COMPLAINT: Final = re.compile(
+    r"^(?:Unrecognized |Invalid |Could not |Error: (?!Could not create|A fatal exception)).+$",
+    re.MULTILINE,
+)
 #: Folders of packages that workers are told of: they may be those of a checkout.
 _SHIPPED: Final = (
     *(Path(package.__path__[0]) for package in (jmsx, jmsx_eventlog, jmsx_report)),
@@ -115,8 +119,9 @@ def _started(conf: SparkConf, sink: IO[bytes], log: Path) -> JavaGateway:
     try:
         return launch_gateway(conf, {"stdout": sink, "stderr": sink})  # type: ignore[no-untyped-call]  # pyspark ships it so
     except PySparkRuntimeError as error:
-        causes = _CAUSE.findall(log.read_bytes()[began:].decode("utf-8", "replace"))
-        why = f": {causes[-1]}" if causes else ""
+        said = log.read_bytes()[began:].decode("utf-8", "replace")
+        whys = _CAUSES.findall(said)[-1:] or _COMPLAINT.findall(said)
+        why = f": {whys[0]}" if whys else ""
         raise ConfigurationError(
             f"the JVM of Spark did not start{why}; {log} says more, and `--engine local` needs no JVM"
         ) from error

@@ -113,7 +113,10 @@ def _places_in(access: Access, story: Any) -> Iterator[str]:
     names = {str(uri).removeprefix("queue://") for uri in queues if str(uri).startswith("queue://")}
     looked: list[str] = []
     found = 0
-    for queue in sorted(names | set(access.queues())):
+    everywhere = sorted(names | set(access.queues()))
+    if not everywhere:
+        yield "the broker has no dead letters, and the log names no queue to look in"
+    for queue in everywhere:
         try:
             for letter in access.look(queue, names=story.keys):
                 if not set(letter.logged_as).isdisjoint(story.keys):

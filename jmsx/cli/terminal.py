@@ -26,6 +26,10 @@ _INVISIBLE: Final = frozenset(
 )
 
 
+#: Columns of a terminal that says it has none: rich would print nothing.
+_WIDTH: Final = 80
+
+
 def visible(text: str, keep: str = "\n\t") -> str:
     """`text` with control characters, but those in `keep`, written as Python would escape them."""
     if text.isascii() and text.isprintable():
@@ -69,6 +73,8 @@ class Console:
                 """Wrap what is to be printed."""
                 return [_Visible(renderable) for renderable in renderables]
 
+        if not made.width:  # set once, it does not follow the terminal
+            made.width = _WIDTH
         made.push_render_hook(Sight())
         return made
 

@@ -56,6 +56,16 @@ def test_sentences_break_between_words(
     assert begins == [2, 6, 6, 6, 0, 4, 4]
 
 
+def test_a_terminal_without_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As some that nobody looks at say of themselves."""
+    monkeypatch.setenv("COLUMNS", "0")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    console().tell("what is said")
+    assert "".join(capsys.readouterr().out.split()) == "whatissaid"
+
+
 def test_text_in_tables_and_of_several_parts(capfd: pytest.CaptureFixture[str]) -> None:
     """However it comes to be printed."""
     table = Table("count", HOSTILE)
