@@ -86,6 +86,7 @@ def audit(held: Books, stories: pl.DataFrame) -> Audit:
         closings=held.closings,
         found=held.complete,
         until=held.horizon,
+        clocks=held.clocks,
     )
     found = _but_sent_on(found, stories, held)
     found = explained(_but_forwarded(found, stories, missing, held), missing, in_hand, held)

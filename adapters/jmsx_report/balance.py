@@ -419,12 +419,15 @@ def in_hand(
     closings: pl.DataFrame,
     found: Completeness,
     until: Horizon,
+    clocks: Clocks,
 ) -> pl.DataFrame:
     """
-    How many messages consumers that still run have, of which no line tells which they are: route, in_hand.
+    How many messages stuck consumers have, of which no line tells which they are: route, in_hand, told_us, idle_us.
 
-    Each said so last, not long before the end of its log. What it keeps for a planned redelivery is known, and not
-    counted. `told` as `IN_HAND`, `planned` as `plans`.
+    Each still runs, and said so last, not long before the end of its log, and nothing of any message since: what a
+    busy consumer had, a line tells of later. What it keeps for a planned redelivery is known, and not counted. It was
+    said at `told_us`, and since `idle_us`, or later, none of them is done with any message; both are set right as far
+    as that is proven. `told` as `IN_HAND`, `planned` as `plans`.
     """
     living = found.writers.filter(
         (pl.col("ended") == "open") & ~pl.col("writer").is_in(until.silent["writer"].implode())
@@ -451,12 +454,17 @@ def in_hand(
             (pl.col("messages") - pl.col("known").fill_null(0)).clip(lower_bound=0).alias("unknown")
         )
         .join(
-            readers.select("writer", "dest", "subscription", "consumer"),
+            readers.select("writer", "dest", "subscription", "consumer", "last_us"),
             on=["writer", "dest", "consumer"],
         )
+        .filter(pl.col("last_us") <= pl.col("told_us"))
         .join(routes.reads, on=["dest", "subscription"], nulls_equal=True)
         .group_by("route")
-        .agg(pl.col("unknown").sum().alias("in_hand"))
+        .agg(
+            pl.col("unknown").sum().alias("in_hand"),
+            (pl.col("told_us") - clocks.believed()).max().alias("told_us"),
+            clocks.earliest("last_us").min().alias("idle_us"),
+        )
     )
 
 

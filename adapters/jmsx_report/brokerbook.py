@@ -103,6 +103,7 @@ BOOK: Final = {
     "dequeued": pl.Int64,
     "expired": pl.Int64,
     "size": pl.Int64,  # at to_us
+    "counted_us": pl.Int64,  # when the last count was, by what is believed of its writer's clock
     "foreign_in": pl.Int64,  # at least so many came from senders that keep no log here
     "foreign_out": pl.Int64,  # at least so many went to consumers that keep no log here
     "fewer_in": pl.Int64,  # so many more were confirmed to senders than the broker counts
@@ -244,6 +245,7 @@ def _spans(
         .agg(
             pl.col("earliest_us").min().alias("from_us"),
             pl.col("latest_us").max().alias("to_us"),
+            pl.col("ts_us").last().alias("counted_us"),
             pl.col("latest_us").first().alias("surely_from_us"),
             pl.col("earliest_us").last().alias("surely_to_us"),
             *grown,
@@ -260,6 +262,7 @@ def _spans(
         .agg(
             pl.col("from_us").min(),
             pl.col("to_us").max(),
+            pl.col("counted_us").min(),
             pl.col("enqueued", "dequeued", "expired", "size_before", "size").sum(),
             pl.col("restarted").any(),
             pl.len().alias("queues"),

@@ -105,6 +105,7 @@ def _under_way(found: pl.DataFrame, in_hand: pl.DataFrame) -> list[dict[str, Any
     ]
     late = found.filter(pl.col("unaccounted") > 0).select("route").unique()
     had = in_hand.filter(pl.col("in_hand") > 0).join(late, on="route").sort("route")
+    had = had.select("route", "in_hand")
     return told + [
         _finding(
             "in_hand",

@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from jmsx_report.period import Period
 from tests.unit.jmsx_report.logs import (
     HOUR,
     MINUTE,
@@ -558,3 +559,49 @@ def test_what_a_consumer_says_at_a_time_that_is_none_proves_nothing(at: int) -> 
     log = overdue(2)
     has(log, at, 2**31 - 1, 2**31 - 1)
     assert numbers(living(log, START + HOUR)) == ("suspect", 2, 0)
+
+
+def busy(minutes: int, *, lost: int = 10) -> Log:
+    """A message a minute, one of them lost; each time the consumer says that it has the one that it handles."""
+    log = Log().opens(SENDER).opens(WORKER)
+    log.reads(WORKER)
+    for number in range(minutes):
+        at = START + number * MINUTE
+        made = log.send(SENDER, at)
+        has(log, at + 2 * SECOND, 0, 1)
+        if number != lost:
+            log.deliver(WORKER, made, at + 5 * SECOND, recv_us=at + SECOND)
+    return log
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_what_a_busy_consumer_handles_is_not_what_is_lost(*, done: bool) -> None:
+    """A line tells of it three seconds later, or not yet: then it is the one that was sent last."""
+    log = busy(120)
+    if not done:
+        log.send(SENDER, START + 2 * HOUR)
+        has(log, START + 2 * HOUR + 2 * SECOND, 0, 1)
+    summary = living(log, START + 2 * HOUR + 5 * SECOND)
+
+    assert (*numbers(summary)[:2], summary["explained"]) == ("suspect", 1, 0)
+
+
+def test_what_a_consumer_handles_today_was_not_lost_yesterday() -> None:
+    """It was done with others since."""
+    log = busy(180)
+    has(log, START + 180 * MINUTE, 0, 1)
+    asked = Period(since_us=START, until_us=START + HOUR)
+    summary = living(log, START + 180 * MINUTE, asked=asked)
+
+    assert (*numbers(summary), summary["explained"]) == ("suspect", 1, 0, 0)
+
+
+def test_the_broker_may_say_later_that_nothing_is_there() -> None:
+    """It counts what consumers have, too: so they no longer have it."""
+    log = overdue(2)
+    has(log, START + HOUR - 50 * SECOND, 2)
+    log.stats(SENDER, START - SECOND)
+    log.stats(SENDER, START + HOUR, enqueued=12, dequeued=10)
+    summary = living(log, START + HOUR)
+
+    assert (*numbers(summary), summary["explained"]) == ("suspect", 2, 0, 0)
