@@ -189,7 +189,8 @@ def _least(moved: pl.DataFrame, spans: pl.DataFrame, sockets: pl.DataFrame) -> p
     """
     How many messages surely came and went between the broker's first line and its last: route, came_least, went_least.
 
-    Only what writers tell that know no other broker, of the one queue that was counted, whose counters went on and on.
+    Only what writers tell that know no other broker, of the one queue that was counted, whose counters went on and on
+    over one link. Others may have begun anew all the same, where they had grown beyond the old ones by the next look.
     """
     sole = (
         sockets.group_by("writer")
@@ -197,9 +198,9 @@ def _least(moved: pl.DataFrame, spans: pl.DataFrame, sockets: pl.DataFrame) -> p
         .filter(pl.col("brokers") == 1)
         .select("writer", "broker")
     )
-    counted = spans.filter(~pl.col("restarted") & (pl.col("queues") == 1)).select(
-        "route", "dest", "broker", "surely_from_us", "surely_to_us"
-    )
+    counted = spans.filter(
+        ~pl.col("restarted") & ~pl.col("relinked") & (pl.col("queues") == 1)
+    ).select("route", "dest", "broker", "surely_from_us", "surely_to_us")
     inside = (pl.col("begun") - MINUTE_US >= pl.col("surely_from_us")) & (
         pl.col("ended") + MINUTE_US <= pl.col("surely_to_us")
     )
@@ -252,6 +253,7 @@ def _spans(
             pl.col("size").first().alias("size_before"),
             pl.coalesce(pl.col("size").filter(since).min(), pl.col("size").last()).alias("size"),
             fewer.any().alias("restarted"),
+            (pl.col("epoch").n_unique() > 1).alias("relinked"),
         )
         .sort(pl.col("to_us") - pl.col("from_us"), "to_us", "writer", descending=True)
         .unique(["broker", "dest"], keep="first", maintain_order=True)
@@ -264,7 +266,7 @@ def _spans(
             pl.col("to_us").max(),
             pl.col("counted_us").min(),
             pl.col("enqueued", "dequeued", "expired", "size_before", "size").sum(),
-            pl.col("restarted").any(),
+            pl.col("restarted", "relinked").any(),
             pl.len().alias("queues"),
             pl.col("dest", "broker", "surely_from_us", "surely_to_us").first(),
         )

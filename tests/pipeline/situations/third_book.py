@@ -195,16 +195,16 @@ def nobody_reads_and_the_broker_says_so(scene: Scene) -> Truth:
 
 @situation
 def the_broker_counts_fewer_than_were_sent(scene: Scene) -> Truth:
-    """It confirmed and delivered all, and its counters lack five: which book is wrong nobody knows."""
+    """It confirmed and delivered all, and its counters lack five: they may have begun anew, so that is only told."""
     shop = scene.shop().trade()
     shop.ends_at(shop.fleet.closed + 10 * MINUTE)
     _told(shop, enqueued=-5, dequeued=-5, early=10 * MINUTE)
     shop.ship(scene.directory)
-    return Truth(
-        UNVERIFIABLE,
-        numbers={"unaccounted": 0, "duplicates": 0},
-        findings=[("orders", "5", "fewer came"), ("orders", "5", "fewer went")],
-        verdicts={ORDERS: UNVERIFIABLE, "queue://mail": BALANCED},
+    return shop.truth(
+        findings=[
+            ("orders", "5", "fewer came", "made again"),
+            ("orders", "5", "fewer went", "made again"),
+        ]
     )
 
 
