@@ -500,7 +500,7 @@ def judged(
     deadline_us: int,
 ) -> pl.DataFrame:
     """
-    Say of each key what is wrong, if anything; columns as `by_key`, and `FOUND`; `waits` as that function.
+    Say of each key what is wrong, if anything; columns as `by_key`, `FOUND`, and `elsewhere`; `waits` as that function.
 
     unaccounted: sent more than the deadline ago, and not settled; where it was planned to come again, that was so long
     ago, too. in_flight: the same, later. undated: which of these it is the clocks do not tell; it is in in_flight, too.
@@ -511,13 +511,14 @@ def judged(
     late_confirmed: the same, but settled, which proves that it was sent. in_doubt: not settled, but delivered in a
     transaction of which nobody knows the end. doubtful_duplicates: a handler succeeded again after such a transaction.
     phantoms: rolled back by its sender, and settled. refused_settled: its sender was
-    told of an error, and it was settled.
+    told of an error, and it was settled. elsewhere: so many that are not settled may have been where nobody sent them:
+    that was read there was one of these, or a dead letter of the same key.
     """
     confirmed, perhaps, settled = pl.col("confirmed"), pl.col("unconfirmed"), pl.col("settled")
     due = confirmed + perhaps
     mine = due + pl.col("refused") + pl.col("rolled_back") > 0
     stray = pl.when(~mine & pl.col("sent_anywhere")).then(settled).otherwise(0)
-    # What was read of a dead letter queue is no copy that was sent after that.
+    # What was read of a dead letter queue is no copy that was sent after that; what else was, nobody can tell from it.
     died = pl.when(due > 1).then(pl.col("dead_lettered")).otherwise(0)
     missing = pl.when(mine).then((confirmed - settled).clip(lower_bound=0)).otherwise(0)
     before = pl.col("fanned") & (pl.col("key_us") < pl.col("begin_us")).fill_null(value=False)
@@ -529,6 +530,10 @@ def judged(
     def late(shift: str, wait: str) -> pl.Expr:
         begun = pl.max_horizontal(sent_us + pl.col(shift).fill_null(0), wait)
         return (begun + deadline_us <= limit).fill_null(value=True)
+
+    def left(settled: str) -> pl.Expr:
+        elsewhere = (pl.col(settled) - pl.col("earlier")).clip(lower_bound=0)
+        return (pl.col("missing") - elsewhere).clip(lower_bound=0)
 
     overdue, maybe_overdue = late("most_us", "wait_most_us"), late("least_us", "wait_least_us")
     open_ = ~gone & ~nobody
@@ -549,16 +554,14 @@ def judged(
         # A copy that a broker moved, as to a dead letter queue, is settled there; each such settlement is of one copy.
         .with_columns(missing.alias("missing"), stray.alias("stray"))
         .with_columns(
+            pl.col("stray").sum().over("msg_key").alias("stray"),
             (pl.col("stray").sum() - died.sum()).clip(lower_bound=0).over("msg_key").alias("moved"),
             (
                 pl.col("missing").cum_sum().over("msg_key", order_by="route") - pl.col("missing")
             ).alias("earlier"),
         )
-        .with_columns(
-            (pl.col("missing") - (pl.col("moved") - pl.col("earlier")).clip(lower_bound=0))
-            .clip(lower_bound=0)
-            .alias("lost")
-        )
+        .with_columns(left("moved").alias("lost"), left("stray").alias("surely"))
+        .with_columns((pl.col("lost") - pl.col("surely")).alias("elsewhere"))
         .with_columns(pl.when(before).then(0).otherwise(lost).alias("lost"))
         .with_columns(
             pl.when(gone & ~nobody).then(lost).otherwise(0).alias("expired_at_broker"),

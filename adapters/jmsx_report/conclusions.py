@@ -64,7 +64,7 @@ PROOFS: Final = {
     "phantoms": "{} rolled back by their sender, and settled",
 }
 DOUBTS: Final = {
-    "explained": "{} not settled, but a gap in the log, the broker or a consumer may explain it",
+    "explained": "{} not settled, but a gap in the log, the broker, a consumer or another queue may explain it",
     "undated": "{} not settled, and the clocks do not tell whether they are overdue",
     "resent": "{} sent more than once under one key, and done as often",
     "unread": "{} sent to where nobody in the log reads",
@@ -324,6 +324,7 @@ def explained(
         ).alias("beside"),
     )
     sent_us = held.clocks.earliest("key_us", "sender").fill_null(0)
+    unsettled = (pl.col("unaccounted") - pl.col("elsewhere")).clip(lower_bound=0)
     in_gap = pl.col("gap").fill_null(value=False) & (
         pl.col("until_us").is_null() | (sent_us <= pl.col("until_us"))
     )
@@ -331,17 +332,15 @@ def explained(
         found.join(by_route, on="route", how="left")
         .join(beside, on="route", how="left")
         .with_columns(
-            pl.when(in_gap).then("unaccounted").otherwise(0).alias("within"),
-            pl.when(in_gap).then(0).otherwise("unaccounted").alias("without"),
+            pl.when(in_gap).then(unsettled).otherwise(0).alias("within"),
+            pl.when(in_gap).then(0).otherwise(unsettled).alias("without"),
             pl.when(in_gap).then("room").otherwise(0).alias("room"),
             pl.col("beside").fill_null(0),
         )
         .with_columns(
-            _fitting(("route",)).alias("explained"),
-            _fitting(_GRAIN).alias("explicable"),
-            ((pl.col("unaccounted") > 0) & (pl.col("room") + pl.col("beside") <= 0)).alias(
-                "proven"
-            ),
+            (_fitting(("route",)) + pl.col("unaccounted") - unsettled).alias("explained"),
+            (_fitting(_GRAIN) + pl.col("unaccounted") - unsettled).alias("explicable"),
+            ((unsettled > 0) & (pl.col("room") + pl.col("beside") <= 0)).alias("proven"),
         )
         .drop("until_us", "room", "gap", "beside", "within", "without")
     )

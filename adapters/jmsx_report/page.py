@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _NUMBERS: Final = {
     "sent": "confirmed by the broker",
     "unaccounted": "sent where jmsx reads, and never settled",
-    "explained": "so many of these a gap in the log or the broker may explain; the others are lost",
+    "explained": "so many of these a gap, the broker, a consumer or another queue may explain; the others are lost",
     "duplicates": "done more than once",
     "effect_duplicates": "of which a handler succeeded more than once",
     "settled": "all that was settled, however; each copy by itself",
@@ -259,7 +259,7 @@ def _keys(audit: Mapping[str, Any]) -> str:
     """Messages that were lost, that may be, and repeated ones, each key with its times and its last fate."""
     lost, unsettled = audit.get("lost") or [], audit.get("unsettled") or []
     unknown = proven(audit) - len(lost) if unsettled and len(lost) < LISTED else 0
-    perhaps = "a gap in it or the broker may explain that"
+    perhaps = "a gap in it, the broker, a consumer or another queue may explain that"
     if unknown > 0:
         perhaps = f"{perhaps} for some; {unknown:,} of them are lost, and nobody knows which"
     by_hour = "tables/audit (Parquet; keys by hour)"

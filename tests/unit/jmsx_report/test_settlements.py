@@ -179,11 +179,25 @@ def test_a_dead_letter_that_was_sent_again_and_done_twice_is_not_balanced() -> N
     assert told(ended(log))["verdict"] == "unverifiable"
 
 
-def test_a_dead_letter_that_was_sent_again_and_not_settled_is_lost() -> None:
-    """That it was taken from the dead letter queue before settles no second copy."""
+def test_a_dead_letter_that_was_sent_again_and_not_settled_may_be_lost() -> None:
+    """What was read elsewhere is the dead letter, or the second copy: neither balanced nor proven to be lost."""
     log, made = twice_sent("dead_lettered")
     log.reads(WORKER, "queue://DLQ", consumer="dead")
     log.deliver(WORKER, made, START + 31 * MINUTE, "queue://DLQ", consumer="dead")
+    summary = told(ended(log))
+
+    assert (summary["verdict"], summary["unaccounted"]) == ("unverifiable", 1)
+    assert (summary["explained"], summary["lost"]) == (1, [])
+    assert [one["msg_key"] for one in summary["unsettled"]] == [made]
+
+    other = log.send(SENDER, START + 40 * MINUTE)
+    summary = told(log)
+    assert [one["msg_key"] for one in summary["lost"]] == [other]
+
+
+def test_a_dead_letter_that_was_sent_again_and_is_nowhere_is_lost() -> None:
+    """Nothing that was read elsewhere may be it."""
+    log, made = twice_sent("dead_lettered")
     summary = told(ended(log))
 
     assert (summary["verdict"], summary["unaccounted"]) == ("suspect", 1)
