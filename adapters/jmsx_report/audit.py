@@ -94,7 +94,15 @@ def audit(held: Books, stories: pl.DataFrame) -> Audit:
     return Audit(
         table=placed(rows, held).sort("dest", "subscription", "hour_us", nulls_last=True),
         duplicates=duplicates(found, held),
-        summary=summary(held, found, rows, missing=missing, stories=stories, in_hand=in_hand),
+        summary=summary(
+            held,
+            found,
+            rows,
+            missing=missing,
+            stories=stories,
+            planned=planned,
+            in_hand=in_hand,
+        ),
         roster=kept(held.roster, held.terms.before),
     )
 

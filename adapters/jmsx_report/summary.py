@@ -26,6 +26,7 @@ from jmsx_report.conclusions import (
     wide,
     worst,
 )
+from jmsx_report.flows import PLAUSIBLE_US
 from jmsx_report.wording import count, moment
 
 if TYPE_CHECKING:
@@ -103,20 +104,32 @@ def _clock(row: Mapping[str, Any]) -> str:
     return f"may be up to {most / 1e6:.1f} s {side} the broker's; nothing proves that"
 
 
-def _under_way(found: pl.DataFrame, in_hand: pl.DataFrame) -> list[dict[str, Any]]:
-    """Say of messages that are not settled where they are, as far as that is told."""
+def _under_way(
+    held: Books, found: pl.DataFrame, planned: pl.DataFrame, in_hand: pl.DataFrame
+) -> list[dict[str, Any]]:
+    """Say of messages that are not settled where they are, as far as that is told; `planned` as `balance.plans`."""
+    believed = held.clocks.believed()
+    now = held.complete.writers.select((pl.col("last_us") - believed).max()).item()
+    still = (
+        planned.filter(pl.col("over_us") == pl.col("until_us"))
+        .with_columns(pl.col("until_us") - believed)
+        .filter(pl.col("until_us") > pl.lit(now, pl.Int64))
+        .group_by("msg_key", "route")
+        .agg(pl.col("until_us").max())
+    )
     waiting = (
-        found.filter((pl.col("in_flight") > 0) & pl.col("wait_most_us").is_not_null())
+        found.filter(pl.col("in_flight") > 0)
+        .join(still, on=["msg_key", "route"])
         .group_by("route")
-        .agg(pl.col("in_flight").sum(), pl.col("wait_most_us").max())
+        .agg(pl.col("in_flight").sum(), pl.col("until_us").max())
         .sort("route")
     )
     told = [
         _finding(
             "planned",
             route,
-            f"{route}: {count(n, 'message')} in a planned wait for redelivery, the last until"
-            f" {moment(until_us)} UTC",
+            f"{route}: {count(n, 'message')} in a planned wait for redelivery"
+            + (f", the last until {moment(until_us)} UTC" if until_us < PLAUSIBLE_US[1] else ""),
         )
         for route, n, until_us in waiting.head(LISTED).iter_rows()
     ]
@@ -239,6 +252,7 @@ def summary(
     *,
     missing: pl.DataFrame,
     stories: pl.DataFrame,
+    planned: pl.DataFrame,
     in_hand: pl.DataFrame,
 ) -> dict[str, Any]:
     """
@@ -250,6 +264,7 @@ def summary(
         rows: as `conclusions`.
         missing: as `placed_gaps`.
         stories: as that partial.
+        planned: as `balance.plans`.
         in_hand: as `balance.in_hand`.
 
     """
@@ -297,7 +312,7 @@ def summary(
         faults.append(f"{held.terms.passed_over.height} files were not read")
     if quarantined:
         faults.append(f"{quarantined} lines were put aside")
-    findings = _findings(held, missing, rows) + _under_way(found, in_hand)
+    findings = _findings(held, missing, rows) + _under_way(held, found, planned, in_hand)
     counts = held.counts.to_dicts()
     return {
         "verdict": whole,

@@ -476,6 +476,48 @@ def test_what_waits_for_its_redelivery_is_told() -> None:
     ]
 
 
+@pytest.mark.parametrize("why", ["closed", "came again", "over"])
+def test_a_wait_that_is_over_is_not_told(why: str) -> None:
+    """Its consumer was closed, it was delivered early and failed again, or its time has come."""
+    log, made = waiting(wait=6 * MINUTE if why == "over" else _WAIT)
+    if why == "closed":
+        closed(log, START + 34 * MINUTE)
+    if why == "came again":
+        log.deliver(WORKER, made, START + 34 * MINUTE, outcome="rolled_back", attempt=2)
+    summary = living(log, START + 38 * MINUTE)
+
+    assert (*numbers(summary), findings(summary, "planned")) == ("balanced", 0, 1, [])
+
+
+def test_until_when_a_message_waits_is_told_by_no_wrong_clock() -> None:
+    """The sender's is five hours ahead of the broker's, and the consumer's is right."""
+    log, ahead = Log().opens(SENDER, START + 5 * HOUR).opens(WORKER), 5 * HOUR
+    log.reads(WORKER)
+    for number in range(31):
+        at = START + number * MINUTE
+        made = log.send(SENDER, at + ahead)
+        fate = "rolled_back" if number == 30 else "acknowledged"
+        log.deliver(WORKER, made, at + SECOND, outcome=fate, sent_us=at)
+    log.plan(WORKER, made, at + SECOND, _WAIT, blocking=False, by_broker=True)
+    log.closes(SENDER, at + ahead + MINUTE).closes(WORKER, at + MINUTE)
+
+    assert findings(told(log, deadline_us=5 * MINUTE), "planned") == [
+        f"{ORDERS}: 1 message in a planned wait for redelivery, the last until 2026-11-20 08:30:01 UTC"
+    ]
+
+
+@pytest.mark.parametrize("at", [2**62, 20_000_000_000_000_000])
+def test_a_wait_until_a_time_that_is_none_is_told_without_it(at: int) -> None:
+    """A damaged line."""
+    log = trade()
+    made = log.send(SENDER, START + 30 * MINUTE)
+    log.deliver(WORKER, made, START + 30 * MINUTE + SECOND, outcome="rolled_back")
+    log.plan(WORKER, made, at, _WAIT)
+    said = findings(living(log, START + 31 * MINUTE), "planned")
+
+    assert "until" not in str(said)
+
+
 def overdue(messages: int) -> Log:
     """So many messages were sent half an hour after the start, and nothing tells of them since."""
     log = trade()
