@@ -433,6 +433,9 @@ def in_hand(
         (pl.col("ended") == "open") & ~pl.col("writer").is_in(until.silent["writer"].implode())
     ).select("writer", end_us="last_us")
     one = list(_CONSUMER)
+    lost = closings.filter(pl.all_horizontal(pl.col("dest", "consumer").is_null())).select(
+        "writer", "session_id", lost_us="closed_us"
+    )
     last = (
         told.sort("seq")
         .unique(one, keep="last")
@@ -440,6 +443,8 @@ def in_hand(
         .join(closings, on=one, how="left", nulls_equal=True)
         .filter(pl.col("end_us") - pl.col("told_us") <= SAID_US)
         .filter(~(pl.col("closed_us") >= pl.col("told_us")).fill_null(value=False))
+        .join(lost, on=["writer", "session_id"], how="left", nulls_equal=True)
+        .filter(~(pl.col("lost_us") >= pl.col("told_us")).fill_null(value=False))
     )
     known = (
         planned.filter(pl.col("kept") & (pl.col("over_us") == pl.col("until_us")))

@@ -364,15 +364,24 @@ READERS: Final = Partial(
 
 
 def _closings(events: Events) -> pl.DataFrame:
+    none = pl.lit(None, pl.Categorical)
     return (
-        events.coded("sub.close")
+        pl.concat(
+            [
+                events.coded("sub.close").select(*CLOSINGS.keys, "ts_us"),
+                events.coded("conn.lost").select(
+                    *CLOSINGS.keys[:2], none.alias("dest"), none.alias("consumer"), "ts_us"
+                ),
+            ]
+        )
         .group_by(CLOSINGS.keys)
         .agg(pl.col("ts_us").max().alias("closed_us"))
         .pipe(named)
     )
 
 
-#: When each consumer was closed for the last time: what waited there for its redelivery, the broker has again.
+#: When each consumer was closed for the last time: what waited there for its redelivery, the broker has again. Without
+#: destination and consumer: when the session's link was lost for the last time; it has what lay in the prefetch again.
 CLOSINGS: Final = Partial(
     "closings",
     ("writer", "session_id", "dest", "consumer"),

@@ -562,7 +562,7 @@ def test_what_a_consumer_keeps_for_its_redelivery_is_no_other() -> None:
     assert [one["msg_key"] for one in summary["lost"]] == [lost]
 
 
-@pytest.mark.parametrize("why", ["closed", "ended", "long ago", "another queue"])
+@pytest.mark.parametrize("why", ["closed", "ended", "link lost", "long ago", "another queue"])
 def test_what_a_consumer_had_it_may_have_no_more(why: str) -> None:
     """It was closed or its process has ended, its link is lost, or it reads something else."""
     log = overdue(2)
@@ -570,6 +570,8 @@ def test_what_a_consumer_had_it_may_have_no_more(why: str) -> None:
     has(log, at, 2, dest="queue://other" if why == "another queue" else ORDERS)
     if why == "closed":
         closed(log, at)
+    if why == "link lost":
+        log.line(WORKER, "conn.lost", at, session_id=f"{WORKER}-1", epoch=1, reason="io")
     if why == "ended":
         log.closes(WORKER, at)
         log.closes(SENDER, at)
