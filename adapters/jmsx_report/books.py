@@ -208,12 +208,19 @@ def _completeness(sums: Sums, clocks: Clocks) -> Completeness:
 
 
 def second_look(held: Books) -> pl.Series:
-    """The buckets of which `flows.stories` is needed: such as do not balance, or the horizon cuts."""
+    """The buckets of which `flows.stories` is needed: such as do not balance, or the horizon cuts, or have repeats."""
     dirty = balance.suspicious(held.compared, held.begun)["bucket"]
+    # A send without an answer may have been done, and sent again at once, which `again` does not see.
+    repeated = held.compared.filter(
+        (pl.col("unconfirmed_n") > 0)
+        & (pl.col("confirmed_n") > 0)
+        & (pl.col("settled_n") > pl.col("confirmed_n"))
+        & (pl.col("bucket") >= 0)
+    )["bucket"]
     cut = cuts(held)["cut_us"] // BUCKET_US * BUCKET_US
     present = held.compared["bucket"]
     cut = cut.filter(cut.is_in(present.implode()))
-    return pl.concat([dirty, cut, held.again["bucket"]]).unique().sort()
+    return pl.concat([dirty, repeated, cut, held.again["bucket"]]).unique().sort()
 
 
 def cuts(held: Books) -> pl.DataFrame:

@@ -311,7 +311,8 @@ def _again(events: Events) -> pl.DataFrame:
 #: Where a message may have been done twice though both ends of its bucket agree. One with a key that tells no time:
 #: where the broker, or the process, says that it was delivered before. Others of these, of whom the log has no send,
 #: are not looked at key by key: that two are in one batch of segments tells nothing, for the same log may be cut in
-#: other ways. One with a key of ours: where it was sent long after its key was made, and so may have been sent twice.
+#: other ways. One with a key of ours: where it was sent long after its key was made, and so may have been sent twice. A
+#: second send of a key within `LATE_US` of its making is not seen here.
 AGAIN: Final = Partial("again", ("bucket", "hour_us"), {"n": Adds.SUM}, _again)
 
 

@@ -165,6 +165,29 @@ def test_what_was_sent_twice_under_one_key_and_done_twice_is_not_balanced(outcom
     ]
 
 
+@pytest.mark.parametrize("first", ["confirmed", "unconfirmed"])
+def test_what_was_sent_again_at_once_without_an_answer_and_done_twice_is_not_balanced(
+    first: str,
+) -> None:
+    """As one that is sent anywhere, when its link is lost."""
+    log, _ = twice_sent("acknowledged", "acknowledged", later=50_000, outcome="unconfirmed")
+    sends = [line for line in log.lines if line["kind"] == "send"]
+    sends[-2]["outcome"] = first
+    sends[-1]["outcome"] = "confirmed" if first == "unconfirmed" else "unconfirmed"
+
+    assert told(ended(log))["verdict"] == "unverifiable"
+
+
+def test_a_send_without_an_answer_that_was_done_is_balanced() -> None:
+    """Beside a confirmed one of the same seconds."""
+    log, at = trade(), START + 30 * MINUTE
+    for outcome in ("confirmed", "unconfirmed"):
+        log.deliver(WORKER, log.send(SENDER, at, outcome=outcome), at + SECOND)
+    summary = told(ended(log))
+
+    assert (summary["verdict"], summary["sent"]) == ("balanced", 12)
+
+
 def test_what_was_sent_twice_and_done_once_of_each_fate_is_balanced() -> None:
     """A dead letter that was sent again, and done."""
     log, _ = twice_sent("dead_lettered", "acknowledged")
