@@ -104,7 +104,12 @@ class Turns:
         self._locks = WeakValueDictionary[StoreKey, threading.Lock]()
 
     def turn(self, identity: StoreKey) -> threading.Lock:
-        """What whoever is at this message holds, in a `with` block, to keep others off."""
+        """
+        What whoever is at this message holds, in a `with` block, to keep others off.
+
+        Give it a name first: others are given another lock when nobody has this one any more, and a `with` alone does
+        not have it where locks are ours, in Python 3.14.
+        """
         with self._guard:
             return self._locks.setdefault(identity, mutex())
 

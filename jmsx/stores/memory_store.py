@@ -52,7 +52,8 @@ class MemoryStore:
 
     def once(self, identity: StoreKey, work: Callable[[Any], object]) -> bool:
         """Do `work(None)`, unless that was done for the message; the second of two at a time waits for the first."""
-        with self._turns.turn(identity):
+        turn = self._turns.turn(identity)
+        with turn:
             if self._known(identity):
                 return False
             work(None)

@@ -105,7 +105,8 @@ class SqliteStore:
         Raises StoreError if nobody can tell, or if it could not be remembered: before `work`, never after it.
         """
         origin = Origin()
-        with self._turns.turn(identity):
+        turn = self._turns.turn(identity)
+        with turn:
             if self._known([identity]):
                 return False
             work(None)

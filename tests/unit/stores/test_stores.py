@@ -16,8 +16,9 @@ import pytest
 
 from jmsx import DeliveryLedger
 from jmsx.core.ledger import StoreKey
+from jmsx.drivers import locks
 from jmsx.errors import ConfigurationError, StoreError
-from jmsx.stores import DatabaseStore, IdempotencyStore, MemoryStore, SqliteStore
+from jmsx.stores import DatabaseStore, IdempotencyStore, MemoryStore, SqliteStore, idempotency
 from tests.unit.interrupts import Alarm, Interrupt
 from tests.unit.stores.parts import A, B, Clock, Handler
 
@@ -119,6 +120,36 @@ def test_two_batches_with_the_same_messages_take_turns(store: Any) -> None:
         each.join(10)
     assert not any(each.is_alive() for each in threads)
     assert sorted(done) == [A, B]
+
+
+@pytest.mark.parametrize("made", [locks.mutex, locks._Mutex], ids=["this Python's", "3.14's"])
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_turn_keeps_others_off(
+    made: Callable[[], Any],
+    kind: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    batch: bool,
+) -> None:
+    """As long as somebody is at the message: who comes meanwhile is given the same lock, which is held."""
+    monkeypatch.setattr(idempotency, "mutex", made)
+    store: Any = MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "done.db")
+    store.open()
+    held: list[bool] = []
+
+    def work(*given: Any) -> Any:
+        gc.collect()
+        held.append(store._turns.turn(A).locked())
+        return given[-1]
+
+    if batch:
+        store.once_each([A, B], work)
+    else:
+        store.once(A, work)
+    store.close()
+    assert held == [True]
 
 
 @pytest.mark.parametrize("batch", [False, True])
