@@ -217,12 +217,9 @@ class Loop:
                 with contextlib.suppress(SystemExit, KeyboardInterrupt):
                     self._loop.run_forever()
             left = asyncio.all_tasks(self._loop)
-            # a handler that was cancelled when draining was over has had its time
-            awaited = [task for task in left if not task.cancelling()]
             for task in left:
                 task.cancel()
-            ending = asyncio.wait(awaited, timeout=1.0) if awaited else _nothing()
-            self._loop.run_until_complete(ending)
+            self._loop.run_until_complete(asyncio.wait(left, timeout=1.0) if left else _nothing())
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         finally:
             self._loop.close()

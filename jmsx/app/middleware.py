@@ -148,7 +148,7 @@ class Around:
         try:
             result = self._nested(run, call_next)(taken)
         except (BatchError, InvalidMessagesError) as error:
-            run.complete(error)
+            run.complete(error, self._reject(run) if run.at_work else Unhandled())
             raise
         finally:
             run.is_over = True
@@ -174,7 +174,7 @@ class Around:
         try:
             result = await self._nested(run, call_next)(taken)
         except (BatchError, InvalidMessagesError) as error:
-            run.complete(error)
+            run.complete(error, self._reject(run) if run.at_work else Unhandled())
             raise
         finally:
             run.is_over = True
@@ -192,6 +192,17 @@ class Around:
 
         Also if it is at work still: what it comes to then nobody would see.
         """
+        if run.at_work:
+            raise self._reject(run)
+        if run.calls == 0:
+            raise run.refusal or self._reject(run)
+        if left := run.left():
+            if isinstance(run.refusal, InvalidMessagesError):
+                run.complete(run.refusal, Unhandled())  # raises
+            raise BatchError(dict.fromkeys(left, run.refusal or self._reject(run)))
+
+    def _reject(self, run: _Run) -> Reject:
+        """What is wrong with a middleware that has ended before the handler had done all of it, or begun."""
         names = ", ".join(name_of(one) for one in reversed(self._chain))
         handler, part = (
             name_of(self._handler),
@@ -204,18 +215,9 @@ class Around:
             f"middleware ({names}) returned, {what}: return call_next(message), awaited where it is async;"
             f" {run.away}"
         )
-        if run.at_work:
-            raise Reject(text) from ConfigurationError(text)
-        if run.calls == 0:
-            if run.refusal is not None:
-                raise run.refusal
-            raise Reject(text) from ConfigurationError(text)
-        if left := run.left():
-            if isinstance(run.refusal, InvalidMessagesError):
-                run.complete(run.refusal)  # raises
-            reject = Reject(text)
-            reject.__cause__ = ConfigurationError(text)
-            raise BatchError(dict.fromkeys(left, run.refusal or reject))
+        reject = Reject(text)
+        reject.__cause__ = ConfigurationError(text)
+        return reject
 
 
 class _Run:
@@ -284,11 +286,14 @@ class _Run:
         left = [message for message in self._batch if message not in self._given]
         return left if len(left) > len(self._given.difference(self._batch)) else []
 
-    def complete(self, error: BatchError | InvalidMessagesError) -> None:
+    def complete(
+        self, error: BatchError | InvalidMessagesError, of_others: Reject | Unhandled
+    ) -> None:
         """
-        Raise a BatchError that names the batch's own messages, and those that the handler was not given.
+        Raise a BatchError that names the batch's own messages, and with `of_others` those that nobody has done.
 
-        Those were not handled, so they come again, and none of them has failed.
+        That are those which the handler was not given: they come again, and none of them has failed. Where it is at
+        work still, all others.
         """
         if self.calls == 0 and isinstance(error, InvalidMessagesError):
             return  # who reads that calls the handler with the others
@@ -296,9 +301,10 @@ class _Run:
             failed: dict[Message, BaseException] = dict(error.rejects)
         else:
             failed = {self._original(one): error.error_of(one) for one in error.failed}
-        left = [message for message in self.left() if message not in failed]
+        undone = self._batch if self.at_work else self.left()
+        left = [message for message in undone if message not in failed]
         if left or self._replaced or isinstance(error, InvalidMessagesError):
-            raise BatchError({**failed, **dict.fromkeys(left, Unhandled())}) from error
+            raise BatchError({**failed, **dict.fromkeys(left, of_others)}) from error
 
     def _note_replaced(self, given: Any) -> None:
         """Note which is in the place of which, in their order, if there is one for each of the batch."""

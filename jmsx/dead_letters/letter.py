@@ -276,7 +276,7 @@ class Choice:
 
     def guesses(self, letter: DeadLetter) -> bool:
         """Return whether `letter`, which fits, does so by the time of its sending, as it tells none of its death."""
-        return letter.last_failure is None and not self.since is self.until is None
+        return letter.last_failure is None and (self.since is not None or self.until is not None)
 
 
 @dataclass(slots=True)

@@ -612,12 +612,12 @@ class CustomLedger:
 
 
 def _is_begin_newer(kind: type) -> bool:
-    """Whether a class has a `begin` of its own, and the `take` of one that it derives from: that would pass it by."""
+    """Whether a class has its `begin` from a class before that of its `take`, which would pass it by."""
     begins, takes = (
-        next((one for one in kind.__mro__ if name in vars(one)), object)
+        next((place for place, one in enumerate(kind.__mro__) if name in vars(one)), 0)
         for name in ("begin", "take")
     )
-    return begins is not takes and issubclass(begins, takes)
+    return begins < takes
 
 
 def share(given: Ledger | str | os.PathLike[str]) -> StagedLedger:

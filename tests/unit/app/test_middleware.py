@@ -305,7 +305,7 @@ def test_what_has_not_run_cannot_be_swallowed(kind: str, batch: bool) -> None:  
 TASKS: list[asyncio.Future[Any]] = []
 
 
-async def abandoning(message: Message, call_next: CallNext) -> None:
+async def abandoning(message: Any, call_next: CallNext) -> None:
     """Returns while the handler runs."""
     TASKS.append(asyncio.ensure_future(call_next(message)))
     await asyncio.sleep(0)
@@ -345,6 +345,30 @@ def test_one_that_does_not_wait(
         assert (dead.reason, dead.error_type) == ("rejected", "ConfigurationError")
         assert words in str(dead.error_message)
     assert len(begun) == calls
+
+
+@KINDS
+@pytest.mark.parametrize("mode", ["auto", "individual"])
+def test_one_that_does_not_wait_and_tells_of_a_part(kind: str, mode: str) -> None:
+    """The others are at work still, and nobody can vouch for them either."""
+    app = App(redelivery=NEVER)
+
+    async def hasty(batch: list[Message], call_next: CallNext) -> None:
+        await abandoning(batch, call_next)
+        raise BatchError({batch[0]: Discard()})
+
+    @app.consumer("queue://a", mode=mode, batch=2, batch_timeout=0.1, middleware=[hasty])
+    async def handle(_batch: list[Message]) -> None:
+        await asyncio.sleep(60)
+
+    with harness(app, kind) as mq:
+        app.send("queue://a", "x")
+        app.send("queue://a", "y")
+        mq.advance(1)
+        (dead,) = mq.dead_letters()
+        assert dead.message is not None
+        assert (dead.message.text, dead.reason) == ("y", "rejected")
+        assert "still ran" in str(dead.error_message)
 
 
 @KINDS

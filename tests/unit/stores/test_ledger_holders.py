@@ -8,7 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -492,22 +492,37 @@ def test_a_number_that_is_given_again() -> None:
         assert not living.lives(" ".join(other))
 
 
+@pytest.mark.parametrize("mixed_in", [False, True])
 @pytest.mark.parametrize("with_take", [False, True])
-def test_a_begin_of_somebody_s_own_is_called(tmp_path: Path, *, with_take: bool) -> None:
+def test_a_begin_of_somebody_s_own_is_called(
+    tmp_path: Path, *, with_take: bool, mixed_in: bool
+) -> None:
     """Also for a message that waits, unless its class says what it does with those."""
     called: list[str] = []
 
-    class Beginning(DeliveryLedger):
+    class Counting:
+        def begin(self, identity: StoreKey) -> Entry | None:
+            called.append("begin")
+            entry: Entry | None = super().begin(identity)  # type: ignore[misc]  # of the class beside it
+            return entry
+
+    class Mixed(Counting, DeliveryLedger):
+        pass
+
+    class Own(DeliveryLedger):
         def begin(self, identity: StoreKey) -> Entry | None:
             called.append("begin")
             return super().begin(identity)
 
-    class Both(Beginning):
+    beginning: Any = Mixed if mixed_in else Own
+
+    class Both(beginning):  # type: ignore[misc]  # which of them is the case
         def take(self, identity: StoreKey) -> Entry | None:
             called.append("take")
-            return super().take(identity)
+            entry: Entry | None = super().take(identity)
+            return entry
 
-    with contextlib.closing((Both if with_take else Beginning)(tmp_path / "ledger.db")) as ledger:
+    with contextlib.closing((Both if with_take else beginning)(tmp_path / "ledger.db")) as ledger:
         shared = share(ledger)
         entry = shared.take(A)
         assert entry is not None
