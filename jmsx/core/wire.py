@@ -15,10 +15,13 @@ frames are believed without a mark.
 
 A message that looks whole may be settled by the header `ack` in it if three things are so. It begins behind the end of
 the frame before it: the mark follows in its head, and no border between frames. What stands as its `ack` is the
-broker's: that lies in front of the mark, or `priority` does, in a HashMap of any size, so that a single one in front
-of a mark without `priority` is no sender's. And it does not take in the beginning of the next one: no border is in its
-body, as only a length that was told can have it so. What is not so waits for the next mark and is looked through up to
-that. (Its body may still be shorter than it was: that shows when what comes next is no frame.)
+broker's: that lies in front of the mark, or `priority` or `timestamp` does, in a HashMap of up to 49,152 headers, so
+that a single one in front of a mark without them is no sender's; with more line feeds than half of that it is not
+believed. And it does not take in the beginning of the next one: no border is in its body, as only a length that was
+told can have it so. What is not so waits for the next mark and is looked through up to that. (Its body may still be
+shorter than it was: that shows when what comes next is no frame. Of a message with more headers than that it may be
+too late: if its sender ends it in front of most of them, and the bytes arrive in two pieces just there, his `ack` is
+believed.)
 
 By which `ack` a truncated message is settled, or one with more headers, is not certain: a sender may have written those
 of its neighbours. Classic numbers what it dispatches, so its own is the lowest above that of the message before; a
@@ -78,9 +81,13 @@ _BEFORE_ANSWER: Final = re.compile(rb"\0\n+(?=(?:RECEIPT|ERROR)\r?\n)")
 #: What settles a message, where the broker numbers what it dispatches.
 _ACK: Final = re.compile(rb"\nack:([^\n]*?)([0-9]{1,19})\r?(?=\n)")
 
-#: Stands in front of the mark wherever `ack` does not: a HashMap with so many places that `ack` comes behind
-#: `subscription` has `priority` before that one. (Save with 24,577 to 98,304 headers.)
-_PRIORITY: Final = b"\npriority:"
+#: One of them stands in front of the mark wherever `ack` does not: a HashMap with so many places that `ack` comes
+#: behind `subscription` has one of these before that. (Save with 49,153 to 98,304 headers.)
+_TELL_ORDER: Final = re.compile(rb"\n(?:priority|timestamp):")
+
+#: Headers at most in each of two parts of a message that those tell of; each takes three bytes at least.
+_ORDERED: Final = 24_576
+_HEADER: Final = 3
 
 #: Headers of each MESSAGE of Classic's, and of the one that ends a browser's.
 _ALWAYS: Final = (
@@ -380,7 +387,7 @@ class Splitter:
             raise _TornError(_TWO_ACKS if in_head else _NO_ACK)
         head = b"\n" + block
         looks_through = numbered and (
-            self._dubious or _may_stand_behind(head, head.find(self.mark))
+            self._dubious or _may_stand_behind(head, head.find(self.mark), body)
         )
         border = _BEFORE_MESSAGE.search(body) if b"\0" in body else None
         unsure = False
@@ -398,7 +405,7 @@ class Splitter:
                 if not found or _lowest(found)[1] > len(block):
                     raise _TornError(_TWO_ACKS)
                 unsure = self._is_unsure(text, found, len(block))
-        self._dubious = border is not None and _PRIORITY in body[border.end() - 1 :]
+        self._dubious = border is not None and _tells_order(body[border.end() - 1 :])
         if numbered:
             self._known = block
         return unsure
@@ -407,7 +414,7 @@ class Splitter:
         """
         The part of a message, from its beginning on, in which the broker has written its `ack`: up to its mark, or all.
 
-        What stands in it is no sender's if it is the only one; see `_PRIORITY`.
+        What stands in it is no sender's if it is the only one; see `_TELL_ORDER`.
         """
         at = text.find(self.mark)
         return text if _may_stand_behind(text, at) else text[:at]
@@ -575,7 +582,7 @@ class Splitter:
         fitting = [one for one in borders if one <= at] or borders
         full = self._full(data, fitting, number)
         start = full[-1] if full else fitting[0]
-        self._dubious = _PRIORITY in data[borders[0] : start]
+        self._dubious = _tells_order(data[borders[0] : start])
         return start
 
     def _begins_at(self, data: bytes, position: int, borders: list[int]) -> int:
@@ -820,9 +827,26 @@ def _is_torn(frame: Frame | MessageFrame) -> bool:
     return isinstance(frame, MessageFrame) and bool(frame.broken)
 
 
-def _may_stand_behind(text: bytes, at: int) -> bool:
-    """Whether the broker's `ack` need not stand in front of the mark, which is `at`; see `_PRIORITY`."""
-    return text.find(_PRIORITY, 0, at) >= 0 or _ACK.search(text, 0, at) is None
+def _may_stand_behind(text: bytes, at: int, body: bytes = b"") -> bool:
+    """Whether the broker's `ack` need not stand in front of the mark, which is `at`; see `_TELL_ORDER`."""
+    tells = _TELL_ORDER.search(text, 0, at) is not None or _are_many(text, body)
+    return tells or _ACK.search(text, 0, at) is None
+
+
+def _tells_order(text: bytes) -> bool:
+    """Whether the rest of the message of which `text` was cut off does not show where the broker's `ack` stands."""
+    return _TELL_ORDER.search(text) is not None or _are_many(text)
+
+
+def _are_many(*parts: bytes) -> bool:
+    """
+    Whether a message with these parts may have so many headers that none tells their order; see `_ORDERED`.
+
+    A name may end the head, so that any line may be a header.
+    """
+    if sum(map(len, parts)) <= _HEADER * _ORDERED:
+        return False
+    return sum(part.count(b"\n") for part in parts) > _ORDERED
 
 
 def _lines(block: bytes, name: bytes) -> int:

@@ -593,13 +593,15 @@ COUNTS = (
     900,
     1600,
     3500,
+    24_700,
+    49_300,
 )
 
 
 @NEEDS_JDK
 def test_where_an_ack_stands(classic_broker: ClassicBroker) -> None:
-    """In front of `subscription`, unless `priority` does."""
-    both = set()
+    """In front of `subscription`, unless `priority` or `timestamp` does, in a HashMap of up to 49,152 headers."""
+    both, neither = set(), []
     with Wire(classic_broker.url) as wire:
         for count in COUNTS:
             queue = fresh_queue()
@@ -609,9 +611,43 @@ def test_where_an_ack_stands(classic_broker: ClassicBroker) -> None:
             wire.send(Frame("SUBSCRIBE", asked))
             names = list(wire.receive("MESSAGE").headers)
             front = names[: names.index("subscription")]
-            assert "ack" in front or "priority" in front, count
+            if not {"ack", "priority", "timestamp"} & set(front):
+                neither.append(count)
             both.add("ack" in front)
     assert both == {True, False}
+    assert neither == [49_300]
+
+
+@pytest.mark.parametrize(("count", "places"), [(24_700, 65_536), (49_300, 131_072)])
+@NEEDS_JDK
+def test_an_ack_that_is_guessed_among_very_many_properties_settles_nothing(
+    classic_broker: ClassicBroker, count: int, places: int
+) -> None:
+    """It stands in front of the mark, and the broker's own behind."""
+    queue, seen = fresh_queue(), []
+    prefix, number = next_ack(classic_broker)
+    name = f"a␤ack:{prefix}{number + 4}␤b"
+    low = place_of("subscription") % places
+    name = next(
+        name + f"{more}" for more in range(99_999) if place_of(name + f"{more}") % places < low
+    )
+    java(
+        classic_broker,
+        (queue, "persistent", 0, "first", {}),
+        (queue, "persistent", 0, "odd", {**{f"p{one}": "1" for one in range(count)}, name: "1"}),
+        (queue, "persistent", 0, "third", {}),
+        (queue, "persistent", 0, "last", {}),
+    )
+    app = App(classic_broker.url, redelivery_policy=NO_RETRY)
+
+    def handle(message: Message) -> None:
+        time.sleep(0.7)
+        seen.append(message.text)
+
+    app.consumer(queue, name="read", mode="individual")(handle)
+    with app:
+        assert eventually(lambda: classic_broker.statistics(queue.name).size == 0, 20)
+    assert seen == ["first", "third", "last"]
 
 
 class HaltingProxy(Proxy):

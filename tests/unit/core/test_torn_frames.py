@@ -28,6 +28,7 @@ ORDERS = {
     1024: b"ack subscription timestamp expires destination priority message-id",
     2048: b"ack timestamp priority subscription expires destination message-id",
     4096: b"priority expires ack timestamp subscription destination message-id",
+    65536: b"expires timestamp subscription ack message-id priority destination",
 }
 
 
@@ -665,6 +666,31 @@ def test_an_ack_that_is_guessed_settles_nothing(places: int, before: bytes, end:
             ]
             assert [ack for ack, _ in seen] == sorted({ack for ack, _ in seen}), (place, cut)
             assert all(body == b"four" for ack, body in seen if ack == "4"), (place, cut)
+
+
+@pytest.mark.parametrize("before", [b"", written(1, b"one")])
+@pytest.mark.parametrize("end", [b"", b"\n\n", b"\n\n\0\n"])
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_a_guess_in_front_of_more_headers_than_any_that_tell_the_order(
+    before: bytes, end: bytes, place: str
+) -> None:
+    """From 49,153 headers on, nothing but their number tells that the broker's `ack` stands behind the mark."""
+    many = b"\n".join(b"p%d:" % one for one in range(49_153))
+    lines = b"MESSAGE\nexpires:0\na\nack:4\nb:1\nsubscription:1" + MARK
+    lines += b"\nc%s:1\nmessage-id:m2\npriority:4\ndestination:/queue/q\ntimestamp:0\nack:2" % end
+    odd = lines.split(b"\n")
+    odd.insert(1 if place == "first" else odd.index(b"timestamp:0"), many)
+    stream = before + b"\n".join(odd) + b"\n\ntwo\0\n"
+    stream += written(3, b"three") + written(4, b"four") + receipt(5)
+    for cut in (len(before) + 300_000, len(stream) - 200, len(stream)):
+        frames = fed([stream[:cut], stream[cut:]])
+        told = ["1"] * bool(before) + ["2!", "3", "4", "s-5"]
+        assert names(frames) == told or not before, cut
+        assert before or [
+            one.bare().headers["ack"]
+            for one in frames
+            if isinstance(one, MessageFrame) and not one.unsure
+        ] == ["3", "4"]
 
 
 def test_a_length_and_a_name_that_take_the_ack_out_of_the_next_message() -> None:
