@@ -354,7 +354,9 @@ class Splitter:
         answers = command == _RECEIPT or b"receipt-id:" in block
         unsealed = answers and not self._is_sealed(block, b"receipt-id:")
         unsealed = unsealed or _lines(block, b"receipt-id:") > 1
-        unlike = command == _ERROR and not answers and not all(_lines(block, one) for one in _TELLS)
+        tells = all(_lines(block, one) for one in _TELLS)
+        sealed = self._is_sealed(block, b"subscription:")  # the rest of a MESSAGE's head
+        unlike = command == _ERROR and not answers and (sealed or not tells)
         if command == _CONNECTED or unsealed or swallows or unlike:
             raise _StrayError("the broker sent a frame that is not of this connection")
 
@@ -397,7 +399,8 @@ class Splitter:
                 return None
             behind = data[body_end:following]
             whole = _is_head_behind(behind)
-            if border is not None and (not whole or _has_later(block, body[border.end() - 1 :])):
+            last = block if numbered else self._known
+            if border is not None and (not whole or _has_later(last, body[border.end() - 1 :])):
                 raise _TornError(_OTHERS_INSIDE)
             if looks_through:
                 text = b"\n".join((head, b"", body)) + (b"" if whole else behind)
@@ -575,7 +578,8 @@ class Splitter:
         if _is_of_receipt(data, following):
             return borders[-1]
         found = self._acks(data, position, following)
-        lowest, at = min(found) if found and own > position else (-1, own)
+        settled = own > position and not self._is_unnumbered(data[position : own + len(self.mark)])
+        lowest, at = min(found) if found and settled else (-1, own)
         borders = [one for one in borders if one > at] or borders
         others = [one for one in found if one[0] > lowest and one[1] > borders[0]]
         number, at = _lowest(others) if others else (None, following)
@@ -793,10 +797,11 @@ def _is_head_behind(text: bytes) -> bool:
 
 
 def _has_later(block: bytes, text: bytes) -> bool:
-    """Whether `text` names an `ack` that the broker may have given after that in the head `block`."""
+    """Whether `text` names an `ack` that the broker may have given after that in the head `block`: any, if none is."""
     own = _ACK.search(b"\n" + block + b"\n")
-    return own is not None and any(
-        one[1] == own[1] and int(one[2]) > int(own[2]) for one in _ACK.finditer(text)
+    return any(
+        own is None or (one[1] == own[1] and int(one[2]) > int(own[2]))
+        for one in _ACK.finditer(text)
     )
 
 

@@ -719,6 +719,55 @@ def test_a_length_and_a_name_that_take_what_tells_the_order_out_of_the_next_mess
         assert told == ["1", "2", "3", "s-4"], cut
 
 
+def taken_in(one: bytes, two: bytes) -> bytes:
+    """The first message, with a length that takes in the second one up to its NUL, and that one."""
+    length = len(b"one\0\n") + two.index(b"\0")
+    return one.replace(b"\n", b"\na\ncontent-length:%d\nb:1\n" % length, 1) + two
+
+
+def test_a_length_and_an_error_in_a_name_that_make_the_rest_of_the_next_message_an_error() -> None:
+    """Its mark shows that it is none: nobody would be handed that message, and nobody settle it."""
+    name = b"a\0\nERROR\nmessage:no\ncontent-type:text/plain\n:1"
+    two = ordered(64, 3, b"two", (2, name))
+    stream = written(1, b"whole") + taken_in(ordered(64, 2, b"one"), two)
+    stream += written(4, b"four") + receipt(5)
+    for cut in range(1, len(stream)):
+        frames = fed([stream[:cut], stream[cut:]])
+        told = [one.rstrip("!") for one in names(frames)]
+        assert told == ["1", "2", "3", "4", "s-5"], cut
+        assert frames[3].body == b"four"
+
+
+@pytest.mark.parametrize("before", [b"", written(1, b"whole")])
+def test_a_length_of_what_a_browser_is_shown_takes_in_the_next_message(before: bytes) -> None:
+    """What is left of that one names the `ack` of another, which a consumer of the same link has not seen yet."""
+    two = ordered(64, 3, b"two", (3, b"a\0\nMESSAGE\nack:5\n:1"))
+    shown = ordered(64, 2, b"one").replace(b"ack:2\n", b"")
+    stream = before + taken_in(shown.replace(b"subscription:1", b"subscription:2"), two)
+    stream += written(4, b"four") + written(5, b"five") + receipt(6)
+    for cut in range(1, len(stream)):
+        splitter = Splitter()
+        splitter.feed(CONNECTED)
+        splitter.mark = MARK
+        splitter.unnumbered.add(b"subscription:2")
+        frames = splitter.feed(stream[:cut]) + splitter.feed(stream[cut:])
+        heads = [one.bare().headers for one in frames if isinstance(one, MessageFrame)]
+        acks = [head["ack"] for head in heads if head["subscription"] == "1"]
+        assert acks == ["1"] * bool(before) + ["3", "4", "5"], cut
+
+
+def test_what_a_browser_is_shown_may_hold_a_frame() -> None:
+    """Where its length is true, and no `ack` is taken in, nothing is lost."""
+    body = b"a\0\nMESSAGE\nx:1\n\nb\0\nc"
+    shown = written(1, body, b"content-length:%d" % len(body)).replace(b"ack:1\n", b"")
+    splitter = Splitter()
+    splitter.feed(CONNECTED)
+    splitter.mark = MARK
+    splitter.unnumbered.add(b"subscription:1")
+    first, _ = splitter.feed(shown + receipt(2))
+    assert first.body == body
+
+
 @pytest.mark.parametrize("head", [b"x:1", b"message:no", b"content-type:text/plain"])
 def test_an_error_that_is_not_as_the_broker_writes_it(head: bytes) -> None:
     """A sender wrote it into a body: it is no ERROR, and no end of that body."""
