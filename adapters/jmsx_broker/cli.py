@@ -91,6 +91,7 @@ def stats(
     queue: Annotated[str, typer.Argument(help="A queue, such as orders or queue://orders.")],
     *,
     broker: BrokerOption = LOCAL,
+    url: Annotated[str | None, typer.Option(hidden=True)] = None,  # its former name, in scripts
     as_json: JsonOption = False,
 ) -> None:
     """
@@ -101,7 +102,7 @@ def stats(
     from jmsx_broker.questions import plain_urls, queue_statistics
 
     with _told_errors():
-        for one, tls in plain_urls(broker):
+        for one, tls in plain_urls(url or broker):
             try:
                 told = queue_statistics(one, queue, tls=tls)
                 break

@@ -90,7 +90,7 @@ def test_command_prints_statistics(classic_broker: Broker) -> None:
         with command("stats", "asked", "--broker", both) as process:
             said, _ = process.communicate(timeout=30)
         assert "1,234" in said
-    with command("stats", "unasked", "--broker", classic_broker.url) as process:
+    with command("stats", "unasked", "--url", classic_broker.url) as process:  # its former name
         _, said = process.communicate(timeout=30)
     assert process.returncode == 1
     assert "has no queue unasked" in said
