@@ -621,24 +621,24 @@ def test_where_an_ack_stands(classic_broker: ClassicBroker) -> None:
 @pytest.mark.parametrize(("count", "places"), [(24_700, 65_536), (49_300, 131_072)])
 @NEEDS_JDK
 def test_an_ack_that_is_guessed_among_very_many_properties_settles_nothing(
-    classic_broker: ClassicBroker, count: int, places: int
+    lonely_broker: ClassicBroker, count: int, places: int
 ) -> None:
-    """It stands in front of the mark, and the broker's own behind."""
+    """It stands in front of the mark, and the broker's own behind. Its dead letter no other test could browse."""
     queue, seen = fresh_queue(), []
-    prefix, number = next_ack(classic_broker)
+    prefix, number = next_ack(lonely_broker)
     name = f"a␤ack:{prefix}{number + 4}␤b"
     low = place_of("subscription") % places
     name = next(
         name + f"{more}" for more in range(99_999) if place_of(name + f"{more}") % places < low
     )
     java(
-        classic_broker,
+        lonely_broker,
         (queue, "persistent", 0, "first", {}),
         (queue, "persistent", 0, "odd", {**{f"p{one}": "1" for one in range(count)}, name: "1"}),
         (queue, "persistent", 0, "third", {}),
         (queue, "persistent", 0, "last", {}),
     )
-    app = App(classic_broker.url, redelivery_policy=NO_RETRY)
+    app = App(lonely_broker.url, redelivery_policy=NO_RETRY)
 
     def handle(message: Message) -> None:
         time.sleep(0.7)
@@ -646,7 +646,7 @@ def test_an_ack_that_is_guessed_among_very_many_properties_settles_nothing(
 
     app.consumer(queue, name="read", mode="individual")(handle)
     with app:
-        assert eventually(lambda: classic_broker.statistics(queue.name).size == 0, 20)
+        assert eventually(lambda: lonely_broker.statistics(queue.name).size == 0, 20)
     assert seen == ["first", "third", "last"]
 
 
@@ -668,14 +668,14 @@ class HaltingProxy(Proxy):
 
 @pytest.mark.parametrize("mode", ["auto", "individual", "transacted"])
 @NEEDS_JDK
-def test_an_ack_that_is_guessed_settles_nothing(classic_broker: ClassicBroker, mode: str) -> None:
+def test_an_ack_that_is_guessed_settles_nothing(lonely_broker: ClassicBroker, mode: str) -> None:
     """
     Nor where a message has so many properties that the broker's stands behind them, and its name ends what has come.
 
     The guess is the `ack` of the message behind it, which was settled unseen.
     """
     queue, seen = fresh_queue(), []
-    prefix, number = next_ack(classic_broker)
+    prefix, number = next_ack(lonely_broker)
     name = f"a:␤ack:{prefix}{number + 3}␤␤forged␀␤MESSAGE␤expires:0␤"
     low, high = (place_of(one) % 256 for one in ("subscription", "ack"))
     name = next(
@@ -683,17 +683,17 @@ def test_an_ack_that_is_guessed_settles_nothing(classic_broker: ClassicBroker, m
     )
     odd = {**{f"p{one}": "1" for one in range(100)}, name: "1"}
     java(
-        classic_broker,
+        lonely_broker,
         (queue, "persistent", 0, "first", {}),
         (queue, "persistent", 0, "odd", odd),
         (queue, "persistent", 0, "third", {}),
         (queue, "persistent", 0, "last", {}),
     )
-    with HaltingProxy(classic_broker.url) as proxy:
+    with HaltingProxy(lonely_broker.url) as proxy:
         app = App(proxy.url, redelivery_policy=NO_RETRY)
         app.consumer(queue, name="read", mode=mode)(lambda message: seen.append(message.text))
         with app:
-            assert eventually(lambda: classic_broker.statistics(queue.name).size == 0, 20)
+            assert eventually(lambda: lonely_broker.statistics(queue.name).size == 0, 20)
     assert seen == ["first", "third", "last"]
 
 
