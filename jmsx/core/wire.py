@@ -354,9 +354,10 @@ class Splitter:
         answers = command == _RECEIPT or b"receipt-id:" in block
         unsealed = answers and not self._is_sealed(block, b"receipt-id:")
         unsealed = unsealed or _lines(block, b"receipt-id:") > 1
-        tells = all(_lines(block, one) for one in _TELLS)
-        sealed = self._is_sealed(block, b"subscription:")  # the rest of a MESSAGE's head
-        unlike = command == _ERROR and not answers and (sealed or not tells)
+        unlike = (command == _ERROR and not answers) and (
+            self._is_sealed(block, b"subscription:")  # the rest of a MESSAGE's head
+            or not all(_lines(block, one) for one in _TELLS)
+        )
         if command == _CONNECTED or unsealed or swallows or unlike:
             raise _StrayError("the broker sent a frame that is not of this connection")
 
