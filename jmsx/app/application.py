@@ -7,7 +7,7 @@ import contextlib
 import threading
 from dataclasses import fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Never, Self, Unpack, overload
 
 from jmsx.app.bodies import Data
 from jmsx.app.counting import Counting
@@ -48,6 +48,7 @@ from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.option_checks import (
     LARGEST_INT,
     check_names,
+    check_position,
     check_seconds,
     check_text,
     check_whole,
@@ -134,7 +135,7 @@ class App:
     def __init__(
         self,
         url: str | None = None,
-        *,
+        *others: Never,
         observers: Iterable[Observer] = (),
         redelivery: Policy | None = None,
         prefetch: int | None = None,
@@ -146,6 +147,7 @@ class App:
         middleware: Sequence[Middleware] = (),
         **options: Unpack[AppKeywords],
     ) -> None:
+        check_position("App", others)
         check_names("option of App", options, _OPTIONS, _OF_CONSUMERS)
         if redelivery is not None:
             check_policy("redelivery", redelivery)
@@ -335,8 +337,9 @@ class App:
         self._open()
         self._begin()
 
-    def connect(self, **options: Unpack[ConnectionKeywords]) -> Connection:
+    def connect(self, *others: Never, **options: Unpack[ConnectionKeywords]) -> Connection:
         """A connection with the app's URL, observers and options; those given win."""
+        check_position("connect()", others)
         check_names("connection option", options, [each.name for each in fields(ConnectionOptions)])
         return self._connection(**options)
 

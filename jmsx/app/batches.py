@@ -12,6 +12,7 @@ from jmsx.core.durations import seconds
 from jmsx.core.ledger import StoreKey
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.errors import ConfigurationError, raised_with
+from jmsx.jms.failures import HandlerCall
 from jmsx.jms.gathering import Gathering
 from jmsx.jms.message import Message
 from jmsx.jms.outcomes import (
@@ -20,17 +21,17 @@ from jmsx.jms.outcomes import (
     Discard,
     Duplicate,
     Reject,
-    Steering,
     Undone,
     Unhandled,
     failure_of,
     told_by,
 )
-from jmsx.log import logger, shortened
+from jmsx.jms.translation import delivery_of
+from jmsx.log import logger
 from jmsx.stores.idempotency import BatchStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 #: What became of each message; None: it is done.
 Outcomes = dict[Message, BaseException | None]
@@ -79,6 +80,7 @@ class BatchWorker(Worker):
     def _handle_batch(self, batch: list[Message]) -> list[Message]:
         """Call the handler, and settle each message as it went; those that come again although they have not failed."""
         outcomes: Outcomes = dict.fromkeys(batch)
+        calls = {message: HandlerCall(message, delivery_of(message)) for message in batch}
         self._ended = self._unsent = False
         try:
             self._enter(batch)
@@ -94,7 +96,7 @@ class BatchWorker(Worker):
             if self.transacted:
                 return []
         self._gathering.settle(outcomes)
-        self._tell(outcomes)
+        self._tell(calls, outcomes)
         return [message for message, error in outcomes.items() if isinstance(error, Undone)]
 
     def _do(self, batch: list[Message], outcomes: Outcomes) -> None:
@@ -179,8 +181,8 @@ class BatchWorker(Worker):
         """What one of those that `error` names has failed with, as the consumer judges it."""
         return self.consumer.judged(raised_with(error.error_of(message), error))
 
-    def _tell(self, outcomes: Outcomes) -> None:
-        """One log line for each cause, with its traceback at the first failure, and one for duplicates."""
+    def _tell(self, calls: Mapping[Message, HandlerCall], outcomes: Outcomes) -> None:
+        """One log line for each cause, about the first message that failed of it, and one for duplicates."""
         causes: dict[int, tuple[BaseException, list[Message]]] = {}
         for message, error in outcomes.items():
             if error is not None and not isinstance(error, Unhandled):
@@ -190,21 +192,7 @@ class BatchWorker(Worker):
             _log.info("duplicates", consumer=self.consumer.name, messages=duplicates)
         for error, messages in causes.values():
             if not isinstance(error, Duplicate):
-                self._tell_failed(error, messages, len(outcomes))
-
-    def _tell_failed(self, error: BaseException, messages: list[Message], of: int) -> None:
-        cause, failure, first = told_by(error), failure_of(error), messages[0]
-        level = _log.info if isinstance(error, Discard) else _log.warning
-        known = isinstance(cause, Steering) or first.delivery_count > 1
-        level(
-            "batch failed",
-            consumer=self.consumer.name,
-            destination=self.consumer.destination.uri,
-            failed=f"{len(messages)} of {of}",
-            key=first.key,
-            message_id=first.message_id,
-            delivery_count=first.delivery_count,
-            error=shortened(f"{failure.error_type}: {failure.error_message}"),
-            place=failure.place,
-            exc_info=None if known else cause,
-        )
+                failed, core = f"{len(messages)} of {len(outcomes)}", self._link.engine.core
+                calls[messages[0]].tell(
+                    core, error, failure_of(error), "batch failed", failed=failed
+                )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from jmsx.errors import ConfigurationError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
 T = TypeVar("T")
 
@@ -171,6 +171,14 @@ def check_names(
             raise unknown(what, name, known, elsewhere)
 
 
+def check_position(
+    what: str, values: Sequence[object], such_as: str = "username=..., password=..."
+) -> None:
+    """Raise ConfigurationError for `values` by position, which it does not tell: one may be a password."""
+    if values:
+        raise ConfigurationError(f"{what} takes its options by name, such as {such_as}")
+
+
 def unknown(
     what: str, name: str, known: list[str], elsewhere: Mapping[str, str] = _NOWHERE
 ) -> ConfigurationError:
@@ -208,10 +216,7 @@ def by_name(options: type[T]) -> type[T]:
 
     @functools.wraps(made)
     def checked(self: T, *values: object, **given: Any) -> None:
-        if values:
-            raise ConfigurationError(
-                f"{options.__name__} takes its options by name, such as {known[0]}=..."
-            )
+        check_position(options.__name__, values, f"{known[0]}=...")
         check_names(f"option of {options.__name__}", given, known)
         made(self, **given)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Never, Self, Unpack
 
 from jmsx.config.options import ConnectionKeywords, ConnectionOptions
 from jmsx.config.uri import BrokerUri, parse_broker_uri
 from jmsx.core.durations import Duration, timeout_of
 from jmsx.core.modes import AcknowledgeMode
+from jmsx.core.option_checks import check_position
 from jmsx.drivers.machine import Machine
 from jmsx.errors import ConfigurationError, JmsxError
 from jmsx.jms.link import ConnectionLinks
@@ -31,11 +32,12 @@ class Connection:
     def __init__(
         self,
         url: str | BrokerUri,
-        *,
+        *others: Never,
         observers: Iterable[Observer] = (),
         machine: Machine | None = None,
         **options: Unpack[ConnectionKeywords],
     ) -> None:
+        check_position("Connection", others)
         if isinstance(url, BrokerUri):  # read already: an app's, with what a consumer changes
             uri = replace(url, options=replace(url.options, **options))
         else:

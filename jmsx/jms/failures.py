@@ -38,8 +38,15 @@ class HandlerCall:
         self._first = not delivery.failed_before
         delivery.next_delivery = None
 
-    def tell(self, core: SessionCore, error: BaseException, failure: Failure) -> None:
-        """Log that it failed, once the core knows what becomes of the message."""
+    def tell(
+        self,
+        core: SessionCore,
+        error: BaseException,
+        failure: Failure,
+        event: str = "handler failed",
+        **more: object,
+    ) -> None:
+        """Log that it failed, once the core knows what becomes of the message; `more` comes behind the destination."""
         if failure.error_type is None:
             return
         settings = core.consumer_settings(self.delivery.subscription_id)
@@ -50,9 +57,10 @@ class HandlerCall:
         dead = self.delivery.next_delivery == DEAD_LETTER
         level = _log.info if failure.disposition is Disposition.DISCARD else _log.warning
         level(
-            "handler failed",
+            event,
             consumer=settings.name if settings is not None else None,
             destination=str(self.message.destination),
+            **more,
             key=self.message.key,
             message_id=self.message.message_id,
             attempt=f"{self._attempt} of {'any' if most == UNLIMITED else most + 1}",

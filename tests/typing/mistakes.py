@@ -34,6 +34,8 @@ str(jmsx_eventlog.EventLogs)  # mistake
 Connection(URL, reqest_timeout=3)  # mistake
 Connection(URL, heartbeat="no")  # mistake
 Connection(URL, prefetch_policy=10)  # mistake
+App(URL, "me", "secret")  # mistake
+Connection(URL, "me", "secret")  # mistake
 App(URL, ledgerr="deliveries.db")  # mistake
 App(URL, ledger=5)  # mistake
 App(URL, redelivery_policy=5)  # mistake

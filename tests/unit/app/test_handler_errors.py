@@ -562,3 +562,32 @@ def test_a_handler_that_wipes_its_message(kind: str, mode: str, batch: int | Non
         mq.send("queue://orders", "good")
         mq.advance("2s")
         assert (seen, app.ready().ok) == (["bad", "good"], True)
+
+
+@KINDS
+@pytest.mark.parametrize("mode", ["auto", "transacted"])
+def test_a_failed_batch_says_which_attempt_it_was_and_when_the_next_comes(
+    kind: str, mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As the line of a single message that failed does, and with its traceback at the first failure and at death."""
+    policy = RedeliveryPolicy(
+        maximum_redeliveries=2, initial_redelivery_delay=0.25, redelivery_delay=3
+    )
+    app = App(redelivery=policy)
+
+    @app.consumer("queue://orders", mode=mode, batch=2, batch_timeout=0.1)
+    def ship(orders: list[Message]) -> None:
+        if failed := {one: OSError("away") for one in orders if one.text == "bad"}:
+            raise BatchError(failed)
+
+    with harness(app, kind) as mq:
+        app.send("queue://orders", "good")
+        key = mq.send("queue://orders", "bad")
+        mq.advance("1h")
+    records = [one for one in caplog.records if "batch failed" in one.getMessage()]
+    told = [one.jmsx for one in records]  # type: ignore[attr-defined]  # our own extra field
+    assert [one["failed"] for one in told] == ["1 of 2", "1 of 1", "1 of 1"]
+    assert [one["attempt"] for one in told] == ["1 of 3", "2 of 3", "3 of 3"]
+    assert [one["again"] for one in told] == ["in 0.25 s", "in 3 s", "never, dead letter now"]
+    assert {one["key"] for one in told} == {key}
+    assert [one.exc_info is not None for one in records] == [True, False, True]

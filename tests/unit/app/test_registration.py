@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from dataclasses import fields
+from functools import partial
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from jmsx import AcknowledgeMode, Message, RedeliveryPolicy
+from jmsx import AcknowledgeMode, Connection, Message, RedeliveryPolicy
 from jmsx.app import App
 from jmsx.config.options import (
     ConnectionOptions,
@@ -31,6 +32,9 @@ from jmsx.errors import (
 from jmsx.stores import MemoryStore
 from jmsx.stores.ledger import DeliveryLedger
 from jmsx.testing import FakeBrokerServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 URL: Final = "stomp://localhost"
 
@@ -484,6 +488,21 @@ def test_more_than_a_destination_by_position(given: tuple[Any, ...], complaint: 
     with pytest.raises(ConfigurationError) as caught:
         App(URL).consumer("queue://a", *given)
     assert complaint in str(caught.value)
+
+
+def test_more_than_a_url_by_position() -> None:
+    """As others take a user and a password; the sentence says how it is written, and not which."""
+    makers: dict[str, Callable[..., object]] = {
+        "App": partial(App, URL),
+        "Connection": partial(Connection, URL),
+        "connect()": App(URL).connect,
+    }
+    for name, make in makers.items():
+        with pytest.raises(ConfigurationError) as caught:
+            make("me", "secret")
+        assert str(caught.value) == (
+            f"{name} takes its options by name, such as username=..., password=..."
+        )
 
 
 def test_no_destination() -> None:
