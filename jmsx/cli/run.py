@@ -23,7 +23,7 @@ from jmsx.cli.terminal import console
 from jmsx.cli.times import seconds as duration
 from jmsx.clock import SystemClock
 from jmsx.core.durations import seconds
-from jmsx.core.option_checks import check_flag, check_names, check_text, nearest
+from jmsx.core.option_checks import check_flag, check_names, check_text, kind_of, nearest
 from jmsx.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -78,23 +78,33 @@ class RunSettings:
             raise ConfigurationError(
                 f"workers must be a whole number from 1, not {settings.workers!r}"
             )
-        if settings.log_level is not None and settings.log_level not in LEVELS:
-            raise ConfigurationError(
-                f"log-level must be one of {', '.join(LEVELS)}, not {settings.log_level!r}"
-            )
+        level = settings.log_level
+        if level is not None:
+            level = level.lower() if isinstance(level, str) else level
+            if level not in LEVELS:
+                raise ConfigurationError(
+                    f"log-level must be one of {', '.join(LEVELS)}, not {settings.log_level!r}"
+                )
         if settings.until_idle is not None:
             seconds("until-idle", settings.until_idle)
-        return replace(settings, drain_timeout=seconds("drain-timeout", settings.drain_timeout))
+        limit = seconds("drain-timeout", settings.drain_timeout)
+        return replace(settings, drain_timeout=limit, log_level=level)
 
 
 def _from_file(folder: Path) -> RunSettings:
     file = folder / "pyproject.toml"
     try:
-        told = tomllib.loads(file.read_text("utf-8")).get("tool", {}).get("jmsx", {})
+        told: Any = tomllib.loads(file.read_text("utf-8"))
     except FileNotFoundError:
         return RunSettings()
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"cannot read [tool.jmsx] of {file}: {error}") from error
+    for table in ("tool", "jmsx"):
+        told = told.get(table, {})
+        if not isinstance(told, dict):
+            raise ConfigurationError(
+                f"{table} in {file} is {kind_of(told)}, and no table: write [tool.jmsx], and the settings below"
+            )
     names = [one.name.replace("_", "-") for one in fields(RunSettings)]
     check_names("setting in [tool.jmsx]", told, names)
     if type(told.get("health")) is int:  # a port
@@ -370,9 +380,13 @@ def load_app(target: str, *, factory: bool = False) -> jmsx.App:
         raise ImportFailedError(told, None if absent else error) from error
     app = getattr(module, name, None)
     if factory and callable(app):
+        if inspect.iscoroutinefunction(app):
+            raise ConfigurationError(
+                f"{target} is async; a function that returns an App is a plain `def`"
+            )
         try:
             app = app()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             told = f"{target}() failed: {type(error).__name__}: {error}"
             raise ImportFailedError(told, error) from error
         if not isinstance(app, jmsx.App):

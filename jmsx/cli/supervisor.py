@@ -20,6 +20,7 @@ import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from jmsx.app.endpoint import Endpoint, application
@@ -29,7 +30,6 @@ from jmsx.errors import JmsxError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
     from wsgiref.types import StartResponse, WSGIEnvironment
 
 #: Seconds before a worker that died is started again: at first, and at most; doubled from one to the next.
@@ -111,6 +111,7 @@ class Place:
     url: str | None = None  #: of its health
     wishes: str | None = None  #: HOST:PORT where its application would serve that
     started: bool = False  #: messages flow, or did
+    ending: bool = False  #: its process was told to end; told twice, it aborts
     began: float = 0.0
     failing: float | None = None  #: when it died first, and no process of it has run steadily since
     due: float | None = 0.0  #: when it is started; None: it is not to be
@@ -155,8 +156,15 @@ class Place:
         if self.socket is not None:
             self.socket.close()
         self.process, self.socket, self.url, self.wishes = None, None, None, None
-        self.started = False
+        self.started = self.ending = False
         self.heard.clear()
+
+    def end(self) -> None:
+        """Tell its process to drain and to end, once, and have no other started."""
+        self.due = None
+        if self.process is not None and not self.ending and self.process.poll() is None:
+            self.ending = True
+            self.process.terminate()
 
 
 class Supervisor:
@@ -222,10 +230,10 @@ class Supervisor:
             if self._is_over():
                 return self._code
             number = signals.wait_briefly(LOOK)
+            if number is None and files != (files := self._files()):
+                number = self._start_again(signals)
             if number is not None:
                 break
-            if self._reload is not None and files != (files := self._files()):
-                self._start_again()
         self._announce(
             f"{number.name}: {len(self._running())} workers drain, {self._drain_timeout:g} s at the most;"
             " a second signal aborts"
@@ -263,8 +271,7 @@ class Supervisor:
         elif not self._reached and code == 1:
             self._code, place.due = 1, None  # it has said why, and no second try would help
             for other in self._places:
-                other.due = None
-                self._signal(other, signal.SIGTERM)
+                other.end()
         else:
             pause = place.start_again(now)
             self.restarts += 1
@@ -289,68 +296,75 @@ class Supervisor:
         ours.setblocking(False)  # noqa: FBT003 - its only parameter
         place.socket, place.began, place.due = ours, time.monotonic(), None
 
-    def _start_again(self) -> None:
-        """A file has changed."""
+    def _start_again(self, signals: Signals) -> signal.Signals | None:
+        """A file has changed; the signal that came before all had ended, with which none starts again."""
         self._announce("a file has changed: workers start again")
-        for place in self._places:
-            self._signal(place, signal.SIGTERM)
-        for place in self._places:
-            if place.process is not None:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    place.process.wait(self._drain_timeout + OVERTIME)
-                if place.process.poll() is None:
-                    place.process.kill()
-                    place.process.wait()
-                place.forget()
-            place.due = 0.0
+        _, number = self._end(signals)
+        if number is None:
+            for place in self._places:
+                place.due = 0.0
+        return number
 
     def _drain(self, signals: Signals) -> int:
         self._stopping = True
+        codes, number = self._end(signals)
+        if number is not None:
+            self._kill()
+            return 130
+        if not any(codes):
+            self._announce("drained")
+        return 1 if any(codes) else self._code
+
+    def _end(self, signals: Signals) -> tuple[list[int], signal.Signals | None]:
+        """Have all workers end, and wait for it: their exit codes, and the signal that came before all had ended."""
         for place in self._places:
-            place.due = None
-            self._signal(place, signal.SIGTERM)
+            place.end()
         deadline = time.monotonic() + self._drain_timeout + OVERTIME
         codes: list[int] = []
-        while self._running():
+        number = None
+        while self._running() and number is None:
             for place in self._places:
                 if place.process is not None and (code := place.process.poll()) is not None:
                     # who dies of it has not run yet: from then on the signal has a worker drain
                     codes.append(0 if code == -signal.SIGTERM else code)
                     place.forget()
-            if signals.wait_briefly(LOOK / 4) is not None:
-                self._kill()
-                return 130
+            number = signals.wait_briefly(LOOK / 4)
             if time.monotonic() > deadline:
                 self._announce("workers that did not end in time are killed")
                 codes.append(1)
                 self._kill()
-        if not any(codes):
-            self._announce("drained")
-        return 1 if any(codes) else self._code
+        return codes, number
 
     def _running(self) -> list[Place]:
         return [place for place in self._places if place.process is not None]
 
-    def _signal(self, place: Place, number: int) -> None:
-        if place.process is not None and place.process.poll() is None:
-            place.process.send_signal(number)
-
     def _kill(self) -> None:
         for place in self._running():
-            self._signal(place, signal.SIGKILL)
             if place.process is not None:
+                place.process.kill()
                 place.process.wait()
             place.forget()
 
     def _files(self) -> dict[str, float]:
-        """When each Python file was last changed; nothing where nobody looks."""
+        """
+        When each Python file was last changed; nothing where nobody looks.
+
+        But for hidden folders and virtual environments, which have many and are not the program's. What goes away
+        meanwhile has gone.
+        """
+        found: dict[str, float] = {}
         if self._reload is None:
-            return {}
-        found = {}
-        for path in self._reload.rglob("*.py"):
-            if not any(part.startswith(".") for part in path.relative_to(self._reload).parts):
-                with contextlib.suppress(OSError):
-                    found[str(path)] = path.stat().st_mtime
+            return found
+        for folder, below, names in os.walk(self._reload):
+            if "pyvenv.cfg" in names and Path(folder) != self._reload:
+                below.clear()
+                continue
+            below[:] = [name for name in below if not name.startswith(".")]
+            for name in names:
+                if name.endswith(".py") and not name.startswith("."):
+                    path = os.path.join(folder, name)  # noqa: PTH118 - a Path for each costs more than all the rest
+                    with contextlib.suppress(OSError):
+                        found[path] = os.stat(path).st_mtime  # noqa: PTH116 - as above
         return found
 
     # Health and metrics ----------------------------------------------------------------------------------------------

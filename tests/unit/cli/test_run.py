@@ -62,6 +62,28 @@ def test_settings_that_make_no_sense(tmp_path: Path, text: str, told: str) -> No
         RunSettings.of(written(tmp_path, text))
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("tool = 3", "tool in .*pyproject.toml is an int, and no table: write .tool.jmsx."),
+        ("[tool]\njmsx = 5", "jmsx in .*pyproject.toml is an int, and no table"),
+        ('[tool]\njmsx = "shop:app"', "jmsx in .*pyproject.toml is a str, and no table"),
+        ('[[tool.jmsx]]\napp = "shop:app"', "jmsx in .*pyproject.toml is a list, and no table"),
+    ],
+)
+def test_what_is_no_table(tmp_path: Path, text: str, told: str) -> None:
+    """Is no fault of ours."""
+    (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=told):
+        RunSettings.of(tmp_path)
+
+
+def test_a_log_level_in_capitals(tmp_path: Path) -> None:
+    """As `logging` writes it, and so do most who set variables."""
+    assert RunSettings.of(written(tmp_path, 'log-level = "INFO"')).log_level == "info"
+    assert RunSettings.of(tmp_path, log_level="Warning").log_level == "warning"
+
+
 def test_a_port_is_a_number_there(tmp_path: Path) -> None:
     """As people write it in TOML."""
     assert RunSettings.of(written(tmp_path, "health = 8080")).health == "8080"
@@ -91,6 +113,7 @@ def test_factories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A function that makes the app is called, if one says so."""
     text = "from jmsx import App\ndef make(): return App('stomp://made')\n"
     text += "def none(): return 1\ndef bad(): raise OSError('no')\n"
+    text += "def ends(): raise SystemExit(3)\nasync def waits(): pass\n"
     (tmp_path / "made_by_factory.py").write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -102,6 +125,10 @@ def test_factories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ImportFailedError, match="OSError: no") as caught:
         load_app("made_by_factory:bad", factory=True)
     assert "made_by_factory.py" in caught.value.trace
+    with pytest.raises(ImportFailedError, match="SystemExit: 3"):
+        load_app("made_by_factory:ends", factory=True)
+    with pytest.raises(ConfigurationError, match=r"waits is async; .* a plain `def`"):
+        load_app("made_by_factory:waits", factory=True)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,16 @@
-"""When a worker that serves no health is excused for it."""
+"""When a worker that serves no health is excused for it, and which files `--reload` looks at."""
 
 from __future__ import annotations
 
-from jmsx.cli.supervisor import FIRST_PAUSE, LONGEST_PAUSE, STARTING, STEADY, Place
+import os
+from typing import TYPE_CHECKING, Any
+
+from jmsx.cli.supervisor import FIRST_PAUSE, LONGEST_PAUSE, STARTING, STEADY, Place, Supervisor
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
 
 
 def died(place: Place, began: float, at: float) -> float:
@@ -51,3 +59,47 @@ def test_one_that_ran_steadily_is_new() -> None:
     again = died(place, due, due + STEADY)
     assert again - due - STEADY == FIRST_PAUSE
     assert place.is_being_started(again + STARTING / 2)
+
+
+def watched(folder: Path) -> set[str]:
+    """The names of the files whose change would be seen."""
+    supervisor = Supervisor(
+        ["true"],
+        variables={},
+        count=1,
+        health=None,
+        drain_timeout=1.0,
+        reload=folder,
+        announce=print,
+    )
+    return {os.path.relpath(name, folder) for name in supervisor._files()}
+
+
+def test_the_files_that_are_watched(tmp_path: Path) -> None:
+    """The program's: not what is hidden, and no virtual environment, whatever that is called."""
+    for name in (
+        *("shop.py", "shop/orders.py", "shop/deep/er.py", "shop/notes.txt"),
+        *(".git/hook.py", "shop/.#orders.py", ".venv/a.py"),
+        *("env/pyvenv.cfg", "env/lib/b.py"),
+    ):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    assert watched(tmp_path) == {"shop.py", "shop/orders.py", "shop/deep/er.py"}
+
+
+def test_a_folder_that_is_gone_when_it_is_looked_into(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a branch is checked out: that ends nothing."""
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "shop.py").touch()
+    scandir = os.scandir
+
+    def scan(folder: Any) -> Any:
+        if os.fspath(folder).endswith("gone"):
+            raise FileNotFoundError(folder)
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    assert watched(tmp_path) == {"shop.py"}
