@@ -257,9 +257,11 @@ class Delivery:
         """
         How many deliveries the application has seen, as far as is known; 1 also where it has seen none.
 
-        It is told of fewer where another session repeated some.
+        It is told of fewer where another session repeated some, and of one more where the broker's flag is all that
+        tells of one.
         """
-        before = max(self.history.deliveries, self.history.failures)
+        history = self.history
+        before = max(history.deliveries - history.guessed, history.failures)
         return max(before + (not self.unseen), 1)
 
     def __repr__(self) -> str:

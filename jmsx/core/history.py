@@ -64,6 +64,8 @@ class History(NamedTuple):
     flag_unexplained: bool = False
     after_loss: bool = False  #: it comes again after a link of this session was lost
     commit_refused: bool = False  #: and that was dropped because the broker refused a commit
+    #: One of `deliveries` is nothing but the broker's flag, so that perhaps nobody has seen it
+    guessed: bool = False
 
     def failed(self) -> History:
         """Return the history of the next delivery: this one has failed."""
@@ -83,7 +85,7 @@ NEW: Final = History(0, 0, 0)
 
 #: The broker's flag says "at least one". Classic flags all that was on its way to somebody, seen or not, so that one is
 #: a guess, and no failure.
-FLAGGED: Final = History(1, 0, 1, flag_unexplained=True)
+FLAGGED: Final = History(1, 0, 1, flag_unexplained=True, guessed=True)
 
 
 def merge(
@@ -121,11 +123,13 @@ def merge(
             entry.in_doubt and lost is not None
         ):  # they may be this session's own, which counts them as failed
             failures = max(failures, lost.failures)
+    unexplained = flagged and not explained
     return History(
         deliveries,
         failures,
         on_arrival=deliveries,
-        flag_unexplained=flagged and not explained,
+        flag_unexplained=unexplained,
         after_loss=lost is not None,
         commit_refused=lost is not None and lost.refused,
+        guessed=unexplained and entry is None and not sent_back,
     )

@@ -45,6 +45,15 @@ def test_poison_after_the_maximum_and_one_delivery(most: int) -> None:
     assert f"a#{most + 1} dead_lettered" in talk.ended()
 
 
+def test_the_flag_of_the_broker_is_no_attempt() -> None:
+    """Perhaps nobody has seen the message before: the dead letter tells of the attempts that the handler's log has."""
+    talk = Talk(AUTO)
+    talk.subscribe(policy=at_most(2))
+    talk.comes("a", redelivered="true")
+    assert [talk.listen(BROKEN) for _ in range(3)] == ["a#2", "a#3", "a#4"]
+    assert dead_letters(talk)[0] == ("a", 3, "max_redeliveries", None, False)
+
+
 def test_dead_letter_tells_why() -> None:
     """Class and text of what the handler raised."""
     talk = Talk(AUTO)

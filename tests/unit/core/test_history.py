@@ -92,6 +92,20 @@ def test_what_nobody_explains_is_told_as_redelivered() -> None:
     assert not merge(flagged=False).flag_unexplained
 
 
+def test_what_the_flag_alone_tells_is_a_guess() -> None:
+    """Whoever else knows of deliveries knows their number."""
+    known: dict[str, Any] = {
+        "sent back": {"sent_back": 1},
+        "lost": {"lost": Lost(1, 0, refused=False)},
+        "remembered": {"remembered": Remembered(1, 0)},
+        "counted": {"entry": entry(2)},
+        "nobody": {},
+    }
+    guessed = {name for name, what in known.items() if merge(flagged=True, **what).guessed}
+    assert guessed == {"nobody"}
+    assert not merge(flagged=False).guessed
+
+
 def test_constants_are_what_the_merge_makes() -> None:
     """Nearly every message has one of these, so they are made once."""
     assert merge(flagged=False) == NEW
