@@ -575,6 +575,14 @@ FIELDS: Final = (
         least=0,
     ),
     Field(
+        "still_in_process",
+        _INT,
+        _MESSAGES,
+        "of these, those that it had already when this was told last; absent in lines of older releases",
+        _from("still_in_process", "sub.stats"),
+        least=0,
+    ),
+    Field(
         "ahead_us",
         _LONG,
         "us",

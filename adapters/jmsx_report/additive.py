@@ -31,6 +31,7 @@ class Adds(StrEnum):
     MAX = "max"
     XOR = "xor"
     JOIN = "join"  #: of lists: one after the other, in no order
+    LAST = "last"  #: of structs with the number of a line, `seq`: the one with the highest, if there is any
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +56,17 @@ def _join(lists: pl.Expr) -> pl.Expr:
     return lists.explode(keep_nulls=False)
 
 
+def _last(structs: pl.Expr) -> pl.Expr:
+    return structs.sort_by(structs.struct.field("seq")).last()
+
+
 _ADD: Final[Mapping[Adds, Callable[[pl.Expr], pl.Expr]]] = {
     Adds.SUM: pl.Expr.sum,
     Adds.MIN: pl.Expr.min,
     Adds.MAX: pl.Expr.max,
     Adds.XOR: pl.Expr.bitwise_xor,
     Adds.JOIN: _join,
+    Adds.LAST: _last,
 }
 
 

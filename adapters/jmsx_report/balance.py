@@ -422,12 +422,13 @@ def in_hand(
     clocks: Clocks,
 ) -> pl.DataFrame:
     """
-    How many messages stuck consumers have, of which no line tells which they are: route, in_hand, told_us, idle_us.
+    How many messages consumers have, of which no line tells which they are: route, in_hand, stuck, told_us, idle_us.
 
-    Each still runs, and said so last, not long before the end of its log, and nothing of any message since: what a
-    busy consumer had, a line tells of later. What it keeps for a planned redelivery is known, and not counted. It was
-    said at `told_us`, and since `idle_us`, or later, none of them is done with any message; both are set right as far
-    as that is proven. `told` as `IN_HAND`, `planned` as `plans`.
+    Each still runs, and said so last, not long before the end of its log. One that said nothing of any message since
+    has them all, but for those that it keeps for a planned redelivery, which are known. What a busy one had, a line
+    tells of later, but for what is `stuck` (of `in_hand`): its application had that already when it spoke before.
+    It was said at `told_us`, and since `idle_us`, or later, none of those that are not busy is done with any message;
+    both are set right as far as that is proven. `told` as `IN_HAND`, `planned` as `plans`.
     """
     living = found.writers.filter(
         (pl.col("ended") == "open") & ~pl.col("writer").is_in(until.silent["writer"].implode())
@@ -437,8 +438,8 @@ def in_hand(
         "writer", "session_id", lost_us="closed_us"
     )
     last = (
-        told.sort("seq")
-        .unique(one, keep="last")
+        told.unnest("said")
+        .drop_nulls("told_us")
         .join(living, on="writer")
         .join(closings, on=one, how="left", nulls_equal=True)
         .filter(pl.col("end_us") - pl.col("told_us") <= SAID_US)
@@ -453,22 +454,27 @@ def in_hand(
         .group_by(one)
         .agg(pl.struct(_KEY).n_unique().cast(pl.Int64).alias("known"))
     )
+    unknown = pl.col("buffered") + pl.col("in_process") - pl.col("known").fill_null(0)
+    busy = pl.col("last_us") > pl.col("told_us")
     return (
         last.join(known, on=one, how="left", nulls_equal=True)
-        .with_columns(
-            (pl.col("messages") - pl.col("known").fill_null(0)).clip(lower_bound=0).alias("unknown")
-        )
         .join(
-            readers.select("writer", "dest", "subscription", "consumer", "last_us"),
+            readers.select("writer", "dest", "subscription", "consumer"),
             on=["writer", "dest", "consumer"],
         )
-        .filter(pl.col("last_us") <= pl.col("told_us"))
         .join(routes.reads, on=["dest", "subscription"], nulls_equal=True)
+        .with_columns(
+            pl.when(busy).then("still_in_process").otherwise(0).alias("stuck"),
+            pl.when(busy)
+            .then("still_in_process")
+            .otherwise(unknown.clip(lower_bound=0))
+            .alias("in_hand"),
+        )
         .group_by("route")
         .agg(
-            pl.col("unknown").sum().alias("in_hand"),
+            pl.col("in_hand", "stuck").sum(),
             (pl.col("told_us") - clocks.believed()).max().alias("told_us"),
-            clocks.earliest("last_us").min().alias("idle_us"),
+            clocks.earliest("last_us").filter(~busy).min().alias("idle_us"),
         )
     )
 

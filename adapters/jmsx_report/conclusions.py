@@ -283,10 +283,10 @@ def explained(
     A gap that ended before a message was sent explains nothing, and a gap of so many lines no more than so many
     messages; nor does the broker hold more than it says, nor consumers (`in_hand`), whose messages the broker counts,
     too, until they are acknowledged: so where it counted after they spoke, its word is the last one. Messages come to
-    a consumer in order: what was overdue when it last was done with another one, it does not have. What is beyond that
-    is proven, though not of which key:
-    `explained` takes the oldest, so that it adds up to what is explained in all; `explicable` does so in each hour by
-    itself; `proven` are only the keys that nothing explains.
+    a consumer in order: what was overdue when it last was done with another one, it does not have, unless it is stuck
+    there. What is beyond that is proven, though not of which key: `explained` takes the oldest, so that it adds up to
+    what is explained in all; `explicable` does so in each hour by itself; `proven` are only the keys that nothing
+    explains.
     """
     by_route = (
         missing.filter("reads")
@@ -305,11 +305,16 @@ def explained(
     )
     sent_latest_us = held.clocks.latest("key_us", "sender")
     fresh = (sent_latest_us + held.deadline_us >= pl.col("idle_us")).fill_null(value=True)
+    waits = pl.col("in_hand").first() - pl.col("stuck").first()
     may_be = (
         found.join(in_hand, on="route")
-        .filter(fresh)
         .group_by("route")
-        .agg(pl.min_horizontal(pl.col("unaccounted").sum(), pl.col("in_hand").first()).alias("had"))
+        .agg(
+            (
+                pl.min_horizontal(pl.col("unaccounted").filter(fresh).sum(), waits)
+                + pl.col("stuck").first()
+            ).alias("had")
+        )
     )
     of_clients = in_hand.select("route", "told_us").join(may_be, on="route")
     superseded = (pl.col("counted_us") >= pl.col("told_us")).fill_null(value=False)

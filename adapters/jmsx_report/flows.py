@@ -13,7 +13,7 @@ from typing import Final
 import polars as pl
 
 from jmsx.core.events import Outcome
-from jmsx_report.additive import HOUR_US, Adds, Partial
+from jmsx_report.additive import HOUR_US, Adds, Partial, added
 from jmsx_report.events import Events, named
 
 BUCKET_US: Final = 10_000_000
@@ -312,7 +312,8 @@ def _again(events: Events) -> pl.DataFrame:
 #: where the broker, or the process, says that it was delivered before. Others of these, of whom the log has no send,
 #: are not looked at key by key: that two are in one batch of segments tells nothing, for the same log may be cut in
 #: other ways. One with a key of ours: where it was sent long after its key was made, and so may have been sent twice. A
-#: second send of a key within `LATE_US` of its making is not seen here.
+#: second send of a key within `LATE_US` of its making is not seen here. No jmsx has two confirmed: a producer makes a
+#: key for each message that it is given, also for one that came in, and sends again only what had no answer.
 AGAIN: Final = Partial("again", ("bucket", "hour_us"), {"n": Adds.SUM}, _again)
 
 
@@ -392,25 +393,25 @@ CLOSINGS: Final = Partial(
 
 
 def _in_hand(events: Events) -> pl.DataFrame:
-    return (
-        events.coded("sub.stats")
-        .filter(pl.col("ts_us").is_between(*PLAUSIBLE_US))
-        .filter(pl.col("seq") == pl.col("seq").max().over(IN_HAND.keys[:-1]))
-        .select(
-            *IN_HAND.keys,
-            pl.col("ts_us").alias("told_us"),
-            (pl.col("buffered").cast(pl.Int64) + pl.col("in_process")).alias("messages"),
-        )
-        .pipe(named)
-    )
+    said = pl.struct(
+        "seq",
+        pl.col("ts_us").alias("told_us"),
+        pl.col("buffered", "in_process").cast(pl.Int64),
+        pl.col("still_in_process").cast(pl.Int64).fill_null(0),
+    ).alias("said")
+    stats = events.coded("sub.stats").filter(pl.col("ts_us").is_between(*PLAUSIBLE_US))
+    told = pl.col("ts_us").alias("last_us")
+    lines = (events.coded(kind).select(*IN_HAND.keys, told) for kind in ("sub.open", "delivery"))
+    rows = pl.concat([stats.select(*IN_HAND.keys, said), *lines], how="diagonal")
+    return added(IN_HAND, rows).pipe(named)
 
 
-#: How many messages each consumer said last that it has: that it has them no other line tells. Of several lines of one
-#: consumer, which come of several batches, that with the highest `seq` is meant.
+#: How many messages each consumer of a session said last that it has, and when: that it has them no other line tells.
+#: `last_us`: when it was opened, or a delivery to it ended.
 IN_HAND: Final = Partial(
     "in_hand",
-    ("writer", "session_id", "dest", "consumer", "seq"),
-    {"told_us": Adds.MAX, "messages": Adds.MAX},
+    ("writer", "session_id", "dest", "consumer"),
+    {"said": Adds.LAST, "last_us": Adds.MAX},
     _in_hand,
 )
 

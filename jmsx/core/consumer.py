@@ -87,6 +87,7 @@ class ConsumerCore:
         self.miscounted = False
         self.copies: OpenCopies
         self.wanted_since: float | None  #: the application waits for a message
+        self._measured_at = -math.inf  #: when it was told last how many messages are here
         self._idle_since: float | None
         #: Acknowledged by a `receive()` that was interrupted then: to be handed out once more, on whatever link.
         self._unreturned: dict[Delivery, None] = {}
@@ -118,9 +119,11 @@ class ConsumerCore:
         return len(self.waiting) + self.unsettled_count + len(self.batch) + len(self.copies)
 
     def measure(self, now: float) -> None:
-        """Report how many messages wait here, and how many the application has."""
+        """Report how many messages wait here, and how many the application has, and had when that was told last."""
         buffered = len(self.waiting) + len(self.schedule)
-        self.reports.measured(buffered, len(self.delivered), now)
+        still = sum(one.started_at < self._measured_at for one in self.delivered)
+        self.reports.measured(buffered, len(self.delivered), still, now)
+        self._measured_at = now
 
     @property
     def resting(self) -> bool:

@@ -468,6 +468,7 @@ class ConsumerMeasured:
         destination: the destination as subscribed, such as `queue://orders`.
         buffered: they wait to be handed out, some for the end of a back-off.
         in_process: the application has them: their handlers run, or they are not acknowledged or committed.
+        still_in_process: of these, those that it had already when this was told last.
 
     """
 
@@ -476,6 +477,7 @@ class ConsumerMeasured:
     destination: str
     buffered: int
     in_process: int
+    still_in_process: int = 0
 
 
 @dataclass(slots=True, kw_only=True)

@@ -94,8 +94,8 @@ class ConsumerReports:
             events.AckDropped(at=now, consumer=name, destination=destination, messages=messages)
         )
 
-    def measured(self, buffered: int, in_process: int, now: float) -> None:
-        """Report how many messages wait here, and how many the application has."""
+    def measured(self, buffered: int, in_process: int, still: int, now: float) -> None:
+        """Report how many messages wait here, and how many the application has; `still`: since it was told last."""
         self._outbox.report(
             events.ConsumerMeasured(
                 at=now,
@@ -103,6 +103,7 @@ class ConsumerReports:
                 destination=self._settings.destination,
                 buffered=buffered,
                 in_process=in_process,
+                still_in_process=still,
             )
         )
 

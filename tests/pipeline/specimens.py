@@ -77,6 +77,7 @@ _VALUES: Final[dict[str, Any]] = {
     "unanswered": 2,
     "buffered": 40,
     "in_process": 4,
+    "still_in_process": 3,
     "ahead": -0.25,
     "within": 0.002,
     "every": 60.0,

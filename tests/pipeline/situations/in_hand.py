@@ -27,16 +27,23 @@ def alive(shop: Shop, *, until: int) -> None:
 
 
 def _has(
-    worker: Process, at: int, *, buffered: int, in_process: int = 0, dest: str = ORDERS
+    worker: Process,
+    at: int,
+    *,
+    buffered: int,
+    in_process: int = 0,
+    still: int | None = None,
+    **of: str,
 ) -> None:
-    """A consumer says how many messages it has."""
+    """A consumer says how many messages it has; `still`: as it did when it said so last."""
+    told = {"dest": ORDERS, "consumer": worker.consumers[ORDERS]}
     worker.noted_of_session(
         "sub.stats",
         at,
-        dest=dest,
-        consumer=worker.consumers[dest],
+        **(told | of),
         buffered=buffered,
         in_process=in_process,
+        still_in_process=still,
     )
 
 
@@ -102,6 +109,55 @@ def prefetched_behind_a_slow_handler(scene: Scene) -> Truth:
     alive(shop, until=end)
     shop.ship(scene.directory)
     return _overdue(shop, had, explained=13)
+
+
+@situation
+def one_handler_of_several_is_stuck(scene: Scene) -> Truth:
+    """A handler has run for an hour, and others of the same consumer go on beside it; nothing is lost."""
+    shop = scene.shop().usual()
+    worker = shop.consumers[ORDERS][0]
+    stuck = shop.send(ORDERS)
+    for minute in range(60):
+        shop.now += MINUTE
+        shop.deliver(shop.send(ORDERS), by=worker)
+        _has(worker, shop.now + 5 * SECOND, buffered=2, in_process=4, still=int(minute > 0))
+        shop.deliver(shop.send(ORDERS), by=worker, after=10 * SECOND)
+    alive(shop, until=shop.now + 20 * SECOND)
+    shop.ship(scene.directory)
+    return _overdue(shop, [stuck], explained=1)
+
+
+@situation
+def one_session_of_several_is_stuck(scene: Scene) -> Truth:
+    """Of two sessions under one name one has a handler that runs on, and a prefetch behind it; the other goes on."""
+    shop = scene.shop().usual()
+    worker = shop.consumers[ORDERS][0]
+    had = _prefetched(shop, 11, worker)
+    other = f"{worker.session}-b"
+    for minute in range(60):
+        shop.now += MINUTE
+        _has(worker, shop.now, buffered=10, in_process=1, still=int(minute > 0))
+        _has(worker, shop.now, buffered=0, in_process=1, still=0, session_id=other)
+        shop.deliver(shop.send(ORDERS), by=worker, after=10 * SECOND, session_id=other)
+    alive(shop, until=shop.now + 20 * SECOND)
+    shop.ship(scene.directory)
+    return _overdue(shop, had, explained=11)
+
+
+@situation
+def one_is_stuck_and_one_is_lost(scene: Scene) -> Truth:
+    """The same, and another message went astray: one of the two is lost, nobody knows which."""
+    shop = scene.shop().usual()
+    worker = shop.consumers[ORDERS][0]
+    gone = [shop.send(ORDERS), shop.send(ORDERS)]
+    for _ in range(60):
+        shop.now += MINUTE
+        shop.deliver(shop.send(ORDERS), by=worker)
+        _has(worker, shop.now + 5 * SECOND, buffered=2, in_process=4, still=1)
+        shop.deliver(shop.send(ORDERS), by=worker, after=10 * SECOND)
+    alive(shop, until=shop.now + 20 * SECOND)
+    shop.ship(scene.directory)
+    return _overdue(shop, gone, explained=1)
 
 
 @situation

@@ -78,6 +78,22 @@ def the_last_segment_is_missing(scene: Scene) -> Truth:
 
 
 @situation
+def the_last_segments_of_all_readers_are_missing(scene: Scene) -> Truth:
+    """Nothing tells them from readers that run on: what is said holds up to their last lines, and accuses nobody."""
+    shop = scene.shop().usual()
+    readers = {worker.writer for workers in shop.consumers.values() for worker in workers}
+    last = {segment.writer: segment for segment in shop.fleet.segments()}
+    missing = [last[writer].name for writer in readers]
+    scene.write([one for one in shop.fleet.segments() if one.name not in missing])
+    return Truth(
+        NOT_SUSPECT,
+        numbers={"unaccounted": 0, "duplicates": 0, "unsent": 0},
+        findings=[(writer, "has not ended") for writer in sorted(readers)],
+        complete=False,
+    )
+
+
+@situation
 def a_gap_taints_its_hour_only(scene: Scene) -> Truth:
     """A segment of the first hour is missing: later hours are proven all the same."""
     shop, worker = _with_exports(scene, span=4 * HOUR, segment_lines=30)

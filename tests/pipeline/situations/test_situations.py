@@ -52,6 +52,8 @@ _JUDGED: Final = (
     "waited_with_a_consumer_that_was_closed",
     "prefetched_behind_a_planned_wait",
     "more_is_overdue_than_is_in_hand",
+    "one_session_of_several_is_stuck",
+    "one_is_stuck_and_one_is_lost",
     "had_by_one_whose_link_is_lost",
     "living_fleet_and_a_loss",
     "transactions_in_doubt_that_were_rolled_back",

@@ -484,3 +484,28 @@ def test_what_is_here_is_told_when_asked() -> None:
     talk.core.measure(talk.now)
     told = talk.reported(ConsumerMeasured)
     assert [(one.consumer, one.buffered, one.in_process) for one in told] == [("consumer-1", 3, 1)]
+
+
+def test_what_the_application_has_for_long_is_told() -> None:
+    """Of two messages it had one already when that was told before; it is told again until it is settled."""
+    talk = Talk(INDIVIDUAL)
+    talk.subscribe()
+    talk.comes(*"ab")
+    first = talk.held()
+    talk.wait_until(1.0)
+    talk.core.measure(talk.now)
+    talk.held()
+    talk.wait_until(2.0)
+    talk.core.measure(talk.now)
+    talk.wait_until(3.0)
+    talk.core.measure(talk.now)
+    talk.core.acknowledge(first, talk.now)
+    talk.wait_until(4.0)
+    talk.core.measure(talk.now)
+    told = talk.reported(ConsumerMeasured)
+    assert [(one.in_process, one.still_in_process) for one in told] == [
+        (1, 0),
+        (2, 1),
+        (2, 2),
+        (1, 1),
+    ]

@@ -108,3 +108,13 @@ def test_rows_of_one_frame_are_added_up() -> None:
     batches = [_batch(chance, "ab") for _ in range(3)]
     rows = pl.concat([_frame(batch) for batch in batches])
     assert _told(added(_partial(), rows)) == _sums(batches)
+
+
+def test_the_last_word_of_several_batches_is_one_row() -> None:
+    """That of the line with the highest number, in whatever order the batches come, and all of it."""
+    partial = Partial("said", ("writer",), {"said": Adds.LAST}, lambda _: pl.DataFrame())
+    said: list[dict[str, int] | None] = [{"seq": seq, "n": 100 - seq} for seq in range(60)]
+    said += [None] * 9  # lines of a batch in which nothing was said
+    random.Random(1).shuffle(said)  # noqa: S311 - not for secrets
+    rows = pl.DataFrame({"writer": "a", "said": said})
+    assert added(partial, rows).rows() == [("a", {"seq": 59, "n": 41})]

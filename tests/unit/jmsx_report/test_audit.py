@@ -618,6 +618,28 @@ def busy(minutes: int, *, lost: int = 10) -> Log:
     return log
 
 
+@pytest.mark.parametrize(
+    ("overdue", "expected"), [(1, ("unverifiable", 1, 0)), (2, ("suspect", 2, 0))]
+)
+def test_what_one_handler_of_several_is_stuck_with_is_not_proven_to_be_lost(
+    overdue: int, expected: tuple[str, int, int]
+) -> None:
+    """Beside it the others go on; the consumer says that one message is still there. What else is overdue is lost."""
+    log = busy(40)
+    for number in range(overdue - 1):
+        log.send(SENDER, START + 20 * MINUTE + number * SECOND)
+    end = START + 40 * MINUTE
+    has(log, end, 0, 3, still_in_process=1)
+    log.deliver(WORKER, log.send(SENDER, end), end + 5 * SECOND)
+    summary = living(log, end + 10 * SECOND)
+
+    assert (*numbers(summary), summary["explained"]) == (*expected, 1)
+    assert summary["lost"] == []
+    assert findings(summary, "in_hand") == [
+        f"{ORDERS}: its consumers have 1 message of which nothing else is told"
+    ]
+
+
 @pytest.mark.parametrize("done", [True, False])
 def test_what_a_busy_consumer_handles_is_not_what_is_lost(*, done: bool) -> None:
     """A line tells of it three seconds later, or not yet: then it is the one that was sent last."""
