@@ -50,6 +50,8 @@ class Remembered(NamedTuple):
     only_ack_owed: bool = False
     #: Its copy was on its way, and was not confirmed
     dead_letter_cause: DeadLetterCause | None = None
+    #: It came with the broker's flag, was not handed out, and nobody here knows of any delivery of it
+    only_flagged: bool = False
 
 
 class History(NamedTuple):
@@ -102,8 +104,11 @@ def merge(
 
     Who comes later in this order is right, if it knows of as many deliveries as are certain: the flag is a guess, and
     after a loss another session may have had the message, but what was counted before it was sent back, or before a
-    refused commit, the process may have forgotten. A ledger knows nothing of what was before it was sent back.
+    refused commit, the process may have forgotten. A ledger knows nothing of what was before it was sent back, and
+    forgets what is settled, which the process may remember.
     """
+    if remembered is not None and remembered.only_flagged:
+        flagged, remembered = True, None
     deliveries, failures = max(1 if flagged else 0, sent_back), sent_back
     certain = sent_back
     explained = lost is not None
@@ -115,7 +120,8 @@ def merge(
         explained = True
         if remembered.deliveries >= certain:
             deliveries, failures = remembered.deliveries, remembered.failures
-            certain = deliveries
+    if remembered is not None:
+        certain = max(certain, remembered.deliveries)
     if entry is not None and sent_back + entry.deliveries >= certain:
         deliveries = sent_back + entry.deliveries
         failures = sent_back + entry.failures

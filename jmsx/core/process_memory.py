@@ -92,7 +92,7 @@ class ProcessMemory:
         for name, past in pasts:
             key = hash(name)
             before = known.pop(key, None)
-            if before is not None and before.deliveries > past.deliveries:
+            if before is not None and (before.deliveries > past.deliveries or past.only_flagged):
                 known[key] = before
             elif before is not None and (before.sent_back or before.only_ack_owed):
                 known[key] = _with_copies(past, before)
@@ -135,6 +135,16 @@ def _with_copies(past: Remembered, before: Remembered) -> Remembered:
     return past._replace(
         sent_back=past.sent_back or before.sent_back,
         only_ack_owed=past.only_ack_owed or before.only_ack_owed,
+    )
+
+
+def _returned(delivery: Delivery) -> Remembered:
+    """Return what is known of a delivery that was given back, and has not failed: of some, nothing but their flag."""
+    history, handed_out = delivery.history, delivery.was_handed_out
+    return Remembered(
+        history.on_arrival + handed_out,
+        delivery.failures,
+        only_flagged=history.flag_unexplained and not handed_out,
     )
 
 
@@ -193,7 +203,7 @@ class ConsumerMemory:
         have says no more than that.
         """
         self._note(
-            (one, Remembered(one.history.on_arrival + one.was_handed_out, one.failures))
+            (one, _returned(one))
             for one in batch
             if one.was_handed_out
             or not (one.flagged and self._able and self.key(one) in self._memory)

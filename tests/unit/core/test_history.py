@@ -56,6 +56,26 @@ KNOWN: dict[str, tuple[dict[str, Any], int, int]] = {
         3,
         1,
     ),
+    "the ledger has forgotten what was settled": (
+        {
+            "flagged": True,
+            "lost": Lost(1, 0, refused=False),
+            "remembered": Remembered(1, 0),
+            "entry": entry(1),
+        },
+        1,
+        0,
+    ),
+    "the process knows of the flag alone, which is a guess": (
+        {"remembered": Remembered(1, 0, only_flagged=True)},
+        1,
+        0,
+    ),
+    "the ledger knows more than that": (
+        {"remembered": Remembered(1, 0, only_flagged=True), "entry": entry(1)},
+        0,
+        0,
+    ),
     "the ledger knows more than the session": (
         {"lost": Lost(1, 1, refused=False), "entry": entry(3)},
         2,

@@ -346,17 +346,23 @@ def test_attempts_of_artemis_policy() -> None:
         assert (delivery and called(delivery)) == expected
 
 
+#: How a message is settled that has not failed, by mode.
+ACKNOWLEDGED: dict[str, tuple[AcknowledgeMode, Any]] = {
+    "auto": (AUTO, lambda talk: talk.receive()),
+    "client": (CLIENT, lambda talk: talk.core.acknowledge(talk.held(), 0.0)),
+    "individual": (INDIVIDUAL, lambda talk: talk.core.acknowledge(talk.held(), 0.0)),
+    "transacted": (TRANSACTED, lambda talk: (talk.held(), talk.commit(), talk.answer())),
+}
+
+
 @pytest.mark.parametrize(
     ("mode", "end"),
     [
-        (AUTO, lambda talk: talk.receive()),
-        (CLIENT, lambda talk: talk.core.acknowledge(talk.held(), 0.0)),
-        (INDIVIDUAL, lambda talk: talk.core.acknowledge(talk.held(), 0.0)),
-        (TRANSACTED, lambda talk: (talk.held(), talk.commit(), talk.answer())),
+        *ACKNOWLEDGED.values(),
         (AUTO, lambda talk: talk.listen(REJECTED)),
         (AUTO, lambda talk: talk.listen(DISCARDED)),
     ],
-    ids=["auto", "client", "individual", "transacted", "rejected", "discarded"],
+    ids=[*ACKNOWLEDGED, "rejected", "discarded"],
 )
 def test_settled_is_forgotten(mode: AcknowledgeMode, end: Any) -> None:
     """Every way of settling a message removes its row."""
@@ -629,6 +635,44 @@ def test_what_a_handler_is_still_at_is_in_doubt(
     first.wrote()
     other.comes("a", redelivered="true")
     assert called(other.held()) == "a#2"
+
+
+@pytest.mark.parametrize("dialect", [DIALECT, ARTEMIS], ids=["classic", "artemis"])
+@pytest.mark.parametrize(("mode", "end"), ACKNOWLEDGED.values(), ids=ACKNOWLEDGED)
+@pytest.mark.parametrize("losses", [0, 1, 2])
+def test_what_is_settled_and_comes_again_is_redelivered(
+    mode: AcknowledgeMode, end: Any, dialect: Dialect, losses: int
+) -> None:
+    """
+    A link was lost under its ACK or COMMIT, which the broker did; and it delivers the message all the same.
+
+    The ledger has forgotten it, and the session that gets it has lost it unseen before: the process remembers.
+    """
+    book, memory = Book(), ProcessMemory()
+    first, other = (Counted(mode, book, dialect=dialect, memory=memory) for _ in range(2))
+    for talk in (first, other):
+        talk.subscribe(policy=at_most(2))
+    first.comes("a")
+    end(first)
+    first.wrote()
+    assert book.told() == {}
+    other.comes("a", redelivered="true")
+    for _ in range(losses):
+        other.lose()
+        other.comes("a", redelivered="true")
+    again = other.held()
+    assert (called(again), again.redelivered, again.failures) == ("a#2", True, 0)
+
+
+@pytest.mark.parametrize("losses", [0, 1, 2])
+def test_a_flag_that_nobody_can_explain_is_less_than_the_ledgers_count(losses: int) -> None:
+    """Whether or not a session of this process has lost it unseen before: nobody on this host was handed it."""
+    talk = start(TRANSACTED, Book())
+    talk.comes("a", redelivered="true")
+    for _ in range(losses):
+        talk.lose()
+        talk.comes("a", redelivered="true")
+    assert called(talk.held()) == "a#1"
 
 
 def test_what_a_session_has_lost_itself_counts() -> None:
