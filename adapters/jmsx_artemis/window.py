@@ -67,6 +67,8 @@ class _Credits:
 class ByteWindow:
     """The windows of all subscriptions that feed one consumer."""
 
+    counting: Final = True  #: each ACK gives credits back
+
     def __init__(self, settings: ConsumerSettings) -> None:
         self._settings = settings
         self._frames = 0

@@ -16,7 +16,7 @@ from jmsx.core.dialect import DOUBTFUL, UNREADABLE, Addresses, Body, Reading, Se
 from jmsx.core.frames import Frame
 from jmsx.core.headers import KEY_HEADER, UNREADABLE_HEADER
 from jmsx.core.identity import identify
-from jmsx.core.map_body import TRANSFORMATION, canonical_map, decode_map
+from jmsx.core.map_body import BEGINNING, TRANSFORMATION, canonical_map, decode_map
 from jmsx.errors import (
     BrokerError,
     BrokerFaultError,
@@ -84,6 +84,8 @@ class ClassicReading(Reading):
     Its message id is stable, over redelivery, restart, dead letter queue and retry, and no other broker gives it to a
     message: host, port and start of the producer or the broker are in it.
     """
+
+    written_anew = BEGINNING  # the XML of a map
 
     def addresses(self, headers: Mapping[str, str]) -> Addresses:
         """What the broker moved to a dead letter queue tells in a header of the broker's where it was before."""

@@ -47,6 +47,7 @@ class MessageWindow:
         self._individual = settings.individual
         self._model = WindowModel(settings.prefetch, individual=settings.individual)
         self._held: set[str] = set()  #: ack ids in the open transaction that widens the window
+        self.counting = False  #: it was opened, so that ACKs may narrow it
 
     @property
     def subscription_ids(self) -> Sequence[str]:
@@ -63,6 +64,7 @@ class MessageWindow:
     def settled(self, batch: Sequence[Delivery], older: int = 0) -> None:
         """Narrow a wide window by the messages that were settled, and by those that stood before them."""
         self._model.settled(len(batch) + older)
+        self.counting = self._model.opened
 
     def reset(self) -> None:
         """Start the model anew, because what was handed out is settled or will be handed out again."""
@@ -83,6 +85,7 @@ class MessageWindow:
         Single ACKs narrow the window again when aborted, so they are kept open until the next one is settled; until
         then the transaction grows by what was handed out meanwhile.
         """
+        self.counting = True
         full = self._model.is_full(len(unsettled))
         covered = self._model.ask(len(unsettled))
         if not self._individual:
@@ -138,6 +141,11 @@ class WindowModel:
         self._wider = 0  #: beyond the prefetch, by aborted ACKs or by messages that are held
         self._asked = 0  #: unsettled messages when more was last asked for
         self._sure = True  #: asking again would be of no use
+
+    @property
+    def opened(self) -> bool:
+        """Whether it is wider than the prefetch, or more was asked for: else what is settled changes nothing."""
+        return self._wider > 0 or self._asked > 0
 
     def patience(self, unsettled: int) -> float | None:
         """

@@ -62,23 +62,23 @@ class Batch:
 
     def __init__(self, rule: BatchRule, now: float) -> None:
         self._rule = rule
-        self._consumed: list[Delivery] = []
+        self.consumed: list[Delivery] = []  #: for looking at
         self._since = now  # of the last ACK, or of the first delivery after it (rule 3's interval)
         self._last_ack = now
         self._counted = 0  #: messages since the last ACK that was not due to rule 2
         self._bytes = 0  #: of the frames of what is consumed
 
     def __len__(self) -> int:
-        return len(self._consumed)
+        return len(self.consumed)
 
     def __contains__(self, delivery: Delivery) -> bool:
-        return delivery in self._consumed
+        return delivery in self.consumed
 
     def note(self, delivery: Delivery, now: float) -> AckTrigger | None:
         """Add a consumed delivery; the trigger says that the batch must go out now."""
-        if not self._consumed:
+        if not self.consumed:
             self._since = now
-        self._consumed.append(delivery)
+        self.consumed.append(delivery)
         self._counted += 1
         self._bytes += delivery.frame.size
         heavy = self._rule.bytes is not None and self._bytes >= self._rule.bytes
@@ -90,8 +90,8 @@ class Batch:
 
     def withdraw(self, delivery: Delivery) -> None:
         """Take `delivery` out of the batch again, if it is in it: the application did not get the message after all."""
-        if delivery in self._consumed:
-            self._consumed.remove(delivery)
+        if delivery in self.consumed:
+            self.consumed.remove(delivery)
             self._counted -= 1
             self._bytes -= delivery.frame.size
 
@@ -100,7 +100,7 @@ class Batch:
         Return when the batch goes out at the latest, or None (seconds, monotonic). `idle_since`: since when nothing is
         left to hand out.
         """
-        if not self._consumed:
+        if not self.consumed:
             return None
         late = self._since + self._rule.interval if self._rule.interval > 0 else None
         if idle_since is None:
@@ -118,11 +118,11 @@ class Batch:
         Return the deliveries that still need an ACK: one may have been written before an interruption kept `settle`
         from running.
         """
-        return [one for one in self._consumed if not one.is_acknowledged]
+        return [one for one in self.consumed if not one.is_acknowledged]
 
     def settle(self, now: float, *, idle: bool = False) -> None:
         """Empty the batch after its ACK was written. `idle`: it was written because of rule 2."""
-        self._consumed = []
+        self.consumed = []
         self._bytes = 0
         if not idle:
             self._last_ack = now

@@ -77,6 +77,7 @@ class ConsumerCore:
         self.delivered: dict[Delivery, None] = {}
         self.window: Window
         self.batch: Batch
+        self._acks_each: bool  #: the ACK of what `receive()` returns waits for no batch
         self.schedule = NonBlockingRedelivery()
         #: What comes without a body may have one that the broker was not asked for
         self.untranslated = False
@@ -413,7 +414,9 @@ class ConsumerCore:
         self.delivered = {}
         self.widened = self.miscounted = False
         self.window = self._dialect.window(settings)
-        self.batch = Batch(batch_rule(settings, self.window.batch_bytes), now)
+        rule = batch_rule(settings, self.window.batch_bytes)
+        self.batch = Batch(rule, now)
+        self._acks_each = rule.trigger is AckTrigger.EACH
         self.copies = OpenCopies(lambda: self._changes(self), self.acknowledge_originals)
         self.wanted_since = None
         self._idle_since = now
@@ -438,12 +441,16 @@ class ConsumerCore:
         if not self.settings.acknowledges_itself or delivery not in self.delivered:
             return
         self._changes(self)
+        if returning and self._acks_each and not self.batch.consumed:
+            self.acknowledge([delivery], AckTrigger.EACH, now)
+            del self.delivered[delivery]  # last, so that it is found wherever this is interrupted
+            return
         trigger = self.batch.note(delivery, now)
         delivery.step(DeliveryInput.CONSUME)
         del self.delivered[delivery]
         if delivery.entry is not None:
             self._outbox.finish([delivery.entry])
-        if trigger is None and returning and self.batch.late_trigger is AckTrigger.EACH:
+        if trigger is None and returning and self._acks_each:
             trigger = AckTrigger.EACH
         if trigger is not None:
             self.flush(trigger, now)
@@ -542,7 +549,7 @@ class ConsumerCore:
             delivery.step(DeliveryInput.ACKED)
         if self.miscounted:
             self.window.reset()
-        else:
+        elif self.window.counting:
             self.window.settled(batch)
 
     def _acks_in_a_transaction(self, batch: Sequence[Delivery]) -> list[Frame]:
@@ -706,7 +713,7 @@ class ConsumerCore:
 
     def next_timer(self) -> float | None:
         """Return when `handle_timer` has something to do or a pause ends (seconds, monotonic), or None."""
-        due = self.batch.deadline(self._idle_since) if self.settings.acknowledges_itself else None
+        due = self.batch.deadline(self._idle_since) if self.batch.consumed else None
         if self.paused_until is not None and (due is None or self.paused_until < due):
             due = self.paused_until
         for next_timer in self._further_timers:

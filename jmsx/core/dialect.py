@@ -9,6 +9,7 @@ three protocols leaves out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -147,6 +148,10 @@ class Writing(Protocol):
 
 class Reading(Protocol):
     """What the frames of this broker mean. Implementations are pure and stateless."""
+
+    #: How bodies begin that the broker writes anew each time, so that only their `content` stays the same. None: it
+    #: writes none.
+    written_anew: re.Pattern[bytes] | None = None
 
     def addresses(self, headers: Mapping[str, str]) -> Addresses:
         """Return the destinations that a MESSAGE names; a copy that jmsx made tells in a header where it was before."""

@@ -158,6 +158,7 @@ class ConsumerMemory:
         #: A topic's message without a durable subscription does not come again.
         self._able = settings.kind is not DestinationKind.TOPIC
         self._place = None if is_pattern(settings.origin) else settings.origin
+        self._written_anew = dialect.reading.written_anew
 
     def recall(self, delivery: Delivery) -> Remembered | None:
         """
@@ -269,8 +270,9 @@ class ConsumerMemory:
         """Return the name that `delivery` is remembered by."""
         where = self._place or place(delivery, self._settings, self._dialect.reading)
         frame = delivery.as_it_came
-        headers = frame.headers
-        content = self._dialect.reading.content(headers, frame.body)
+        headers, content = frame.headers, frame.body
+        if self._written_anew is not None and self._written_anew.match(content):
+            content = self._dialect.reading.content(headers, content)
         return where, delivery.message_id, headers.get("timestamp", ""), content
 
     def _note(self, pasts: Iterable[tuple[Delivery, Remembered]]) -> None:

@@ -36,6 +36,10 @@ class Window(Protocol):
         """Whether the broker was told a limit, so that far more than the prefetch is a fault of the broker."""
 
     @property
+    def counting(self) -> bool:
+        """Whether what is settled changes anything; if not, nobody need tell it."""
+
+    @property
     def subscription_ids(self) -> Sequence[str]:
         """The wire subscriptions that feed the consumer, the first one first."""
 
@@ -75,6 +79,7 @@ class Unlimited:
 
     batch_bytes: Final = None
     limited: Final = False
+    counting: Final = False
 
     def __init__(self, settings: ConsumerSettings) -> None:
         self.subscription_ids: Sequence[str] = (settings.subscription_id,)

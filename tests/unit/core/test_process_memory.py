@@ -76,6 +76,27 @@ def test_acknowledged_and_forgotten_by_the_broker(
     ]
 
 
+def test_map_that_the_broker_writes_anew_is_the_same() -> None:
+    """Classic makes the XML of a map for each delivery, and tells its entries in any order."""
+    ages, names = (
+        "<entry><string>age</string><int>30</int></entry>",
+        "<entry><string>name</string><string>Ada</string></entry>",
+    )
+    talk = Talk(AUTO, dialect=REAL_CLASSIC)
+    talk.subscribe()
+    for body, told in (
+        (f"<map>{ages}{names}</map>", ("a#1", False)),
+        (f"<map>{names}{ages}</map>", ("a#2", True)),
+        (f"<map>{names}</map>", ("a#1", False)),
+    ):
+        talk.comes("a", body=body, transformation="jms-map-xml")
+        delivery = talk.take()
+        assert delivery is not None
+        assert (called(delivery), delivery.redelivered) == told
+        talk.core.consumed(delivery, talk.now, returning=True)
+        talk.lose()
+
+
 def name(dialect: Dialect, text: str) -> str:
     """What the message `x,text` is called."""
     return dialect.reading.message_id({"message-id": f"x,{text}"})

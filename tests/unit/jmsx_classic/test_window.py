@@ -391,3 +391,22 @@ def test_messages_that_wait_for_redelivery_are_held_too() -> None:
     assert talk.wrote() == ["ABORT in hold-1", "ACK c"]
     assert talk.drain() == ["a#2", "b#2"]
     assert talk.wrote() == ["ACK a", "ACK b"]
+
+
+def test_window_that_was_never_opened_counts_nothing() -> None:
+    """There is nothing that ACKs could narrow, so nobody tells it of each one; afterwards all are counted."""
+    talk = Talk(CLIENT, dialect=CLASSIC)
+    talk.subscribe(prefetch=4)
+    window = talk.core._consumers.find("1").window
+    talk.comes("a", "b")
+    talk.core.acknowledge(talk.held(), talk.now)
+    assert not window.counting
+    talk.comes("c", "d", "e")
+    held = [talk.held() for _ in range(4)]
+    assert talk.receive() is None
+    talk.timer()
+    assert window.counting
+    talk.core.acknowledge(held[-1], talk.now)
+    assert not window.counting
+    assert not window.full(3)
+    assert window.full(4)
