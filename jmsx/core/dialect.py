@@ -9,7 +9,6 @@ three protocols leaves out.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -26,6 +25,7 @@ from jmsx.core.window import Unlimited, Window
 from jmsx.errors import BrokerError, JmsxError, MessageFormatError, UnsupportedError
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable, Container, Sequence
 
 

@@ -243,7 +243,8 @@ class Calls:
         while True:
             with self.engine.lock:
                 message = self._await_next(taking, deadline, given_up, stopped=stopped)
-                bodiless = self.engine.hand_outs.bodiless
+                hand_outs = self.engine.hand_outs
+                bodiless, hand_outs.bodiless = hand_outs.bodiless, None
                 if message is not None or bodiless is None or given_up():
                     return message
             self._look_for_body(bodiless)
@@ -288,8 +289,13 @@ class Calls:
             and engine.reachable
             and not engine.core.committing
             and self._barrier is None
-            and engine.hand_outs.asks_nobody(engine.core)
+            and self._asks_nobody
         )
+
+    @property
+    def _asks_nobody(self) -> bool:
+        """Whether a message is handed out as the core says, without a ledger, and with its body."""
+        return self.engine.hand_outs.ledger is None and not self.engine.core.untranslated
 
     def has_next(self, subscription_id: str) -> bool:
         """Return whether a message of this consumer `flows`, and is here; the caller holds the lock."""
@@ -348,7 +354,7 @@ class Calls:
         """
         if (
             self._barrier is None
-            and self.engine.hand_outs.found_only_maps(self.engine.core.epoch)
+            and self.engine.hand_outs.only_maps_in == self.engine.core.epoch
             and self.engine.core.at_rest
         ):
             self._barrier = self.engine.work(lambda core, _now: core.barrier())
@@ -365,8 +371,13 @@ class Calls:
     def _next(
         self, core: SessionCore, names: Collection[str], now: float, held: Held | None
     ) -> Delivery | None:
-        delivery = self.engine.hand_outs.deliver(core, names, now, held)
-        if delivery is None and not self.engine.hand_outs.withheld:
+        withheld = False
+        if self._asks_nobody:
+            delivery = core.handing_out.deliver(names, now, held)
+        else:
+            delivery = self.engine.hand_outs.deliver(core, names, now, held)
+            withheld = self.engine.hand_outs.withheld
+        if delivery is None and not withheld:
             core.want(names, now)
         return delivery
 

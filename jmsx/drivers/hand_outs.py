@@ -41,10 +41,10 @@ _log = logger("jmsx.session")
 
 
 class HandOuts:
-    """Hands out one session's messages, counted by a ledger if there is one."""
+    """Hands out one session's messages where somebody is asked first."""
 
     def __init__(self, ledger: StagedLedger | None) -> None:
-        self._ledger = ledger
+        self.ledger = ledger  #: counts them; None: nobody does
         #: What is handed out waits before the application sees it, which `reach` tells.
         self.waits = False
         #: Looks for the body of a message that came without; raises JmsxError if the broker cannot be asked.
@@ -52,16 +52,14 @@ class HandOuts:
         self._epoch = 0  #: the one in which bodies were last looked for
         self._maps = 0  #: messages that turned out to have a body
         self._others = 0  #: messages that turned out to have none
+        #: The epoch in which many have come without a body, and all had one; None: that is not so
+        self.only_maps_in: int | None = None
         self.away: str | None = None  #: why the ledger cannot be used
         self.withheld = False  #: the next message waits for it, or for the broker
         #: The next message, which came without its body: to be looked for, by who waits for it.
         self.bodiless: Delivery | None = None
         self._ask_at = -math.inf  #: when the ledger is asked again (seconds, monotonic)
         self._look_at = -math.inf  #: when the broker is asked again
-
-    def asks_nobody(self, core: SessionCore) -> bool:
-        """Whether a message is handed out as the core says, without a ledger, and with its body."""
-        return self._ledger is None and not core.untranslated
 
     def deliver(
         self,
@@ -75,13 +73,9 @@ class HandOuts:
 
         None also while the next message is `withheld`. What is not counted is handed out all the same.
         """
-        ledger = self._ledger
-        self.bodiless = None
-        if self.asks_nobody(core):
-            self.withheld = False
-            return core.handing_out.deliver(subscription_ids, now, held)
+        ledger = self.ledger
         held = Held() if held is None else held
-        self.withheld = False
+        self.withheld, self.bodiless = False, None
         while (delivery := core.handing_out.offer(subscription_ids, now, held)) is not None:
             if core.handing_out.unclear(delivery):
                 self.withheld = True
@@ -114,7 +108,7 @@ class HandOuts:
 
         Raises StoreError if the ledger is away: then it must not see them, and nothing is handed out for a while.
         """
-        ledger = self._ledger
+        ledger = self.ledger
         if ledger is None or not self.waits:
             return
         try:
@@ -131,7 +125,7 @@ class HandOuts:
         count alone the ledger would have it dead. It is told so once a message: whatever dies each time when it is to
         be remembered must not come for ever. A ledger that is away does not keep the store from what is done.
         """
-        ledger = self._ledger
+        ledger = self.ledger
         last = [
             one.entry
             for one in deliveries
@@ -144,7 +138,6 @@ class HandOuts:
 
     def looked(self, core: SessionCore, delivery: Delivery, shown: MessageFrame | None) -> None:
         """Keep what the broker has of `delivery`, as `look` told it; None: nothing more than came."""
-        self.bodiless = None
         if delivery.looked_at:  # by another thread, which waited for it, too
             return
         if self._epoch != delivery.epoch:
@@ -153,17 +146,13 @@ class HandOuts:
             self._others += 1
         else:
             self._maps += 1
+        self.only_maps_in = self._epoch if self._maps >= MAPS and not self._others else None
         core.handing_out.complete(delivery, shown)
 
     def unanswered(self, error: JmsxError, now: float) -> None:
         """Let the message wait: the broker could not be asked for its body."""
-        self.bodiless = None
         _log.warning("message came without its body, and waits for it", error=str(error))
         self._look_at = now + AGAIN
-
-    def found_only_maps(self, epoch: int) -> bool:
-        """Whether many messages have come without a body in this epoch, and all had one."""
-        return self._epoch == epoch and self._maps >= MAPS and not self._others
 
     def patience(self, now: float) -> float:
         """Seconds until what was away is asked again."""
@@ -173,7 +162,7 @@ class HandOuts:
 
     def record(self, told: Record) -> None:
         """Tell the ledger what became of hand-outs that it has."""
-        ledger = self._ledger
+        ledger = self.ledger
         if ledger is None:
             return
         if told.end is HandOutEnd.SETTLED:
