@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from jmsx.core import events
-from jmsx.core.actions import Outbox
 from jmsx.core.dialect import Dialect
-from jmsx.core.frames import Frame
+from jmsx.core.frames import Frame, Outbox
 from jmsx.core.requests import Request, Requests
 from jmsx.errors import JmsxError
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.actions import Outbox
 from jmsx.core.delivery import Delivery
 from jmsx.core.dialect import Dialect
-from jmsx.core.frames import Frame
+from jmsx.core.frames import Frame, Outbox
 from jmsx.core.requests import Request, Requests, answered, silent, subscribe
 from jmsx.core.translating import Translating, doubt_bodies, is_same, one_message, queue_of
 from jmsx.errors import ConnectionFailedError, JmsxError

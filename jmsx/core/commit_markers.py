@@ -21,11 +21,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.actions import Outbox
 from jmsx.core.commit_ways import Commit
 from jmsx.core.delivery import Delivery
 from jmsx.core.dialect import Dialect
-from jmsx.core.frames import Frame
+from jmsx.core.frames import Frame, Outbox
 from jmsx.core.headers import whole
 from jmsx.core.journal_barrier import journal_barrier
 from jmsx.core.requests import Request, Requests

@@ -25,12 +25,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.actions import Outbox
 from jmsx.core.commit_ways import Commit
 from jmsx.core.consumer import ConsumerCore
 from jmsx.core.delivery import Delivery
 from jmsx.core.dialect import Dialect
-from jmsx.core.frames import Frame
+from jmsx.core.frames import Frame, Outbox
 from jmsx.core.journal_barrier import journal_barrier
 from jmsx.core.lost_deliveries import LIMIT
 from jmsx.core.requests import Continuation, Requests, silent, unanswered

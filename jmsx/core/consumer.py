@@ -12,13 +12,12 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core import events
-from jmsx.core.actions import Outbox
 from jmsx.core.batching import Batch, batch_rule
 from jmsx.core.delivery import Delivery, Held
 from jmsx.core.delivery_state import DeliveryInput, DeliveryState
 from jmsx.core.dialect import Dialect
 from jmsx.core.events import AckTrigger, Outcome
-from jmsx.core.frames import Frame
+from jmsx.core.frames import Frame, Outbox
 from jmsx.core.held_on_lost_links import HeldOnLostLinks
 from jmsx.core.non_blocking_redelivery import NonBlockingRedelivery
 from jmsx.core.open_copies import OpenCopies

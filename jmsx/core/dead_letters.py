@@ -20,7 +20,6 @@ import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from jmsx.core.actions import Outbox
 from jmsx.core.browsers import Browsers
 from jmsx.core.consumer import ConsumerCore, nack
 from jmsx.core.death_headers import DeathRecord
@@ -29,7 +28,7 @@ from jmsx.core.delivery_state import DeliveryInput
 from jmsx.core.destination_names import is_pattern, one_of
 from jmsx.core.dialect import Dialect
 from jmsx.core.events import Outcome
-from jmsx.core.frames import Frame
+from jmsx.core.frames import Frame, Outbox
 from jmsx.core.history import DeadLetterCause
 from jmsx.core.identity import stamp_again
 from jmsx.core.requests import Request, Requests, silent, unanswered

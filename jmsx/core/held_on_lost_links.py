@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.actions import Outbox
 from jmsx.core.delivery import Delivery
+from jmsx.core.frames import Outbox
 from jmsx.core.process_memory import ConsumerMemory
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jmsx.core import events
-from jmsx.core.actions import Outbox
 from jmsx.core.delivery import Delivery
 from jmsx.core.dialect import Dialect
 from jmsx.core.events import AckTrigger, Outcome
+from jmsx.core.frames import Outbox
 from jmsx.core.headers import time_ms
 from jmsx.core.identity import key_of
 from jmsx.core.values import ConsumerSettings, Failure

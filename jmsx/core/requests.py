@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from jmsx.core.actions import Outbox
-from jmsx.core.frames import Frame
+from jmsx.core.frames import Frame, Outbox
 from jmsx.errors import BrokerFaultError, BrokerTimeoutError, JmsxError, LinkError
 
 if TYPE_CHECKING:

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.actions import Outbox
 from jmsx.core.consumer import ConsumerCore
 from jmsx.core.death_headers import CUT_HEADER
 from jmsx.core.delivery import Delivery
 from jmsx.core.delivery_state import DeliveryInput, DeliveryState
 from jmsx.core.dialect import Dialect
 from jmsx.core.events import AckTrigger, Outcome
-from jmsx.core.frames import Frame
+from jmsx.core.frames import Frame, Outbox
 from jmsx.core.identity import stamp
 from jmsx.core.requests import Requests, unanswered
 from jmsx.core.values import Failure

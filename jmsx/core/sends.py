@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from jmsx.core import events
-from jmsx.core.actions import Outbox
-from jmsx.core.frames import Frame
+from jmsx.core.frames import Frame, Outbox
 from jmsx.core.headers import time_ms
 from jmsx.core.requests import Request, Requests, unanswered
 from jmsx.core.transaction import Transaction, TxSend

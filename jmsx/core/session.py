@@ -18,7 +18,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core import events
-from jmsx.core.actions import Action, Outbox
 from jmsx.core.broker_errors import BrokerErrors
 from jmsx.core.browsers import Browsers
 from jmsx.core.commit_markers import SUBSCRIPTION
@@ -28,7 +27,7 @@ from jmsx.core.delivery import Delivery, Held
 from jmsx.core.dialect import Dialect
 from jmsx.core.events import AckTrigger
 from jmsx.core.failed_deliveries import FailedDeliveries
-from jmsx.core.frames import Frame, MessageFrame
+from jmsx.core.frames import Action, Frame, MessageFrame, Outbox
 from jmsx.core.handing_out import HandingOut
 from jmsx.core.lost_deliveries import LostDeliveries
 from jmsx.core.modes import Covers

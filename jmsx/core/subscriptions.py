@@ -11,7 +11,6 @@ import math
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.actions import Outbox
 from jmsx.core.consumer import ConsumerCore
 from jmsx.core.dead_letters import DeadLetters
 from jmsx.core.delivery import Delivery
@@ -19,7 +18,7 @@ from jmsx.core.delivery_state import DeliveryState
 from jmsx.core.destination_names import is_pattern
 from jmsx.core.dialect import Dialect
 from jmsx.core.events import AckTrigger, Outcome
-from jmsx.core.frames import Frame, MessageFrame
+from jmsx.core.frames import Frame, MessageFrame, Outbox
 from jmsx.core.headers import COUNT_HEADER, SUBSCRIPTION_SEPARATOR
 from jmsx.core.held_on_lost_links import HeldOnLostLinks
 from jmsx.core.identity import count

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jmsx.core.actions import Outbox
 from jmsx.core.commit_ways import Commit, plain_acks
 from jmsx.core.consumer import ConsumerCore
-from jmsx.core.frames import Frame
+from jmsx.core.frames import Frame, Outbox
 from jmsx.core.lost_deliveries import LostDeliveries
 from jmsx.core.requests import Requests
 from jmsx.core.sends import Sends

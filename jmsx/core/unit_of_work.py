@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jmsx.core.actions import Outbox
 from jmsx.core.commit_markers import CommitMarkers
 from jmsx.core.commit_repeat import CommitRepeats
 from jmsx.core.commit_ways import Batches, Commit, Way, plain_acks
@@ -25,7 +24,7 @@ from jmsx.core.delivery_state import DeliveryInput
 from jmsx.core.destination_names import is_foreign_temporary
 from jmsx.core.dialect import Dialect
 from jmsx.core.events import AckTrigger, Outcome, TransactionOutcome
-from jmsx.core.frames import Frame
+from jmsx.core.frames import Frame, Outbox
 from jmsx.core.held_on_lost_links import HeldOnLostLinks
 from jmsx.core.journal_barrier import journal_barrier
 from jmsx.core.lost_deliveries import LostDeliveries

@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from jmsx.config.options import ReconnectPolicy
 from jmsx.config.uri import BrokerAddress
-from jmsx.core.actions import Action, Disconnect, Record, Report, Transmit
 from jmsx.core.events import Event, LinkRestored, Source
-from jmsx.core.frames import Frame
+from jmsx.core.frames import Action, Disconnect, Frame, Record, Report, Transmit
 from jmsx.core.requests import Request
 from jmsx.core.session import SessionCore
 from jmsx.core.values import ConsumerSettings

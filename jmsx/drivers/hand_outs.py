@@ -14,9 +14,8 @@ import sqlite3
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from jmsx.core.actions import Record
 from jmsx.core.delivery import Delivery, Held
-from jmsx.core.frames import MessageFrame
+from jmsx.core.frames import MessageFrame, Record
 from jmsx.core.ledger import Entry, HandOutEnd, StagedLedger
 from jmsx.core.session import SessionCore
 from jmsx.errors import JmsxError, StoreError

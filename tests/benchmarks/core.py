@@ -21,8 +21,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.actions import Transmit
-from jmsx.core.frames import Frame
+from jmsx.core.frames import Frame, Transmit
 from jmsx.core.modes import AcknowledgeMode, Covers, SettledBy
 from jmsx.core.policy import no_jitter
 from jmsx.core.process_memory import ProcessMemory

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from jmsx.core.actions import Disconnect, Report, Transmit
 from jmsx.core.delivery_state import DeliveryState
 from jmsx.core.events import SETTLED, DeliveryEnded, ErrorReceived, Outcome
-from jmsx.core.frames import Frame, MessageFrame
+from jmsx.core.frames import Disconnect, Frame, MessageFrame, Report, Transmit
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.policy import no_jitter
 from jmsx.core.process_memory import ProcessMemory

@@ -12,7 +12,6 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from jmsx.core.actions import Disconnect, Record, Transmit
 from jmsx.core.events import (
     DeliveryEnded,
     Event,
@@ -20,7 +19,7 @@ from jmsx.core.events import (
     MessageSent,
     TransactionEnded,
 )
-from jmsx.core.frames import Frame, MessageFrame
+from jmsx.core.frames import Disconnect, Frame, MessageFrame, Record, Transmit
 from jmsx.core.headers import COUNT_HEADER, KEY_HEADER
 from jmsx.core.identity import stamp
 from jmsx.core.modes import AcknowledgeMode

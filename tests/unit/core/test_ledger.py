@@ -41,8 +41,8 @@ from tests.unit.core.harness import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from jmsx.core.actions import Record
     from jmsx.core.dialect import Dialect
+    from jmsx.core.frames import Record
 
 MODES = list(AcknowledgeMode)
 

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jmsx.core.actions import Disconnect, Transmit
 from jmsx.core.events import (
     MessageDeadLettered,
 )
-from jmsx.core.frames import Frame
+from jmsx.core.frames import Disconnect, Frame, Transmit
 from jmsx.core.policy import RedeliveryPolicy, no_jitter
 from jmsx.core.process_memory import ProcessMemory
 from jmsx.core.session import SessionCore

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx.core.actions import Outbox, Transmit
+from jmsx.core.frames import Outbox, Transmit
 from jmsx.core.requests import Request, Requests, answered, silent, subscribe, unanswered
 from jmsx.errors import (
     BrokerError,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from jmsx.core.actions import Transmit
 from jmsx.core.events import (
     ErrorReceived,
     SubscriptionClosed,
     SubscriptionOpened,
 )
-from jmsx.core.frames import Frame
+from jmsx.core.frames import Frame, Transmit
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.values import OptimizeAcknowledge
 from jmsx.errors import (

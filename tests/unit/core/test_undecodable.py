@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx.core.actions import Disconnect
-from jmsx.core.frames import UNDECODABLE_HEADER, MessageFrame
+from jmsx.core.frames import UNDECODABLE_HEADER, Disconnect, MessageFrame
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.errors import ProtocolError
 from jmsx_artemis import DIALECT as ARTEMIS

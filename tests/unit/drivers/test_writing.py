@@ -95,7 +95,7 @@ def test_large_bodies_do_not_wait(sender: Sender) -> None:
 
 
 #: What is interrupted.
-WRITING: Final = ("/jmsx/drivers/engine.py", "/jmsx/core/actions.py")
+WRITING: Final = ("/jmsx/drivers/engine.py", "/jmsx/core/frames.py")
 
 ACK: Final = re.compile(rb"ACK\nid:")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from jmsx.core.actions import Transmit
 from jmsx.core.delivery import Held
 from jmsx.core.events import (
     MessageSent,
@@ -12,7 +11,7 @@ from jmsx.core.events import (
     SubscriptionOpened,
     TransactionEnded,
 )
-from jmsx.core.frames import Frame
+from jmsx.core.frames import Frame, Transmit
 from jmsx.core.values import Disposition, Failure
 from jmsx.errors import (
     BrokerTimeoutError,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from jmsx.core.actions import Disconnect, Outbox, Report, Transmit
 from jmsx.core.events import (
     AckTrigger,
     DeliveryEnded,
@@ -12,7 +11,7 @@ from jmsx.core.events import (
     MessagesReceived,
     SubscriptionOpened,
 )
-from jmsx.core.frames import Frame
+from jmsx.core.frames import Disconnect, Frame, Outbox, Report, Transmit
 from tests.unit.core.harness import AUTO, Talk
 
 
