@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from importlib.metadata import version
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
@@ -46,7 +46,7 @@ from jmsx_prometheus.logs import LogNumbers, note_log
 from jmsx_prometheus.series import SeriesKey, SeriesTable, Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from prometheus_client import Metric as Family
 
@@ -142,7 +142,7 @@ class PrometheusObserver:
         monotonic, wall = clock()
         self._offset = wall - monotonic  # seconds from monotonic time to wall time
         self._shown: set[SeriesKey] | None = None  # counters in the last scrape; None: before it
-        self._pending: deque[tuple[Event, Source]] = deque()  # not counted yet
+        self._pending: list[tuple[Event, Source]] = []  # not counted yet
         self._lock = Lock()  # for all numbers
         self._table = SeriesTable()
         self._destinations = DestinationGuard(maximum_destinations, self._overflow("destination"))
@@ -249,28 +249,30 @@ class PrometheusObserver:
         monotonic, wall = self._clock()
         self._offset = wall - monotonic
         pending = self._pending
+        told: list[tuple[Any, Source]] = pending[:]
+        del pending[: len(told)]  # each in one step, and only here: what is told in between stays
         runs: _Runs = {}
         source = destination = consumer = None  # of the event before: mostly the next one's, too
         run: dict[type, list[Any]] = {}
-        told: Iterable[tuple[Any, Source]] = [pending.popleft() for _ in range(len(pending))]
         for event, its_source in told:
             cls = type(event)
-            if cls in _FREQUENT:
-                if (
-                    its_source is not source
-                    or event.destination != destination
-                    or event.consumer != consumer
-                ):
-                    source, destination, consumer = its_source, event.destination, event.consumer
-                    key = (id(source), destination, consumer)
-                    if key not in runs:
-                        runs[key] = (source, {each: [] for each in _FREQUENT})
-                    run = runs[key][1]
+            like = run.get(cls)
+            if (
+                like is not None
+                and its_source is source
+                and event.destination == destination
+                and event.consumer == consumer
+            ):
+                like.append(event)
+            elif cls in _FREQUENT:
+                source, destination, consumer = its_source, event.destination, event.consumer
+                key = (id(source), destination, consumer)
+                run = runs.setdefault(key, (source, {each: [] for each in _FREQUENT}))[1]
                 run[cls].append(event)
             else:
                 if cls in _TURNS:
                     self._count_runs(runs)
-                    source = None
+                    run = {}
                 self._handlers[cls](event, its_source)
         self._count_runs(runs)
         return monotonic

@@ -19,7 +19,13 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jmsx.core.events import AckTrigger, MessagesAcknowledged, MessagesReceived
+from jmsx.core.events import (
+    AckTrigger,
+    LinkOpened,
+    MessagesAcknowledged,
+    MessagesReceived,
+    SubscriptionOpened,
+)
 from jmsx.observe import Observers
 from jmsx_eventlog import EventLog
 from jmsx_prometheus import PrometheusObserver
@@ -37,9 +43,21 @@ THREADS = 4
 
 
 def told(deliveries: int) -> list[Event]:
-    """The events of so many deliveries, each with a key of its own."""
+    """The events of so many deliveries on an open link, each message by itself and with a key of its own."""
     chance, now = seeded(1), time.monotonic()
-    events: list[Event] = []
+    first = delivery("", "queue://orders", now, chance)
+    events: list[Event] = [
+        LinkOpened(at=now, server="", seconds=0.0),
+        SubscriptionOpened(
+            at=now,
+            consumer=first.consumer,
+            destination=first.destination,
+            ack_mode=first.ack_mode,
+            prefetch=first.prefetch,
+            maximum_redeliveries=6,
+            optimize_acknowledge=False,
+        ),
+    ]
     for number in range(deliveries):
         key = f"01a0c5a4f5b2{number:020x}"
         story = delivery(key, "queue://orders", now, chance, correlation_id=f"order {number}")
