@@ -18,6 +18,7 @@ from jmsx.core.frames import Frame
 from jmsx.core.headers import whole
 from jmsx.core.management import Inquiry, Question
 from jmsx.core.requests import silent
+from jmsx.dead_letters.access import no_queue
 from jmsx.dead_letters.letter import EXPIRED, NAMES, NAMING_HEADERS, UNTOLD, DeadLetter, read
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.management_link import CannotAskError
@@ -240,9 +241,7 @@ def _there(queue: str) -> Inquiry[int]:
     """How many messages a queue has; raises InvalidDestinationError if there is none."""
     found = yield from queues("NAME", queue)
     if not found:
-        raise InvalidDestinationError(
-            f"there is no queue {queue}; `jmsx dlq ls` lists those with dead letters"
-        )
+        raise no_queue(queue)
     return count(found[0], "messageCount")
 
 

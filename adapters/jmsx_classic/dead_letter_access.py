@@ -26,6 +26,7 @@ from jmsx.core.headers import INT, UNREADABLE_HEADER, whole
 from jmsx.core.identity import stamp_again
 from jmsx.core.values import StompAck
 from jmsx.core.wire import LINKS, Told
+from jmsx.dead_letters.access import no_queue
 from jmsx.dead_letters.letter import EXPIRED, GIVEN_UP, NAMES, UNTOLD, DeadLetter, read
 from jmsx.drivers.looking import Looking
 from jmsx.drivers.machine import Machine
@@ -33,7 +34,6 @@ from jmsx.drivers.request_link import MisreadError, RequestLink
 from jmsx.errors import (
     BrokerTimeoutError,
     ConnectionFailedError,
-    InvalidDestinationError,
     UnsupportedError,
 )
 from jmsx.jms.session import link_of
@@ -138,9 +138,7 @@ class ClassicDeadLetters:
         """
         with suppress(UnsupportedError):
             if queue not in self._all():  # a browser would make it
-                raise InvalidDestinationError(
-                    f"there is no queue {queue}; `jmsx dlq ls` lists those with dead letters"
-                )
+                raise no_queue(queue)
         for frame in self._shown(queue, whole=True):
             letter = _letter(frame, bodies=bodies)
             if not names or not letter.names.isdisjoint(names):

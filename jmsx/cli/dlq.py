@@ -46,7 +46,7 @@ _UNTOLD: Final = frozenset({"subscription", "receipt", "transformation", "conten
 _SHOWN: Final = 20
 
 QueueArgument: TypeAlias = Annotated[
-    str, typer.Argument(help="A dead letter queue, such as ActiveMQ.DLQ.")
+    str, typer.Argument(help="A dead letter queue, such as ActiveMQ.DLQ; `jmsx dlq ls` lists them.")
 ]
 LimitOption: TypeAlias = Annotated[
     int | None, typer.Option(min=1, help="At most so many, from the head of the queue.")
@@ -63,11 +63,15 @@ class _Meant:
     def __init__(self, choice: Choice, events: Path | None) -> None:
         self.choice = choice
         self.events = events
+        self.by_sending = (
+            True  # what does not tell when it died counts by when it was sent; else it is not meant
+        )
         self._deaths = (
             None if events is None else Deaths(plugins.load("jmsx.logs", "deaths")(events))
         )
         self.passed_by = 0  #: that may be meant, and do not tell
         self._guessed = 0  #: that were taken to be meant
+        self._spared = 0  #: that were not, and would be by when they were sent
 
     def told(self, letter: DeadLetter) -> DeadLetter:
         """Return `letter`, with what the log tells of its death."""
@@ -77,9 +81,12 @@ class _Meant:
         """Whether it is one of them, as far as it or the log tells."""
         told = self.told(letter)
         fits = self.choice.fits(told)
-        self._guessed += fits and self.choice.guesses(told)
-        self.passed_by += not fits and self.choice.may_fit(told)
-        return fits
+        guessed = fits and self.choice.guesses(told)
+        spared = guessed and not self.by_sending
+        self._guessed += guessed and not spared
+        self._spared += spared
+        self.passed_by += spared or (not fits and self.choice.may_fit(told))
+        return fits and not spared
 
     def warn(self) -> None:
         """Say of how many of those that were looked at nobody knows whether they are meant; they are forgotten then."""
@@ -88,9 +95,10 @@ class _Meant:
             words = f"{self._guessed:,} of them do not tell when they died, and count by when they were sent"
             _err.tell(f"{words}; {rest}", style="yellow")
         if self.passed_by:
-            words = f"{self.passed_by:,} more may be meant, and do not tell why they died"
-            _err.tell(f"{words}; {rest}", style="yellow")
-        self._guessed = self.passed_by = 0
+            words = f"{self.passed_by:,} more may be meant, and do not tell {self.choice.asks} they died"
+            remedy = f"{rest}, or say --by-sending" if self._spared else rest
+            _err.tell(f"{words}; {remedy}", style="yellow")
+        self._guessed = self._spared = self.passed_by = 0
 
 
 def _choice(
@@ -354,6 +362,13 @@ def purge(
     meant: _Meant,
     broker: BrokerOption = LOCAL,
     limit: LimitOption = None,
+    by_sending: Annotated[
+        bool,
+        typer.Option(
+            "--by-sending",
+            help="With --since and --until: what does not tell when it died counts by when it was sent.",
+        ),
+    ] = False,
     dry_run: DryOption = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
@@ -361,9 +376,12 @@ def purge(
     """
     Delete dead letters for good; `jmsx dlq export` keeps them first.
 
-    Example: jmsx dlq purge ActiveMQ.DLQ --reason expired --until 30d
+    What was sent a month ago may have died a minute ago: with --since or --until, what does not tell of that stays.
+
+    Example: jmsx dlq purge ActiveMQ.DLQ --until 30d --events /var/log/jmsx
     """
     name = queue_name(queue)
+    meant.by_sending = by_sending
     with opened(broker) as access:
 
         def chosen(limit: int | None) -> Found:

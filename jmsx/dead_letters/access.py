@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from jmsx.dead_letters.letter import DeadLetter
+from jmsx.errors import InvalidDestinationError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -31,7 +32,8 @@ class Access(Protocol):
         self, queue: str, *, bodies: bool = False, names: Collection[str] = ()
     ) -> Iterator[DeadLetter]:
         """
-        What lies in `queue`, from its head, as far as the broker shows it; nothing is taken.
+        What lies in `queue`, from its head, as far as the broker shows it; nothing is taken. Raises `no_queue`, where
+        it can tell.
 
         With `bodies` each message whole, where it comes. With `names` what one of them names, as `DeadLetter.names` has
         it; others may come, too.
@@ -55,3 +57,8 @@ class Access(Protocol):
 
     def remove(self, queue: str, letters: Sequence[DeadLetter]) -> Iterator[list[str]]:
         """Delete `letters` from `queue` for good; yields as `replay`."""
+
+
+def no_queue(name: str) -> InvalidDestinationError:
+    """What is raised for a queue that the broker does not have."""
+    return InvalidDestinationError(f"there is no queue {name}")

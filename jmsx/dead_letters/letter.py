@@ -257,26 +257,39 @@ class Choice:
         ):
             if wanted is not None and wanted != told:
                 return False
-        if self.since is None and self.until is None:
+        if not self._asks_when:
             return True
         seen = letter.seen
         return seen is not None and (self.since or 0) <= seen < (self.until or float("inf"))
 
     def may_fit(self, letter: DeadLetter) -> bool:
-        """Return whether `letter`, which does not fit, might do so if it told all of why it died."""
-        if letter.reason not in {UNTOLD, GIVEN_UP}:
-            return False
+        """Return whether `letter`, which does not fit, might do so if it told all of why and when it died."""
+        untold, undated = letter.reason == UNTOLD, letter.last_failure is None
+        silent = untold or letter.reason == GIVEN_UP
         asked = replace(
             self,
-            reason=None if letter.reason == UNTOLD else self.reason,
-            error=self.error if letter.error else None,
-            consumer=self.consumer if letter.consumer else None,
+            reason=None if untold else self.reason,
+            error=None if silent and not letter.error else self.error,
+            consumer=None if silent and not letter.consumer else self.consumer,
+            since=None if undated else self.since,  # it died later than it was sent
+            until=None if letter.seen is None else self.until,
         )
         return asked != self and asked.fits(letter)
 
+    @property
+    def asks(self) -> str:
+        """What letters must tell of their deaths to be known as meant: `when`, `why`, either, or nothing."""
+        when = self._asks_when
+        why = any(one is not None for one in (self.reason, self.error, self.consumer))
+        return " or ".join(["when"] * when + ["why"] * why)
+
+    @property
+    def _asks_when(self) -> bool:
+        return self.since is not None or self.until is not None
+
     def guesses(self, letter: DeadLetter) -> bool:
         """Return whether `letter`, which fits, does so by the time of its sending, as it tells none of its death."""
-        return letter.last_failure is None and (self.since is not None or self.until is not None)
+        return letter.last_failure is None and self._asks_when
 
 
 @dataclass(slots=True)

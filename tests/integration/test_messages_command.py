@@ -53,3 +53,10 @@ def test_what_is_sent_can_be_seen_and_stays(broker: Broker, queue: Queue) -> Non
 def test_mistakes_are_told_before_anything_is_sent(arguments: list[str], told: str) -> None:
     """Without a broker."""
     assert told in str(CliRunner().invoke(app, arguments).exception)
+
+
+def test_a_queue_that_is_not_there(broker: Broker, queue: Queue) -> None:
+    """That is all there is to say, and looking has not made it."""
+    for _ in range(2):
+        done = CliRunner().invoke(app, ["browse", queue.name, "--broker", broker.url])
+        assert str(done.exception) == f"there is no queue {queue.name}"

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections import Counter, defaultdict
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -182,6 +183,46 @@ def test_a_worker_that_dies_is_started_again(shop: Shop) -> None:
         assert "jmsx_worker_restarts_total 1\n" in answer(url, "metrics")[1]
         shop.put("a")
         eventually(lambda: [text for _, text, _ in shop.done()] == ["a"])
+
+
+def test_counters_of_workers_add_up_and_those_of_a_new_one_begin_anew(shop: Shop) -> None:
+    """Each has the number of its own messages, whoever else dies; a counter that falls is a reset for Prometheus."""
+
+    def counted() -> dict[int, int]:
+        found = defaultdict[int, int](int)
+        for line in answer(url, "metrics")[1].splitlines():
+            if (
+                line.startswith("jmsx_processed_messages_total{")
+                and 'outcome="acknowledged"' in line
+            ):
+                found[int(line.partition('worker="')[2][0])] += int(float(line.rpartition(" ")[2]))
+        return found
+
+    def numbers() -> dict[int, int]:
+        """The number of each worker, by its process."""
+        environments = ((pid, Path(f"/proc/{pid}/environ").read_text()) for pid in workers(process))
+        return {pid: int(text.partition("JMSX_WORKER=")[2][0]) for pid, text in environments}
+
+    def handled() -> dict[int, int]:
+        return Counter(running[pid] for pid, *_ in shop.done() if pid in running)
+
+    with shop.runs("--workers=3", "--health=127.0.0.1:0", "--log-level=warning") as process:
+        url = read_until(process, r"health of all at (http://\S+)")[1]
+        eventually(lambda: answer(url, "readyz")[0] == 200)
+        running = numbers()
+        shop.put(*(f"a{number}" for number in range(60)))
+        eventually(lambda: sum(counted().values()) == 60)
+        assert counted() == handled()
+        before = counted()
+        os.kill(next(pid for pid, number in running.items() if number == 1), signal.SIGKILL)
+        eventually(lambda: len(counted()) == 2)
+        assert counted() == {0: before[0], 2: before[2]}
+        eventually(lambda: answer(url, "readyz")[0] == 200)
+        running = numbers()
+        assert counted()[1] == 0
+        shop.put(*(f"b{number}" for number in range(60)))
+        eventually(lambda: sum(counted().values()) == before[0] + before[2] + 60)
+        assert counted() == handled()
 
 
 def test_a_password_of_a_variable_is_no_argument(shop: Shop) -> None:

@@ -177,6 +177,40 @@ def test_what_tells_no_cause_is_not_passed_by_in_silence(
     assert ("nothing of that lies in dead" in told) is (command == "show")
 
 
+@pytest.mark.parametrize("reason", ["untold", "expired"])
+@pytest.mark.parametrize("command", ["show", "replay", "purge", "groups", "export"])
+def test_what_may_have_died_since_is_not_passed_by_in_silence(
+    broker: Hiding, tmp_path: Path, command: str, reason: str
+) -> None:
+    """It was sent before; but when it died nobody tells."""
+    broker.letters = [read("a", SENT, origin="queue://orders", reason=reason)]
+    arguments = {"replay": ["--yes"], "purge": ["--yes"], "export": [str(tmp_path / "a")]}
+    asked = [command, "dead", "--since", "1h", *arguments.get(command, [])]
+    told = run(*asked, code=1 if command == "show" else 0)
+    words = "1 more may be meant, and do not tell when they died; an event log tells (--events)"
+    assert words in " ".join(told.split())
+    assert "nothing of that lies" not in told
+    assert "--by-sending" not in told  # which would not help
+    assert len(broker.letters) == 1
+
+
+def test_what_does_not_tell_when_it_died_is_not_deleted_by_its_age(broker: Hiding) -> None:
+    """It may have been sent a month ago and have died a minute ago; who knows better says so."""
+    letters = [read(str(n), h, origin="queue://orders") for n, h in enumerate((SENT, DIED))]
+    broker.letters = [*letters]
+    told = " ".join(run("purge", "dead", "--until", "1h", "--yes").split())
+    words = "1 more may be meant, and do not tell when they died"
+    assert f"{words}; an event log tells (--events), or say --by-sending" in told
+    assert broker.letters == letters[:1]
+    broker.letters = [*letters]
+    told = " ".join(run("purge", "dead", "--until", "1h", "--yes", "--by-sending").split())
+    assert "1 of them do not tell when they died, and count by when they were sent" in told
+    assert broker.letters == []
+    broker.letters = [*letters]
+    assert "may be meant" not in run("purge", "dead", "--yes")
+    assert broker.letters == []
+
+
 def test_what_a_java_client_gave_up_names_no_consumer(broker: Hiding) -> None:
     """So it may have been that one."""
     given_up = read("a", SENT, origin="queue://orders", reason="max_redeliveries")
@@ -186,13 +220,14 @@ def test_what_a_java_client_gave_up_names_no_consumer(broker: Hiding) -> None:
     assert "may be meant" not in run("purge", "dead", "--reason", "rejected", "--yes")
 
 
-@pytest.mark.parametrize("command", ["show", "replay", "purge"])
+@pytest.mark.parametrize("command", ["show", "replay", "purge --by-sending"])
 def test_who_goes_by_the_time_of_sending_says_so(broker: Hiding, command: str) -> None:
     """What was sent a month ago may have died a minute ago; it is said before anybody is asked."""
     broker.letters = [read(str(n), h, origin="queue://orders") for n, h in enumerate((SENT, DIED))]
     asked = ["--until", "1h"] + (["--dry-run"] if command != "show" else [])
     words = "1 of them do not tell when they died, and count by when they were sent"
-    told = run(command, "dead", *asked)
+    command, *options = command.split()
+    told = run(command, "dead", *asked, *options)
     assert words in told
     if command != "show":
         assert told.index(words) < told.index("2 dead letters of dead")

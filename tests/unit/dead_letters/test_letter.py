@@ -96,6 +96,27 @@ def test_what_tells_no_time_is_outside_of_every_period() -> None:
     assert not Choice(since=0.0).fits(told)
 
 
+@pytest.mark.parametrize(
+    ("choice", "may"),
+    [
+        (Choice(since=1.7e9 + 61), True),
+        (Choice(since=1.7e9 + 61, reason="expired"), False),
+        (Choice(until=1.7e9), False),  # whatever comes of it, it was not sent before that
+        (Choice(until=1.7e9 + 61), False),  # it fits
+        (Choice(since=1.7e9 + 61, until=1.7e9 + 62), True),
+        (Choice(ids=frozenset({"ID:8"}), since=1.7e9 + 61), False),
+    ],
+)
+def test_what_was_sent_before_may_have_died_since(choice: Choice, *, may: bool) -> None:
+    """Where nobody tells when it died, the time of its sending is the earliest that this can have been."""
+    undated = letter(jmsx_last_failure="", timestamp="1700000000000")
+    assert (choice.may_fit(undated) and not choice.fits(undated)) is may
+    timeless = letter(jmsx_last_failure="", timestamp="")
+    assert timeless.seen is None
+    assert choice.may_fit(timeless) is (choice.reason is None and not choice.ids)
+    assert not choice.may_fit(letter(jmsx_last_failure="1600000000000"))
+
+
 def test_an_empty_key_is_no_id() -> None:
     """Who gives an empty id means nothing by it."""
     assert not Choice(ids=frozenset({""})).fits(letter(jmsx_key=""))
