@@ -30,7 +30,9 @@ EVENTS: Final = Topic(f"VirtualTopic.{TOKEN}")
 COPIES: Final = tuple(Queue(f"Consumer.{name}.{EVENTS.name}") for name in "AB")
 BOTH: Final = (Queue(f"{TOKEN}.left"), Queue(f"{TOKEN}.right"))
 COMPOSITE: Final = Queue(",".join(queue.name for queue in BOTH))
-BRIEF, UNREAD, ELSEWHERE = (Queue(f"{TOKEN}.{name}") for name in ("brief", "unread", "elsewhere"))
+BRIEF, UNREAD, ELSEWHERE, ROUND = (
+    Queue(f"{TOKEN}.{name}") for name in ("brief", "unread", "elsewhere", "round")
+)
 
 
 def reader(broker: ClassicBroker, folder: Path, name: str, queues: Iterable[Destination]) -> App:
@@ -149,3 +151,26 @@ def test_a_service_that_is_expected_is_missed_by_name(logs: Path, tmp_path: Path
     said = [one["says"] for one in audit["findings"] if one["what"] == "roster"]
     assert len(said) == 1
     assert "elsewhere: 0 of 1" in said[0]
+
+
+def test_what_is_sent_on_to_its_own_queue_is_another_message(
+    classic_broker: ClassicBroker, tmp_path: Path
+) -> None:
+    """A handler that sends on what came, as it came, headers and all: no key is there twice, and all is proven."""
+    app = App(classic_broker.url, observers=[EventLog(tmp_path / "events", service="shop")])
+    keys = []
+
+    @app.consumer(ROUND)
+    def pass_on(message: Message) -> None:
+        keys.append(message.key)
+        if len(keys) <= MESSAGES:
+            app.send(ROUND, message)
+
+    with app:
+        send(app, ROUND)
+        assert counted(classic_broker, ROUND, "dequeue_count", 2 * MESSAGES)
+    audit = jmsx_report.report(tmp_path / "events", tmp_path / "out").audit
+
+    assert len(set(keys)) == 2 * MESSAGES
+    assert of(dict(audit), ROUND) == ("balanced", 2 * MESSAGES, 0, 0)
+    assert audit["verdict"] == "balanced"
