@@ -74,7 +74,8 @@ def start(script: str, directory: Path) -> subprocess.Popen[str]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=_ROOT,
-        env=os.environ | {"PYTHONPATH": str(_ROOT)},
+        # Unbuffered: some end by os._exit(), and pytest keeps what stderr has in a file, which cannot be written either.
+        env=os.environ | {"PYTHONPATH": str(_ROOT), "PYTHONUNBUFFERED": "1"},
         text=True,
     )
 
