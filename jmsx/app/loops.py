@@ -164,6 +164,7 @@ class Loop:
         self._loop = asyncio.new_event_loop() if given is None else given
         self._ending = False
         self._heard = threading.Event()  #: that it is to end
+        self._given_up: set[asyncio.Task[None]] = set()
         self._thread: threading.Thread | None = None
         if given is None:
             self._thread = threading.Thread(target=self._run, name="jmsx-loop", daemon=True)
@@ -196,6 +197,11 @@ class Loop:
             ) from error
         return running
 
+    def give_up(self, running: Running) -> None:
+        """Have `close` not wait for it: it was cancelled, has had its time to clean up, and has not ended."""
+        if (task := running.task) is not None:
+            self._given_up.add(task)
+
     def close(self) -> None:
         """End a loop of ours, and what runs on it."""
         if self._thread is not None and not self._loop.is_closed():
@@ -219,7 +225,9 @@ class Loop:
             left = asyncio.all_tasks(self._loop)
             for task in left:
                 task.cancel()
-            self._loop.run_until_complete(asyncio.wait(left, timeout=1.0) if left else _nothing())
+            awaited = left - self._given_up
+            ending = asyncio.wait(awaited, timeout=1.0) if awaited else _nothing()
+            self._loop.run_until_complete(ending)
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         finally:
             self._loop.close()
@@ -245,7 +253,7 @@ class Running:
         self._work = work
         self._call = call
         self._following = following
-        self._task: asyncio.Task[None] | None = None  #: of the last call, once it has begun
+        self.task: asyncio.Task[None] | None = None  #: of the last call, once it has begun
         self._over = mutex()  #: held until it has ended
         self._over.acquire()
         self._ended = False
@@ -280,7 +288,7 @@ class Running:
             call.close()
             raise
         if not task.done():  # an eager one may be over, and the next one is to begin
-            self._task = task
+            self.task = task
 
     def _goes_on(self, returned: Any) -> bool:
         """Whether there is another call behind the one that has `returned`; it is begun then, or about to."""
@@ -293,7 +301,7 @@ class Running:
         if self._loop.get_task_factory() is None:
             self._begin(work, context)
         else:  # one that is eager would run the call at once, inside of this one
-            self._task = None
+            self.task = None
             self._loop.call_soon(self._begin_or_end, work, context)
         return True
 
@@ -304,10 +312,10 @@ class Running:
         Raises asyncio.CancelledError if it was cancelled, IllegalStateError if its loop was closed under it.
         """
         while not self._over.acquire(timeout=LOOK):
-            task = self._task
+            task = self.task
             gone = (task is not None and task.done()) or self._loop.is_closed()
             # Asked in this order, for it tells, or begins another task, before its own is done.
-            if gone and task is self._task and not self._ended:
+            if gone and task is self.task and not self._ended:
                 raise self._untold()
         if isinstance(self._raised, asyncio.CancelledError):
             raise asyncio.CancelledError("the handler was cancelled") from self._raised
@@ -320,8 +328,8 @@ class Running:
         self.cancelled_by_us = True
 
         def cancel() -> None:
-            if self._task is not None:
-                self._task.cancel("the app ends")
+            if self.task is not None:
+                self.task.cancel("the app ends")
 
         with contextlib.suppress(RuntimeError):  # of a loop that is closed
             self._loop.call_soon_threadsafe(cancel)
@@ -357,8 +365,8 @@ class Running:
 
     def _untold(self) -> BaseException:
         """Why it ends without a word: it was cancelled before its first step, or its loop is gone."""
-        if self._task is not None and self._task.done():
-            error = None if self._task.cancelled() else self._task.exception()
+        if self.task is not None and self.task.done():
+            error = None if self.task.cancelled() else self.task.exception()
             return error or asyncio.CancelledError("the handler was cancelled")
         self.loop_closed = True
         return IllegalStateError("the event loop was closed while a handler ran on it")

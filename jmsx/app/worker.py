@@ -252,9 +252,13 @@ class Worker:
         if self._connection.stop(timeout - grace):
             return True
         running = self._on_loop
-        if running is not None:
-            running.cancel()
-        return self._connection.stop(grace)
+        if running is None:
+            return self._connection.stop(grace)
+        running.cancel()
+        rested = self._connection.stop(grace)
+        if not rested:
+            self._loop.give_up(running)
+        return rested
 
     def close(self) -> None:
         """

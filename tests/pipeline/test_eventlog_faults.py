@@ -74,7 +74,7 @@ def start(script: str, directory: Path) -> subprocess.Popen[str]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=_ROOT,
-        # Unbuffered: some end by os._exit(), and pytest keeps what stderr has in a file, which cannot be written either.
+        # Unbuffered: some end by os._exit(), and stderr may be a file of pytest's, which cannot be written either.
         env=os.environ | {"PYTHONPATH": str(_ROOT), "PYTHONUNBUFFERED": "1"},
         text=True,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from jmsx import (
     CircuitBreaker,
     ConfigurationError,
     Discard,
+    DrainError,
     Duplicate,
     HealthLimits,
     IllegalStateError,
@@ -27,7 +29,7 @@ from jmsx import (
 )
 from jmsx.app.loops import Loop, Running
 from jmsx.errors import ConnectionFailedError, JmsxError
-from jmsx.testing import harness
+from jmsx.testing import FakeBrokerServer, harness
 from tests.hiding import NamelessError
 
 if TYPE_CHECKING:
@@ -386,6 +388,29 @@ def test_a_handler_that_is_cancelled_as_its_loop_ends_cleans_up() -> None:
     running.cancel()
     loop.close()
     assert cleaned == ["yes"]
+
+
+def test_an_app_waits_once_for_who_ignores_that_it_is_cancelled() -> None:
+    """It has its time before the deadline of the stop, and none behind it: a second would be a hundred rounds."""
+    begun, rounds = threading.Event(), list[int]()
+    with FakeBrokerServer() as server:
+        app = App(server.url)
+
+        @app.consumer("queue://orders")
+        async def ignores(_message: Message) -> None:
+            begun.set()
+            while True:
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0.01)
+                    rounds.append(1)
+
+        app.start()
+        app.send("queue://orders", "x")
+        assert begun.wait(10)
+        before = len(rounds)
+        with pytest.raises(DrainError):
+            app.stop(0.2)
+    assert len(rounds) - before < 70
 
 
 def test_one_that_is_cancelled_before_it_begins() -> None:
