@@ -226,6 +226,8 @@ class DeliveryLedger:
         self._file = OwnFile(self.path, _TABLE, self._prepare, self._begin_anew)
         #: What was told of its end, by message and the number of its hand-out
         self._done: OrderedDict[tuple[StoreKey, int], set[HandOutEnd]] = OrderedDict()
+        #: Those of them that the file has only if their transaction was committed
+        self._unsure: set[tuple[StoreKey, int]] = set()
         #: Hand-outs of this process that have an end, which is not told twice: done or unseen, or settled
         self._ended: OrderedDict[tuple[StoreKey, int], HandOutEnd] = OrderedDict()
         #: Handed out by this process and not settled; of others it has only their counts
@@ -246,13 +248,13 @@ class DeliveryLedger:
         self._away, self._pauses = None, pauses()
         self._me = living.name()
         self._done.clear()
+        self._unsure.clear()
         self._ended.clear()
         self._open_rows.clear()
 
     def begin(self, identity: StoreKey) -> Entry | None:
         """Write down one more hand-out, and what `finish` and `settle` told; raises StoreError if that cannot be."""
-        with self._file.lock:
-            return self._try(identity)
+        return self._hand_out(identity, waits=False)
 
     def take(self, identity: StoreKey) -> Entry | None:
         """
@@ -260,8 +262,7 @@ class DeliveryLedger:
 
         If the process dies before that, it was no delivery, but not for ever: see MOST_UNSEEN.
         """
-        with self._file.lock:
-            return self._try(identity, waits=True)
+        return self._hand_out(identity, waits=True)
 
     def reach(self, entries: Iterable[Entry]) -> None:
         """Write down that the application gets these, which were taken, now; raises StoreError if that cannot be."""
@@ -308,6 +309,25 @@ class DeliveryLedger:
             self._closed = True
             self._file.close()
 
+    def _hand_out(self, identity: StoreKey, *, waits: bool) -> Entry | None:
+        """Write down one more hand-out. One at which a signal handler raises is none: nobody gets the message then."""
+        counted: list[Entry] = []
+        try:
+            with self._file.lock:
+                return self._try(identity, waits=waits, counted=counted)
+        except BaseException:
+            self._disown(counted)
+            raise
+
+    def _disown(self, counted: Iterable[Entry]) -> None:
+        """Note that nobody has these, which may be in the file or not: nobody else will ever say how they went."""
+        with self._file.lock:
+            for entry in counted:
+                hand_out = (entry.identity, entry.number)
+                self._ended.pop(hand_out, None)  # of an earlier row
+                self._unsure.add(hand_out)
+                self._note_one(entry, HandOutEnd.UNSEEN)
+
     def _begin_anew(self) -> None:
         """Another process would count in another file: go on in the one that has the name."""
         _log.warning(
@@ -322,14 +342,19 @@ class DeliveryLedger:
         reached: Collection[Entry] = (),
         *,
         waits: bool = False,
+        counted: list[Entry] | None = None,
     ) -> Entry | None:
-        """Write, unless that failed a moment ago; under the lock. Raises StoreError if it cannot be written."""
+        """
+        Write, unless that failed a moment ago; under the lock. Raises StoreError if it cannot be written.
+
+        `counted` gets the hand-out before it is committed.
+        """
         if self._closed:
             raise StoreError(f"{self.path}: the delivery ledger is closed")
         if self._away is not None and self._clock.monotonic() < self._resume_at:
             raise self._away
         try:
-            entry = self._write(identity, reached, waits=waits)
+            entry = self._write(identity, reached, waits=waits, counted=counted)
         except StoreError as error:
             self._gone(error)
             raise
@@ -354,7 +379,12 @@ class DeliveryLedger:
         self._away, self._resume_at = why, now + next(self._pauses)
 
     def _write(
-        self, identity: StoreKey | None, reached: Collection[Entry], *, waits: bool
+        self,
+        identity: StoreKey | None,
+        reached: Collection[Entry],
+        *,
+        waits: bool,
+        counted: list[Entry] | None,
     ) -> Entry | None:
         """What is done, what is `reached`, and the hand-out of `identity`, in one transaction."""
 
@@ -368,10 +398,16 @@ class DeliveryLedger:
                     row.write(connection, message, now_ms)
             for one in reached:
                 _reach(connection, one, now_ms)
-            return None if identity is None else self._count(connection, identity, waits=waits)
+            if identity is None:
+                return None
+            entry = self._count(connection, identity, waits=waits)
+            if counted is not None:
+                counted.append(entry)
+            return entry
 
         entry = self._file.write(work)
         self._done.clear()
+        self._unsure.clear()
         self._anew = False
         for one in reached:
             if (known := self._open_rows.get(one.identity)) is not None:
@@ -388,7 +424,9 @@ class DeliveryLedger:
                 if settled:
                     continue
             row = _Row.read(connection, message)
-            if row is not None and row.deliveries >= number:
+            if row is None or row.deliveries < number:
+                continue
+            if (message, number) not in self._unsure or row.held.get(number) == self._me:
                 row.end(number, ends)
                 row.write(connection, message, now_ms)
 

@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +17,7 @@ from jmsx.core.ledger import Entry, StoreKey
 from jmsx.drivers import living
 from jmsx.errors import StoreError
 from jmsx.stores.ledger import MOST_UNSEEN, CustomLedger, DeliveryLedger, share
+from tests.unit.interrupts import Alarm, Interrupt
 from tests.unit.stores.parts import A, B
 
 if TYPE_CHECKING:
@@ -45,6 +47,10 @@ ledger.reach(taken[int(one) - 1] for one in sys.argv[5:])
 print(len(taken), flush=True)
 sys.stdin.read()
 """
+
+
+#: Where signal handlers raise.
+LEDGER = ["/jmsx/stores/ledger.py", "/jmsx/stores/sqlite_file.py"]
 
 
 @pytest.fixture
@@ -529,3 +535,43 @@ def test_a_begin_of_somebody_s_own_is_called(
         shared.reach([entry])
         assert called == ["take" if with_take else "begin"]
         assert entry.number == 1
+
+
+@pytest.mark.parametrize("staged", [False, True], ids=["begin", "take"])
+def test_a_hand_out_that_is_interrupted_is_none(path: Path, *, staged: bool) -> None:
+    """Also where its transaction is committed: nobody has got the message, and nobody would say how that went."""
+    ledger = DeliveryLedger(path)
+
+    def hand_out() -> Entry | None:
+        return ledger.take(A) if staged else ledger.begin(A)
+
+    clean = Interrupt(within=LEDGER)
+    clean.run(lambda: ledger.begin(B))
+    for step in range(1, clean.steps - 1):  # the last ones are behind all that it does
+        with pytest.raises(Alarm):
+            Interrupt(step, within=LEDGER).run(hand_out)
+        entry = hand_out()
+        assert entry is not None
+        assert (entry.deliveries, entry.in_doubt) == (0, 0), step
+        ledger.settle([entry])
+    ledger.close()
+
+
+def test_an_interrupted_hand_out_is_not_taken_for_another_process_s(path: Path) -> None:
+    """What was not committed has a number that somebody else may have by now."""
+    clean = Interrupt(within=LEDGER)
+    with contextlib.closing(DeliveryLedger(path)) as ledger:
+        clean.run(partial(ledger.begin, B))
+    for step in range(1, clean.steps - 1):
+        one, other = DeliveryLedger(path), DeliveryLedger(path)
+        other._me = "1 another 0"  # a process that is not there any more
+        with pytest.raises(Alarm):
+            Interrupt(step, within=LEDGER).run(partial(one.begin, A))
+        begun = other.begin(A)
+        assert begun is not None
+        entry = one.begin(A)
+        assert entry is not None
+        assert entry.deliveries == 1, step
+        one.settle([entry])
+        one.close()
+        other.close()
