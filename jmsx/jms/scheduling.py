@@ -13,7 +13,7 @@ from jmsx.core.destination_names import is_pattern
 from jmsx.core.frames import Frame
 from jmsx.core.policy import Policy, RedeliveryMode
 from jmsx.core.values import DestinationKind, StompAck
-from jmsx.errors import LinkError, SecurityError
+from jmsx.errors import BrokerTimeoutError, LinkError, SecurityError
 from jmsx.jms.link import SessionLink
 from jmsx.log import logger
 
@@ -59,8 +59,9 @@ def probe(link: SessionLink) -> bool:
     """
     Ask the broker; takes half a second if it does. A link that is cut meanwhile is waited for, and asked again.
 
-    Who may not use the queues that are asked with has no scheduler. Raises ConnectionFailedError if no link lasts, and
-    BrokerTimeoutError where one is silent, which tells nothing.
+    Who may not use the queues that are asked with has no scheduler, and neither has who gets nothing back on a link
+    that answers. Raises ConnectionFailedError if no link lasts, and BrokerTimeoutError where one is silent, which tells
+    nothing.
     """
     engine = link.engine
     deadline = engine.now() + (engine.request_timeout or PATIENCE)
@@ -99,7 +100,11 @@ def _ask(link: SessionLink) -> bool:
     delivery, began = None, engine.now()
     try:
         calls.ask(f"SEND {private}", lambda core, _now: core.sending.send_own(asked))
-        delivery = calls.look(name)
+        try:
+            delivery = calls.look(name)
+        except BrokerTimeoutError:
+            calls.finish(lambda core, _now: core.barrier())  # a silent link answers nothing else
+            delivery, _ = engine.call(lambda core, _now: core.browsers.look(name))
     finally:
         calls.finish(lambda core, _now: core.browsers.close(name, private, delivery))
-    return engine.now() - began >= DELAYED
+    return delivery is not None and engine.now() - began >= DELAYED

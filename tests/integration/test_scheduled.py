@@ -11,6 +11,7 @@ import pytest
 import jmsx
 from jmsx import AcknowledgeMode as Mode
 from tests.integration.broker_support import eventually
+from tests.integration.liar import ARTEMIS, CONNECTED, Liar
 from tests.integration.proxy import Proxy
 from tests.integration.support import Outcome, fresh_queue
 
@@ -119,6 +120,27 @@ def test_a_link_that_is_silent_while_the_broker_is_asked(
             time.sleep(1.3)
         assert made.join(20).error is None
     assert "redelivery stays local" not in caplog.text
+
+
+@pytest.mark.parametrize("greeting", [CONNECTED, ARTEMIS], ids=["classic", "artemis"])
+def test_a_scheduler_that_gives_nothing_back(
+    greeting: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a broker that answers all the same nothing is left to it, and the consumer is made."""
+    with (
+        Liar(lambda client: client.obey(greeting=greeting)) as liar,
+        jmsx.Connection(
+            f"failover:({liar.url})",
+            reconnect=jmsx.ReconnectPolicy(startup_timeout=15.0),
+            redelivery_policy=POLICY,
+            request_timeout=1.0,
+        ) as connection,
+    ):
+        connection.start()
+        session = connection.create_session(Mode.AUTO_ACKNOWLEDGE)
+        assert Outcome(lambda: session.create_consumer(fresh_queue())).join(20).error is None
+    assert "redelivery stays local" in caplog.text
+    assert "connection lost" not in caplog.text
 
 
 @pytest.mark.parametrize("body", ["text", {"n": 1}], ids=["text", "map"])
