@@ -447,8 +447,11 @@ class Worker:
     def _call_handler(self, taken: Message | list[Message], database: Any) -> None:
         """Call the handler, with its middleware around it, and note how that went."""
         error: BaseException | None = None
+        messages = (
+            tuple(taken) if isinstance(taken, list) else (taken,)
+        )  # a handler may change the list
         try:
-            self._reach(taken if isinstance(taken, list) else (taken,))
+            self._reach(messages)
             taken, result = self._call_inside(taken, database)
         except BaseException as raised:
             error = NOT_CALLED if isinstance(raised, InvalidMessagesError) else raised
@@ -458,9 +461,10 @@ class Worker:
                 self._gate.ended(error, self._machine.monotonic())
         if result is not None and isinstance(taken, Message) and taken.reply_to is not None:
             self._answer(taken, result)
-        if self.consumer.dedupe is not None:
-            done = taken if isinstance(taken, list) else (taken,)
-            self._link.engine.hand_outs.returned(map(delivery_of, done))
+        if (
+            self.consumer.dedupe is not None
+        ):  # a loop does not go on behind it, so they are what was done
+            self._link.engine.hand_outs.returned(map(delivery_of, messages))
 
     def _reach(self, messages: Sequence[Message]) -> None:
         """Have counted that the handler gets these; raises Unhandled where they are to wait for the ledger instead."""

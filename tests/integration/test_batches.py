@@ -43,6 +43,7 @@ from tests.integration.support import (
 from tests.integration.support import Outcome as Call
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from jmsx import AcknowledgeMode, Queue, Session
@@ -347,6 +348,26 @@ def stores(folder: Path) -> dict[str, IdempotencyStore]:
         "sqlite": SqliteStore(folder / "done.db"),
         "database": database,
     }
+
+
+@pytest.mark.parametrize("change", [list.clear, lambda taken: taken.append(Message("of its own"))])
+def test_a_handler_that_changes_its_list(
+    broker: Broker, tmp_path: Path, change: Callable[[Any], object]
+) -> None:
+    """What has come is done, with a store and a ledger, too."""
+    queue, diary, seen = fresh_queue(), Diary(), Seen()
+    app = App(broker.url, observers=[diary], redelivery_policy=QUICK, ledger=tmp_path / "ledger")
+
+    @app.consumer(queue, batch=3, batch_timeout=0.2, dedupe=MemoryStore())
+    def handle(taken: list[Message]) -> None:
+        seen.note(taken)
+        change(taken)
+
+    fill(broker, queue, *"123")
+    with app:
+        assert settles(broker, queue, size=0)
+    assert seen.texts == Counter("123")
+    assert diary.dead() == []
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "database"])
