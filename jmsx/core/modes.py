@@ -69,6 +69,11 @@ class Mode:
     #: The mode of a session whose handler gets batches, so that only what is done is settled; None: there is none
     in_batches: AcknowledgeMode | None = None
 
+    def __post_init__(self) -> None:
+        """Raise ValueError for a row by which messages get lost."""
+        if self.acknowledges_itself and not (self.redelivers_raised or self.single_acks):
+            raise ValueError("the next ACK would settle what a listener has raised on, too")
+
     @property
     def transacted(self) -> bool:
         """Whether what is received and sent takes effect at commit."""

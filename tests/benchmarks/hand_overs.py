@@ -30,12 +30,10 @@ STEPS: Final = (100, 1)
 WAYS: Final = (
     *(
         Way(work="consume", who="jmsx", face=face, mode=mode)
-        for face, mode in (("receive", "auto"), ("receive", "individual"), ("listener", "auto"))
+        for face in ("receive", "listener", "app")
+        for mode in ("auto", "individual")
     ),
-    *(
-        Way(work="consume", who="jmsx", face="app", mode="auto", asynchronous=asynchronous)
-        for asynchronous in (False, True)
-    ),
+    Way(work="consume", who="jmsx", face="app", mode="auto", asynchronous=True),
 )
 
 #: The label of a way, messages at once, and a message's CPU microseconds, those in the kernel, and waits of threads.

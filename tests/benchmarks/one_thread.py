@@ -273,6 +273,9 @@ _MODE: Final = jmsx.AcknowledgeMode
 WAYS: Final[dict[str, Callable[..., None]]] = {
     "listener auto": listened(_MODE.AUTO_ACKNOWLEDGE),
     "listener auto, body read": listened(_MODE.AUTO_ACKNOWLEDGE, lambda message: message.body),
+    "listener individual": listened(
+        _MODE.INDIVIDUAL_ACKNOWLEDGE, lambda message: message.acknowledge()
+    ),
     "listener, lone": listened(_MODE.AUTO_ACKNOWLEDGE, lone=True),
     "receive auto": received(_MODE.AUTO_ACKNOWLEDGE),
     "receive, lone": received(_MODE.AUTO_ACKNOWLEDGE, lone=True),

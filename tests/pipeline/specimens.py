@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jmsx.core import events as core
+from jmsx.core.modes import AcknowledgeMode
 from jmsx_eventlog.encode import own_line
 from tests.pipeline.lines import segments
 from tests.pipeline.simulator import SOURCE, Clock, open_log
@@ -92,7 +93,7 @@ _WORDS: Final[dict[type, tuple[str, tuple[Any, ...]]]] = {
     core.TransactionEnded: ("outcome", tuple(core.TransactionOutcome)),
     core.SubscriptionOpened: (
         "ack_mode",
-        ("auto", "client", "dups_ok", "individual", "transacted"),
+        tuple(sorted(mode.label for mode in AcknowledgeMode)),
     ),
     core.MessageDeadLettered: (
         "reason",

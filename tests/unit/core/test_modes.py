@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from jmsx.core.modes import MODES, AcknowledgeMode, SettledBy
+from jmsx.core.modes import MODES, AcknowledgeMode, Mode, SettledBy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,6 +110,13 @@ def test_every_mode_has_a_row() -> None:
     """And every row says something else."""
     assert set(MODES) == set(AcknowledgeMode)
     assert len({*MODES.values()}) == len(MODES)
+
+
+def test_row_by_which_messages_get_lost_is_refused() -> None:
+    """An ACK covers all before it, unless each message has its own."""
+    with pytest.raises(ValueError, match="the next ACK would settle"):
+        Mode(settled_by=SettledBy.RETURN, redelivers_raised=False)
+    Mode(settled_by=SettledBy.RETURN, redelivers_raised=False, single_acks=True)
 
 
 def test_the_page_shows_the_table() -> None:
