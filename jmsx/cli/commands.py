@@ -10,7 +10,7 @@ import sysconfig
 import traceback
 from copy import copy
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -28,6 +28,9 @@ from jmsx.cli.run import ImportFailedError, run_app
 from jmsx.cli.terminal import VisibleFormatter, console
 from jmsx.cli.writing import worded
 from jmsx.errors import JmsxError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def _listen(context: Any, _parameter: object, verbose: bool) -> None:  # noqa: FBT001 - click's call
@@ -126,8 +129,7 @@ def run() -> int:
     except Exception as error:  # noqa: BLE001 - the last resort: words, not a traceback
         show = getattr(error, "show", None)
         if show is not None:  # a mistake in the arguments, which typer explains best
-            with contextlib.suppress(OSError):  # the code tells it, too
-                show()
+            _tell(show)
             return exits.WRONG_ARGUMENTS
         return _unexpected(error)
     return code if isinstance(code, int) else exits.DONE
@@ -137,9 +139,14 @@ def _interrupted(error: BaseException) -> int:
     """Say so, unless typer takes the end of a file, or of the pipe to a process, for a person's Ctrl-D."""
     if isinstance(error.__cause__, EOFError):
         return _unexpected(error.__cause__)
-    with contextlib.suppress(OSError):  # the code tells it, too
-        _err.print("interrupted", style="yellow")
+    _tell(lambda: _err.print("interrupted", style="yellow"))
     return exits.INTERRUPTED
+
+
+def _tell(show: Callable[[], object]) -> None:
+    """Show what has happened, where that can be written: the exit code tells it, too."""
+    with contextlib.suppress(OSError):
+        show()
 
 
 def _unexpected(error: Exception) -> int:
