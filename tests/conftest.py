@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 #: they were idle for a third of the time of the integration tests (measured).
 _WORKERS = 5
 
-#: Folders whose tests are many and need no broker, and worker processes for them: some wait for time to pass, half a
-#: minute in all, in which two workers would leave a processor idle.
-_BUSY, _BUSY_WORKERS = ("unit", "property"), 3
+#: Folders whose tests are many and need no broker, and worker processes for them: some wait for time to pass, 70 s in
+#: all, in which three workers leave a processor idle for a fifth of the run; a fifth worker costs what it gains.
+_BUSY, _BUSY_WORKERS = ("unit", "property"), 4
 
 #: New objects after which the garbage collector looks at them.
 _GARBAGE = 20_000
@@ -79,13 +79,13 @@ def pytest_collection() -> Generator[None, object, object]:
     Have the garbage collector pass over the tests and all that they import.
 
     They are a million objects, at which it would look again and again: a sixth of the time of the unit tests, and more
-    than a third of that of collecting. Of what comes later it looks at more at once: a tenth of the unit tests.
+    than a third of that of collecting. It does not look once either: what little of it nobody needs is kept. Of what
+    comes later it looks at more at once: a tenth of the unit tests.
     """
     gc.disable()
     try:
         return (yield)
     finally:
-        gc.collect()
         gc.freeze()
         gc.set_threshold(_GARBAGE, *gc.get_threshold()[1:])
         gc.enable()
