@@ -447,9 +447,8 @@ class Worker:
     def _call_handler(self, taken: Message | list[Message], database: Any) -> None:
         """Call the handler, with its middleware around it, and note how that went."""
         error: BaseException | None = None
-        messages = (
-            tuple(taken) if isinstance(taken, list) else (taken,)
-        )  # a handler may change the list
+        # Its own tuple, for a handler may change the list.
+        messages = tuple(taken) if isinstance(taken, list) else (taken,)
         try:
             self._reach(messages)
             taken, result = self._call_inside(taken, database)
@@ -461,9 +460,7 @@ class Worker:
                 self._gate.ended(error, self._machine.monotonic())
         if result is not None and isinstance(taken, Message) and taken.reply_to is not None:
             self._answer(taken, result)
-        if (
-            self.consumer.dedupe is not None
-        ):  # a loop does not go on behind it, so they are what was done
+        if self.consumer.dedupe is not None:  # so a loop has not gone on behind them
             self._link.engine.hand_outs.returned(map(delivery_of, messages))
 
     def _reach(self, messages: Sequence[Message]) -> None:
