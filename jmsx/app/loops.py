@@ -224,7 +224,8 @@ class Loop:
                     self._loop.run_forever()
             left = asyncio.all_tasks(self._loop)
             for task in left:
-                task.cancel()
+                if not task.cancelling():  # a second time would cut off how it cleans up
+                    task.cancel()
             awaited = left - self._given_up
             ending = asyncio.wait(awaited, timeout=1.0) if awaited else _nothing()
             self._loop.run_until_complete(ending)

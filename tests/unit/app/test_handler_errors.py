@@ -370,15 +370,17 @@ def test_an_interrupt_that_was_told_is_not_logged_as_forgotten(
     assert caplog.text == ""
 
 
-def test_a_handler_that_is_cancelled_as_its_loop_ends_cleans_up() -> None:
-    """As when an app aborts, which cancels and ends the loop at once."""
-    begun, cleaned = threading.Event(), list[str]()
+@pytest.mark.parametrize("begins", [False, True], ids=["", "has-begun-to"])
+def test_a_handler_that_is_cancelled_as_its_loop_ends_cleans_up(begins: bool) -> None:  # noqa: FBT001 - a parameter
+    """As when an app aborts, which cancels and ends the loop at once, or some turns of the loop later."""
+    begun, cleaning, cleaned = threading.Event(), threading.Event(), list[str]()
 
     async def handle() -> None:
         begun.set()
         try:
             await asyncio.sleep(60)
         finally:
+            cleaning.set()
             await asyncio.sleep(0.05)
             cleaned.append("yes")
 
@@ -386,6 +388,7 @@ def test_a_handler_that_is_cancelled_as_its_loop_ends_cleans_up() -> None:
     running = loop.begin(handle, None)
     assert begun.wait(10)
     running.cancel()
+    assert not begins or cleaning.wait(10)
     loop.close()
     assert cleaned == ["yes"]
 
