@@ -85,7 +85,7 @@ def _keeps(queue: Queue) -> bool:
     return (
         queue["durable"] == "true"
         and queue["temporary"] == "false"
-        and queue["internalQueue"] == "false"
+        and queue.get("internalQueue") == "false"  # up to 2.33 the broker does not tell
         and queue["enabled"] == "true"
         and queue["purgeOnNoConsumers"] == "false"
         and queue["lastValue"] == "false"

@@ -87,6 +87,15 @@ def test_healthy_queue() -> None:
     assert found == Findings(DeadLetterQueue("queue://DLQ"))
 
 
+def test_a_broker_of_before_does_not_tell_all() -> None:
+    """Up to 2.33 it does not say of a queue whether it is internal: ours is safe, and the rest is read."""
+    told = queue("DLQ")
+    del told["internalQueue"]
+    broker = Broker([told], settings={"orders": {"DLA": "DLQ"}})
+    found = broker.conduct(MANAGEMENT.examine("queue://orders", QUEUE, POLICY))
+    assert found == Findings(DeadLetterQueue("queue://jmsx.DLQ"))
+
+
 @pytest.mark.parametrize("uri", ["queue://orders::north", "topic://orders::north"])
 def test_settings_are_the_address_s(uri: str) -> None:
     """Not the queue's that the full name ends with."""

@@ -43,6 +43,15 @@ def test_what_is_set_is_read() -> None:
 
 
 @pytest.mark.parametrize(
+    ("told", "address"),
+    [('{"DLA": "DLQ"}', "DLQ"), ('{"DLA": ""}', None), ('{"deadLetterAddress": "a"}', "a")],
+)
+def test_a_broker_of_before_calls_it_otherwise(told: str, address: str | None) -> None:
+    """As 2.28 does; an empty one is none."""
+    assert AddressSettings.read("orders", told).dead_letter_address == address
+
+
+@pytest.mark.parametrize(
     ("attempts", "delay", "redeliveries", "told"),
     [
         (10, 0, 6, False),
