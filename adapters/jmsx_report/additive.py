@@ -31,7 +31,7 @@ class Adds(StrEnum):
     MAX = "max"
     XOR = "xor"
     JOIN = "join"  #: of lists: one after the other, in no order
-    LAST = "last"  #: of structs with the number of a line, `seq`: the one with the highest, if there is any
+    LAST = "last"  #: of structs that begin with the number of a line: the one with the highest, if there is any
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def _join(lists: pl.Expr) -> pl.Expr:
 
 
 def _last(structs: pl.Expr) -> pl.Expr:
-    return structs.sort_by(structs.struct.field("seq")).last()
+    return structs.sort_by(structs.struct[0]).last()
 
 
 _ADD: Final[Mapping[Adds, Callable[[pl.Expr], pl.Expr]]] = {

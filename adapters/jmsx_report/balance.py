@@ -426,7 +426,8 @@ def in_hand(
 
     Each still runs, and said so last, not long before the end of its log. One that said nothing of any message since
     has them all, but for those that it keeps for a planned redelivery, which are known. What a busy one had, a line
-    tells of later, but for what is `stuck` (of `in_hand`): its application had that already when it spoke before.
+    tells of later, but for what is `stuck` (of `in_hand`): its application had that already when it spoke before, and
+    no line tells that it is done with it.
     It was said at `told_us`, and since `idle_us`, or later, none of those that are not busy is done with any message;
     both are set right as far as that is proven. `told` as `IN_HAND`, `planned` as `plans`.
     """
@@ -438,7 +439,7 @@ def in_hand(
         "writer", "session_id", lost_us="closed_us"
     )
     last = (
-        told.unnest("said")
+        told.unnest("said", "done")
         .drop_nulls("told_us")
         .join(living, on="writer")
         .join(closings, on=one, how="left", nulls_equal=True)
@@ -455,7 +456,12 @@ def in_hand(
         .agg(pl.struct(_KEY).n_unique().cast(pl.Int64).alias("known"))
     )
     unknown = pl.col("buffered") + pl.col("in_process") - pl.col("known").fill_null(0)
-    busy = pl.col("last_us") > pl.col("told_us")
+    busy = pl.col("done_seq") > pl.col("seq")
+    # It may be done since with what it still had: surely with one, if that was all it had, and the one that ended last.
+    had_one = pl.col("told_us").is_between("from_us", "to_us", closed="none")
+    done_with_one = had_one & (pl.col("still_in_process") == pl.col("in_process"))
+    stuck = pl.col("still_in_process") - done_with_one.fill_null(value=False).cast(pl.Int64)
+    stuck = stuck.clip(lower_bound=0)
     return (
         last.join(known, on=one, how="left", nulls_equal=True)
         .join(
@@ -464,11 +470,8 @@ def in_hand(
         )
         .join(routes.reads, on=["dest", "subscription"], nulls_equal=True)
         .with_columns(
-            pl.when(busy).then("still_in_process").otherwise(0).alias("stuck"),
-            pl.when(busy)
-            .then("still_in_process")
-            .otherwise(unknown.clip(lower_bound=0))
-            .alias("in_hand"),
+            pl.when(busy).then(stuck).otherwise(0).alias("stuck"),
+            pl.when(busy).then(stuck).otherwise(unknown.clip(lower_bound=0)).alias("in_hand"),
         )
         .group_by("route")
         .agg(

@@ -399,19 +399,31 @@ def _in_hand(events: Events) -> pl.DataFrame:
         pl.col("buffered", "in_process").cast(pl.Int64),
         pl.col("still_in_process").cast(pl.Int64).fill_null(0),
     ).alias("said")
-    stats = events.coded("sub.stats").filter(pl.col("ts_us").is_between(*PLAUSIBLE_US))
-    told = pl.col("ts_us").alias("last_us")
-    lines = (events.coded(kind).select(*IN_HAND.keys, told) for kind in ("sub.open", "delivery"))
-    rows = pl.concat([stats.select(*IN_HAND.keys, said), *lines], how="diagonal")
-    return added(IN_HAND, rows).pipe(named)
+    by_it = pl.col("outcome").is_in(DONE)  # else the application may not have had it
+    done = pl.struct(
+        pl.col("seq").alias("done_seq"),
+        pl.col("ts_us").alias("last_us"),
+        pl.when(by_it).then("start_us").alias("from_us"),
+        pl.when(by_it).then("end_us").alias("to_us"),
+    ).alias("done")
+    told, opened, ended = (
+        events.coded(kind).filter(pl.col("ts_us").is_between(*PLAUSIBLE_US))
+        for kind in ("sub.stats", "sub.open", "delivery")
+    )
+    line = (*IN_HAND.keys, "seq", "ts_us")
+    lines = pl.concat(
+        [opened.select(line), ended.select(*line, "outcome", "start_us", "end_us")], how="diagonal"
+    )
+    rows = [told.select(*IN_HAND.keys, said), lines.select(*IN_HAND.keys, done)]
+    return added(IN_HAND, pl.concat(rows, how="diagonal")).pipe(named)
 
 
-#: How many messages each consumer of a session said last that it has, and when: that it has them no other line tells.
-#: `last_us`: when it was opened, or a delivery to it ended.
+#: How many messages each consumer of a session `said` last that it has: that it has them no other line tells. `done`:
+#: the last delivery to it that ended, and from when to when the application had it; or else, that it was opened.
 IN_HAND: Final = Partial(
     "in_hand",
     ("writer", "session_id", "dest", "consumer"),
-    {"said": Adds.LAST, "last_us": Adds.MAX},
+    {"said": Adds.LAST, "done": Adds.LAST},
     _in_hand,
 )
 

@@ -63,9 +63,8 @@ class _Meant:
     def __init__(self, choice: Choice, events: Path | None) -> None:
         self.choice = choice
         self.events = events
-        self.by_sending = (
-            True  # what does not tell when it died counts by when it was sent; else it is not meant
-        )
+        #: What does not tell when it died counts by when it was sent; else it is not meant
+        self.by_sending = True
         self._deaths = (
             None if events is None else Deaths(plugins.load("jmsx.logs", "deaths")(events))
         )

@@ -540,9 +540,9 @@ def test_what_a_consumer_may_have_in_hand_is_not_proven_to_be_lost() -> None:
 def test_what_consumers_have_may_be_all_that_is_overdue() -> None:
     """Then nothing is proven to be lost, and nothing that it is not."""
     log = overdue(2)
+    log.reads(WORKER, consumer="d")
     has(log, START + HOUR, 1, consumer="d")
     has(log, START + HOUR, 1)
-    log.reads(WORKER, consumer="d")
     summary = living(log, START + HOUR)
 
     assert (*numbers(summary), summary["explained"]) == ("unverifiable", 2, 0, 2)
@@ -638,6 +638,43 @@ def test_what_one_handler_of_several_is_stuck_with_is_not_proven_to_be_lost(
     assert findings(summary, "in_hand") == [
         f"{ORDERS}: its consumers have 1 message of which nothing else is told"
     ]
+
+
+@pytest.mark.parametrize(
+    ("fate", "proven"),
+    [
+        ({}, True),
+        ({"outcome": "released"}, False),  # it may have waited in the prefetch
+        ({"end_us": START + 40 * MINUTE - 18 * SECOND}, False),  # it was acknowledged late
+        ({"start_us": START + 40 * MINUTE + SECOND}, False),  # it came when that was told
+    ],
+)
+def test_what_a_slow_handler_is_done_with_since_explains_no_loss(
+    fate: dict[str, Any], *, proven: bool
+) -> None:
+    """The one that the consumer still had is settled meanwhile, as far as its line tells; another one is overdue."""
+    log, end = busy(40), START + 40 * MINUTE
+    made = log.send(SENDER, end - 20 * SECOND)
+    has(log, end, 0, 1, still_in_process=1)
+    times = {"recv_us": end - 19 * SECOND, "start_us": end - 19 * SECOND}
+    log.deliver(WORKER, made, end + 3 * SECOND, **(times | fate))
+    summary = living(log, end + 5 * SECOND)
+
+    verdict = "suspect" if proven else "unverifiable"
+    assert (*numbers(summary)[:2], summary["explained"]) == (verdict, 1, not proven)
+
+
+def test_who_is_busy_is_told_by_the_order_of_lines() -> None:
+    """Not by a clock that was put back meanwhile, nor by one that showed no time at all."""
+    log, end = busy(40, lost=-1), START + HOUR
+    for number in range(2):
+        log.send(SENDER, end - 5 * MINUTE - (number + 2) * SECOND)
+    log.deliver(WORKER, log.send(SENDER, START + 40 * MINUTE), 2**62)
+    log.deliver(WORKER, log.send(SENDER, end - 6 * MINUTE), end - 10 * SECOND)
+    has(log, end - 12 * SECOND, 1, 1)
+    summary = living(log, end)
+
+    assert (*numbers(summary), summary["explained"]) == ("unverifiable", 2, 0, 2)
 
 
 @pytest.mark.parametrize("done", [True, False])
