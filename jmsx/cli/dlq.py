@@ -120,7 +120,8 @@ def _choice(
     since: Annotated[
         str | None,
         typer.Option(
-            help="Only what died since: 2h, 7d or 2026-11-22T10:00 (UTC); or was sent, if it does not tell."
+            help="Only what died since: 2h, 7d or 2026-11-22T10:00 (UTC); or was sent, if it does not tell"
+            " (but see purge --by-sending)."
         ),
     ] = None,
     until: Annotated[str | None, typer.Option(help="Only what died before; as --since.")] = None,
