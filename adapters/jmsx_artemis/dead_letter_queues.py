@@ -54,7 +54,8 @@ def _made_by_broker(
     if known is None and (yield from queues("NAME", name)):
         return None  # a queue of that name belongs to another address
     if known is not None:
-        if not _keeps(known) or known["filter"] not in ("", settings.dead_letter_filter):
+        ours = known["filter"] in ("", settings.dead_letter_filter)
+        if not ours or not _keeps(known, internal="false"):  # what it makes so is not internal
             return None
         routing = known["routingType"]
     else:
@@ -80,12 +81,16 @@ def _safe(queue: Queue, settings: AddressSettings) -> bool:
     return ours and lasting and _keeps(queue)
 
 
-def _keeps(queue: Queue) -> bool:
-    """Whether a queue keeps every message until somebody takes it."""
+def _keeps(queue: Queue, internal: str = "unknown") -> bool:
+    """
+    Whether a queue keeps every message until somebody takes it.
+
+    `internal`: what is taken to be true where the broker does not tell whether it is, as up to 2.33.
+    """
     return (
         queue["durable"] == "true"
         and queue["temporary"] == "false"
-        and queue.get("internalQueue") == "false"  # up to 2.33 the broker does not tell
+        and queue.get("internalQueue", internal) == "false"
         and queue["enabled"] == "true"
         and queue["purgeOnNoConsumers"] == "false"
         and queue["lastValue"] == "false"

@@ -96,6 +96,17 @@ def test_a_broker_of_before_does_not_tell_all() -> None:
     assert found == Findings(DeadLetterQueue("queue://jmsx.DLQ"))
 
 
+@pytest.mark.parametrize("there", [False, True])
+def test_where_a_broker_of_before_makes_a_queue_copies_go_before_and_after(*, there: bool) -> None:
+    """It is not there when the first consumer starts, and is when the next one does."""
+    made = queue("DLQ.orders", address="DLQ", filter="_AMQ_ORIG_ADDRESS = 'orders'")
+    del made["internalQueue"]
+    settings = {"orders": {"DLA": "DLQ", "autoCreateDeadLetterResources": True}}
+    broker = Broker([made] if there else [], settings=settings)
+    found = broker.conduct(MANAGEMENT.examine("queue://orders", QUEUE, POLICY))
+    assert found.dead_letter_queue.destination.endswith("://DLQ::DLQ.orders")
+
+
 @pytest.mark.parametrize("uri", ["queue://orders::north", "topic://orders::north"])
 def test_settings_are_the_address_s(uri: str) -> None:
     """Not the queue's that the full name ends with."""
