@@ -164,6 +164,7 @@ class Loop:
         self._loop = asyncio.new_event_loop() if given is None else given
         self._ending = False
         self._heard = threading.Event()  #: that it is to end
+        self._cancelled: set[asyncio.Task[None]] = set()  #: by us, as the app ends
         self._given_up: set[asyncio.Task[None]] = set()
         self._thread: threading.Thread | None = None
         if given is None:
@@ -187,7 +188,7 @@ class Loop:
         When it has returned, `following` is given what, on the loop and in a context of its own, and may say what comes
         next; the end is that of the last.
         """
-        running = Running(self._loop, work, call, following)
+        running = Running(self._loop, work, call, following, self._cancelled)
         try:
             self._loop.call_soon_threadsafe(running.start)
         except RuntimeError as error:
@@ -223,9 +224,8 @@ class Loop:
                 with contextlib.suppress(SystemExit, KeyboardInterrupt):
                     self._loop.run_forever()
             left = asyncio.all_tasks(self._loop)
-            for task in left:
-                if not task.cancelling():  # a second time would cut off how it cleans up
-                    task.cancel()
+            for task in left - self._cancelled:  # a second time would cut off how it cleans up
+                task.cancel()
             awaited = left - self._given_up
             ending = asyncio.wait(awaited, timeout=1.0) if awaited else _nothing()
             self._loop.run_until_complete(ending)
@@ -247,8 +247,10 @@ class Running:
         work: Work,
         call: object,
         following: Callable[[Any], Work | None],
+        cancelled: set[asyncio.Task[None]],
     ) -> None:
         self.cancelled_by_us = False
+        self._cancelled = cancelled  #: gets the task that is cancelled so
         self.loop_closed = False  #: under it
         self._loop = loop
         self._work = work
@@ -330,6 +332,7 @@ class Running:
 
         def cancel() -> None:
             if self.task is not None:
+                self._cancelled.add(self.task)
                 self.task.cancel("the app ends")
 
         with contextlib.suppress(RuntimeError):  # of a loop that is closed

@@ -393,6 +393,29 @@ def test_a_handler_that_is_cancelled_as_its_loop_ends_cleans_up(begins: bool) ->
     assert cleaned == ["yes"]
 
 
+def test_what_has_outlived_a_cancellation_of_its_own_is_cancelled_as_its_loop_ends() -> None:
+    """Not by us, so that it is not cleaning up: it is told that it has to, now."""
+    begun, cleaned = threading.Event(), list[str]()
+
+    async def handle() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            cleaned.append("yes")
+
+    loop = Loop()
+    loop.begin(handle, None)
+    assert begun.wait(10)
+    loop.close()
+    assert cleaned == ["yes"]
+
+
 def test_an_app_waits_once_for_who_ignores_that_it_is_cancelled() -> None:
     """It has its time before the deadline of the stop, and none behind it: a second would be a hundred rounds."""
     begun, rounds = threading.Event(), list[int]()
