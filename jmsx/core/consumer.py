@@ -267,9 +267,9 @@ class ConsumerCore:
             self.waiting.appendleft(delivery)
         self._idle_since = None
         if handed_out:
-            del self.delivered[delivery]
-            if not delivery.is_acknowledged:
+            if delivery.state is not DeliveryState.SETTLED:
                 self._outbox.unseen([delivery.entry])
+            del self.delivered[delivery]
         self.batch.withdraw(delivery)
         delivery.step(DeliveryInput.TAKE_BACK)
         return delivery.state is not DeliveryState.ACKING
@@ -446,9 +446,9 @@ class ConsumerCore:
             return
         trigger = self.batch.note(delivery, now)
         delivery.step(DeliveryInput.CONSUME)
-        del self.delivered[delivery]
         if delivery.entry is not None:
             self._outbox.finish([delivery.entry])
+        del self.delivered[delivery]  # what is in it, `put_back` tells as unseen
         if trigger is None and returning and self._acks_each:
             trigger = AckTrigger.EACH
         if trigger is not None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from jmsx.core.delivery import Delivery, Held
 from jmsx.core.frames import MessageFrame, Record
-from jmsx.core.ledger import Entry, HandOutEnd, StagedLedger
+from jmsx.core.ledger import Entry, HandOutEnd, StagedLedger, StoreKey
 from jmsx.core.session import SessionCore
 from jmsx.errors import JmsxError, StoreError
 from jmsx.log import logger
@@ -82,19 +82,20 @@ class HandOuts:
                 core.handing_out.decline(held)
                 return None
             identity = None if ledger is None else core.handing_out.store_key(delivery)
-            entry = None
-            if ledger is not None and identity is not None:
-                begin = ledger.take if self.waits else ledger.begin
-                entry = self._ask(partial(begin, identity), now)
-                if self.away is not None:
-                    self.withheld = True
-                    core.handing_out.decline(held)
-                    return None
+            counted: list[Entry | None] = []
             try:
-                if core.handing_out.admit(delivery, now, entry):
+                if ledger is not None and identity is not None:
+                    begin = ledger.take if self.waits else ledger.begin
+                    self._ask(partial(_count, begin, identity, counted), now)
+                    if self.away is not None:
+                        self.withheld = True
+                        core.handing_out.decline(held)
+                        return None
+                if core.handing_out.admit(delivery, now, counted[0] if counted else None):
                     return delivery
             finally:
                 # Nobody would ever say how it went: a signal came before, or the message was acknowledged already.
+                entry = counted[0] if counted else None
                 if ledger is not None and entry is not None and delivery.entry is not entry:
                     ledger.give_back([entry])
         if ledger is not None:
@@ -191,6 +192,13 @@ class HandOuts:
         if self.away is None:
             _log.info("session waits for its delivery ledger", error=str(error))
         self.away, self._ask_at = str(error), now + AGAIN
+
+
+def _count(
+    begin: Callable[[StoreKey], Entry | None], identity: StoreKey, counted: list[Entry | None]
+) -> None:
+    """Have the hand-out `counted` in one step: Python runs no signal handler between what returns and what keeps it."""
+    counted.append(begin(identity))
 
 
 def _entries(deliveries: Iterable[Delivery]) -> list[Entry]:

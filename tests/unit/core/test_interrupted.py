@@ -15,6 +15,7 @@ import pytest
 
 from jmsx.core.delivery import Held
 from jmsx.core.events import DeadLetterFailed, MessagesAcknowledged
+from jmsx.core.ledger import StoreKey
 from jmsx.core.values import Failure, OptimizeAcknowledge
 from jmsx.drivers.hand_outs import AGAIN, HandOuts
 from tests.depth import some
@@ -32,7 +33,7 @@ from tests.unit.core.harness import (
     copies,
     dead_letters,
 )
-from tests.unit.core.test_ledger import Book
+from tests.unit.core.test_ledger import Book, known_as
 from tests.unit.interrupts import Alarm, Interrupt
 
 if TYPE_CHECKING:
@@ -303,6 +304,43 @@ def test_a_consumer_that_closes_then_acknowledges_what_was_returned() -> None:
         program.core.close_consumer("1", program.now)
         program.settle()
         assert set(program.books.done) <= set(seen), step
+
+
+@pytest.mark.parametrize(
+    ("mode", "settings"),
+    [
+        (AUTO, {}),
+        (AUTO, {"single": True}),
+        (AUTO, {"optimize": OptimizeAcknowledge()}),
+        (CLIENT, {}),
+        (INDIVIDUAL, {}),
+        (TRANSACTED, {}),
+    ],
+)
+def test_it_is_no_failure_if_the_process_ends_by_it(
+    mode: AcknowledgeMode, settings: dict[str, Any]
+) -> None:
+    """What the broker still has then, and nobody got, the ledger counts no failure of."""
+
+    def make() -> Program:
+        return Program(mode, PLAIN, book=Book(), **settings)
+
+    failed: dict[int, Any] = {}
+    for step in some(range(1, run(make)[0].steps + 1)):
+        program, interrupt = make(), Interrupt(step, within=CORE)
+        seen: list[str | None] = []
+        with suppress(Alarm):
+            seen.extend(program.returned(interrupt) for _ in PLAIN)
+        program.core.close_consumer("1", program.now)
+        program.settle()
+        assert program.book is not None
+        program.book.die()
+        unseen = [name for name in program.books.mine if name not in seen]
+        entries = [program.book.begin(StoreKey("queue://q", known_as(one))) for one in unseen]
+        failures = sum(one.failures for one in entries if one is not None)
+        if failures:
+            failed[step] = failures
+    assert failed == {}
 
 
 class Cut(Program):
