@@ -151,6 +151,7 @@ class BatchWorker(Worker):
                 raise
             for message in error.failed:
                 outcomes[message] = self._judged(error, message)
+            self._have_done(one for one in batch if outcomes[one] is None)
 
     @property
     def _is_one_transaction(self) -> bool:

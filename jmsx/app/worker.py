@@ -46,7 +46,7 @@ from jmsx.stores import IdempotencyStore
 from jmsx.stores.pauses import pauses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -460,7 +460,11 @@ class Worker:
                 self._gate.ended(error, self._machine.monotonic())
         if result is not None and isinstance(taken, Message) and taken.reply_to is not None:
             self._answer(taken, result)
-        if self.consumer.dedupe is not None:  # so a loop has not gone on behind them
+        self._have_done(messages)  # with a store a loop has not gone on behind them
+
+    def _have_done(self, messages: Iterable[Message]) -> None:
+        """Tell the ledger that the handler has done these, before a store is told."""
+        if self.consumer.dedupe is not None:
             self._link.engine.hand_outs.returned(map(delivery_of, messages))
 
     def _reach(self, messages: Sequence[Message]) -> None:

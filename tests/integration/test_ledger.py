@@ -310,3 +310,46 @@ def test_what_a_store_has_done_is_no_dead_letter(
     assert dead_copies(broker, queue.uri) == []
     with closing(sqlite3.connect(shop)) as database:
         assert sorted(database.execute("SELECT text FROM booked")) == [("a",), ("b",)]
+
+
+#: Kills itself when a store knows what succeeded of a batch at its last attempt, and before that is acknowledged.
+IN_PART = """
+import os, signal, sys
+from jmsx import App, BatchError, Message, RedeliveryPolicy, SqliteStore
+
+url, queue, mode, ledger, shop, goes_on = sys.argv[1:]
+app = App(url, ledger=ledger, redelivery_policy=RedeliveryPolicy(maximum_redeliveries=0))
+
+class Fatal(SqliteStore):
+    def once_each(self, identities, handle):
+        super().once_each(identities, handle)
+        if not goes_on:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+@app.consumer(queue, mode=mode, dedupe=Fatal(shop), batch=2, batch_timeout="1s")
+def several(messages: list[Message]) -> None:
+    raise BatchError({one: ValueError("no") for one in messages if one.text == "b"})
+
+app.run()
+"""
+
+
+@pytest.mark.parametrize("mode", ["auto", "individual"])
+def test_nor_is_what_has_succeeded_of_a_batch(broker: Broker, tmp_path: Path, mode: str) -> None:
+    """Where the handler has told that the other message failed."""
+    queue = fresh_queue()
+    with App(broker.url) as sender:
+        for text in "ab":
+            sender.send(queue, text, properties={"case": queue.uri, "text": text})
+    arguments = (
+        broker.url,
+        queue.uri,
+        mode,
+        str(tmp_path / "ledger.db"),
+        str(tmp_path / "shop.db"),
+    )
+    with python("-c", IN_PART, *arguments, "") as process:
+        assert process.wait(30) == -signal.SIGKILL
+    with python("-c", IN_PART, *arguments, "yes"):
+        assert settles(broker, queue, size=0)
+    assert [one["text"] for one in dead_copies(broker, queue.uri)] == ["b"]
