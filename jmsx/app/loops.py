@@ -229,6 +229,9 @@ class Loop:
             awaited = left - self._given_up
             ending = asyncio.wait(awaited, timeout=1.0) if awaited else _nothing()
             self._loop.run_until_complete(ending)
+            for task in asyncio.all_tasks(self._loop):  # who has gone on ends here, and hears of it
+                task.cancel()
+            self._loop.run_until_complete(_nothing())
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         finally:
             self._loop.close()

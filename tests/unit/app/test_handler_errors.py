@@ -416,6 +416,32 @@ def test_what_has_outlived_a_cancellation_of_its_own_is_cancelled_as_its_loop_en
     assert cleaned == ["yes"]
 
 
+@pytest.mark.parametrize("given_up", [False, True], ids=["", "given-up"])
+def test_one_that_goes_on_is_told_before_its_loop_ends(given_up: bool) -> None:  # noqa: FBT001 - a parameter
+    """It has taken its first cancellation for something else, and holds what it is to give back."""
+    begun, went_on, freed = threading.Event(), threading.Event(), list[str]()
+
+    async def handle() -> None:
+        begun.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        try:
+            went_on.set()
+            await asyncio.sleep(60)
+        finally:
+            freed.append("yes")
+
+    loop = Loop()
+    running = loop.begin(handle, None)
+    assert begun.wait(10)
+    running.cancel()
+    assert went_on.wait(10)
+    if given_up:
+        loop.give_up(running)
+    loop.close()
+    assert freed == ["yes"]
+
+
 def test_an_app_waits_once_for_who_ignores_that_it_is_cancelled() -> None:
     """It has its time before the deadline of the stop, and none behind it: a second would be a hundred rounds."""
     begun, rounds = threading.Event(), list[int]()
