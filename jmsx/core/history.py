@@ -23,6 +23,8 @@ class Lost(NamedTuple):
     deliveries: int
     failures: int
     refused: bool  #: the link was dropped because the broker did not commit it
+    #: It came with the broker's flag, and nobody knew of a delivery before: perhaps another host does
+    flag_unexplained: bool = False
 
 
 class DeadLetterCause(NamedTuple):
@@ -109,9 +111,10 @@ def merge(
     """
     if remembered is not None and remembered.only_flagged:
         flagged, remembered = True, None
+    explained = lost is not None and not lost.flag_unexplained
+    flagged = flagged or (lost is not None and lost.flag_unexplained)
     deliveries, failures = max(1 if flagged else 0, sent_back), sent_back
     certain = sent_back
-    explained = lost is not None
     if lost is not None:
         deliveries, failures = lost.deliveries, lost.failures
         certain = deliveries if lost.refused else certain

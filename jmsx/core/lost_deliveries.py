@@ -73,7 +73,12 @@ class LostDeliveries:
             name, history = consumer.memory.key(delivery), delivery.history
             self._noted += 1
             self._lost[name] = _LostDelivery(
-                Lost(history.deliveries + handed_out, history.failures + handed_out, refused),
+                Lost(
+                    history.deliveries + handed_out,
+                    history.failures + handed_out,
+                    refused,
+                    history.flag_unexplained,
+                ),
                 processed or delivery.state in ENDED,
                 None if processed else delivery.owed_end,
                 delivery.dead_letter_cause,

@@ -144,7 +144,7 @@ def _returned(delivery: Delivery) -> Remembered:
     return Remembered(
         history.on_arrival + handed_out,
         delivery.failures,
-        only_flagged=history.flag_unexplained and not handed_out,
+        only_flagged=history.guessed and history.on_arrival == 1 and not handed_out,
     )
 
 

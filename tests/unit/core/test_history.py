@@ -120,9 +120,10 @@ def test_what_the_flag_alone_tells_is_a_guess() -> None:
         "remembered": {"remembered": Remembered(1, 0)},
         "counted": {"entry": entry(2)},
         "nobody": {},
+        "lost, as it came": {"lost": Lost(1, 0, refused=False, flag_unexplained=True)},
     }
     guessed = {name for name, what in known.items() if merge(flagged=True, **what).guessed}
-    assert guessed == {"nobody"}
+    assert guessed == {"nobody", "lost, as it came"}
     assert not merge(flagged=False).guessed
 
 

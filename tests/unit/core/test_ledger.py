@@ -672,7 +672,19 @@ def test_a_flag_that_nobody_can_explain_is_less_than_the_ledgers_count(losses: i
     for _ in range(losses):
         talk.lose()
         talk.comes("a", redelivered="true")
-    assert called(talk.held()) == "a#1"
+    delivery = talk.held()
+    assert (called(delivery), delivery.redelivered) == ("a#1", True)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_flag_is_not_hidden_by_a_lost_link(mode: AcknowledgeMode) -> None:
+    """Another host may have had the message: that ours has lost it unseen explains no flag that it came with."""
+    for first, then in ("true", "true"), ("true", "false"), ("false", "true"):
+        talk = start(mode, Book())
+        talk.comes("a", redelivered=first)
+        talk.lose()
+        talk.comes("a", redelivered=then)
+        assert talk.held().redelivered is (first == "true")
 
 
 def test_what_a_session_has_lost_itself_counts() -> None:
