@@ -115,7 +115,7 @@ def _examine_consumer(consumer: Consumer, options: ConnectionOptions) -> Finding
     limit = options.policy(consumer.destination.uri, consumer.options).maximum_redeliveries
     told = (
         f"{consumer.destination.uri}, {consumer.mode.label}, prefetch {prefetch},"
-        f" {consumer.concurrency} workers"
+        f" {consumer.concurrency} worker{'' if consumer.concurrency == 1 else 's'}"
     )
     check = f"consumer {consumer.name}"
     if (fault := consumer.client_id_fault(options)) is not None:
@@ -123,7 +123,8 @@ def _examine_consumer(consumer: Consumer, options: ConnectionOptions) -> Finding
     if limit < 0:
         words = "redelivered for ever: a message that always fails blocks the others"
         return Finding(check, Level.WARNING, f"{told}, {words}")
-    return Finding(check, Level.OK, f"{told}, dead letter after {1 + limit} deliveries")
+    deliveries = "1 delivery" if limit == 0 else f"{1 + limit} deliveries"
+    return Finding(check, Level.OK, f"{told}, dead letter after {deliveries}")
 
 
 def _examine_broker(

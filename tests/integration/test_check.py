@@ -69,6 +69,10 @@ app = App({url!r}, heartbeat=(0, 10), request_timeout=None)
 def fine(message):
     pass
 
+@app.consumer("queue://once", redelivery=RedeliveryPolicy(maximum_redeliveries=0))
+def once(message):
+    pass
+
 @app.consumer("queue://other", redelivery=RedeliveryPolicy(maximum_redeliveries=-1))
 def forever(message):
     pass
@@ -95,6 +99,7 @@ def test_an_application(
     assert (
         "prefetch 7, 2 workers, dead letter after 7 deliveries" in findings["consumer fine"]["told"]
     )
+    assert findings["consumer once"]["told"].endswith("1 worker, dead letter after 1 delivery")
     assert levels["consumer forever"] == "warning"
     assert levels["consumer nameless"] == "failure"
     assert "needs a client_id" in findings["consumer nameless"]["told"]
