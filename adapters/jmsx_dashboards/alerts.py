@@ -541,6 +541,77 @@ _ANSWERS: Final = (
             "Take it out of Prometheus' targets if it was stopped on purpose.",
         ),
     ),
+    Alert(
+        name="JmsxWorkerSilent",
+        # A supervisor tells 0 only of who should answer: not while it starts, drains, or waits to be started again.
+        expr="jmsx_worker_up == 0",
+        wait="2m",
+        least=10.0,  # as of an instance
+        severity=Severity.TICKET,
+        labels=("job", "instance", "worker"),
+        summary="worker {worker} of {instance} does not answer",
+        description=(
+            "Worker {worker} of {instance} of {job} is there, and has not answered its supervisor for 2 minutes."
+            " None of its numbers are shown while it does not, so no other alert is about it."
+        ),
+        panel="Workers that do not answer",
+        impact=(
+            "The others do its work, more slowly. What it held comes to them when the broker has missed its"
+            " heart-beats; where none are agreed, or a thread still sends them, it lies there until the worker ends."
+        ),
+        causes=(
+            "the process is stopped (SIGSTOP, a debugger) or starved of processor time",
+            "it waits for a disk or a network file system that does not answer",
+            "an extension in C holds the interpreter's lock",
+            "a dead lock, in an observer or in what it calls",
+            "it was started over a minute ago, and what it imports waits for something",
+        ),
+        steps=(
+            "`/healthz` of {instance} names its process, as `pid`.",
+            "If `ps` shows it as stopped (`T`), `kill -CONT` has it go on.",
+            "Else take a stack dump of it: what does it wait for?",
+            "The supervisor does not end it, but starts another one after `kill -9`.",
+            "What it held comes again then, also what a handler has half done.",
+        ),
+        queries=(
+            (
+                "sum by (instance, worker, destination, consumer) (max_over_time(jmsx_unsettled_messages[1h]))"
+                " and on (instance, worker) jmsx_worker_up == 0"
+            ),
+        ),
+    ),
+    Alert(
+        name="JmsxWorkersDying",
+        # Moments, not deaths: what kills all of them at once does so once.
+        expr="changes(jmsx_worker_restarts_total[15m]) > 2",
+        severity=Severity.TICKET,
+        labels=("job", "instance"),
+        summary="workers of {instance} die again and again",
+        description=(
+            "Workers of {instance} of {job} died at more than 2 moments of the last 15 minutes, and were started again."
+        ),
+        panel="Workers started again",
+        impact=(
+            "Each death has what the worker held delivered again, also what a handler has half done. The longest"
+            " pause before a start is 30 s; if all die, hardly anything is done."
+        ),
+        causes=(
+            "SIGKILL: the machine or the container is out of memory",
+            "SIGSEGV, SIGABRT: an extension in C, perhaps with one message, which kills each worker that gets it",
+            "an exit code: the handler, or what it imports, ends the process",
+        ),
+        steps=(
+            "The log of {instance} tells of each death its signal or exit code, and after how many seconds.",
+            "By one message: with a `ledger=` such deaths count as attempts, and it becomes a dead letter.",
+            "By memory: fewer workers, a lower prefetch, or a higher limit.",
+        ),
+        queries=(
+            (
+                "sum by (instance, destination, consumer)"
+                ' (increase(jmsx_received_messages_total{redelivered="true"}[15m])) > 0'
+            ),
+        ),
+    ),
 )
 
 _WATCH: Final = (

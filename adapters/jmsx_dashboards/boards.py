@@ -253,6 +253,15 @@ _CONFIGURATION: Final = Row(
             f"round(sum(increase(jmsx_worker_restarts_total{{{J}}}{R}))) or vector(0)",
             AT_ALL,
         ),
+        stat(
+            "Workers that do not answer",
+            "Worker processes (`jmsx run`, `--workers`) that are there and gave their supervisor no answer; who starts"
+            " or ends does not count. Good is 0. Else they hang, and nothing else is shown of them: its `/healthz`"
+            " names their processes.",
+            "short",
+            f"count(jmsx_worker_up{{{J}}} == 0) or vector(0)",
+            AT_ALL,
+        ),
         Panel(
             title="Consumers",
             view=View.TABLE,

@@ -16,6 +16,7 @@ from jmsx_prometheus.catalogue import LABELS, METRICS, PIPELINE, RAW_ONLY, SUPER
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from jmsx_prometheus.catalogue import Metric
 
 RULES_FILE: Final = "jmsx_rules.yml"
 _WRITTEN: Final = "# Made by `jmsx dashboards export`.\n"
@@ -172,15 +173,12 @@ to the destination, from there to reliability and to the broker; the pipeline te
 
 def metrics_table() -> str:
     """Write the catalogue for readers."""
-    rows = "\n".join(
-        f"| `{row.name}` | {row.kind} | {', '.join(f'`{label}`' for label in row.labels)} | {row.help} |"
-        for row in METRICS
-    )
+    rows = _rows(METRICS)
     pipeline = "\n".join(
         f"| `{row.name}` | {', '.join(f'`{label}`' for label in row.labels)} | {row.help} |"
         for row in PIPELINE
     )
-    supervisor = "\n".join(f"| `{row.name}` | {row.kind} | {row.help} |" for row in SUPERVISOR)
+    supervisor = _rows(SUPERVISOR)
     labels = "\n".join(f"| `{label}` | {about} |" for label, about in sorted(LABELS.items()))
     raw = "\n".join(f"- `{name}`: {reason}." for name, reason in RAW_ONLY.items())
     return f"""# Metrics of jmsx
@@ -203,8 +201,8 @@ Gauges in a file for node_exporter's textfile collector; made by `jmsx_prometheu
 
 `jmsx run` with `--workers` has these beside those of the workers, each of which has the label `worker`.
 
-| name | type | what it counts |
-|---|---|---|
+| name | type | labels | what it counts |
+|---|---|---|---|
 {supervisor}
 
 ## Labels
@@ -217,6 +215,13 @@ Gauges in a file for node_exporter's textfile collector; made by `jmsx_prometheu
 
 {raw}
 """
+
+
+def _rows(metrics: Iterable[Metric]) -> str:
+    return "\n".join(
+        f"| `{row.name}` | {row.kind} | {', '.join(f'`{label}`' for label in row.labels)} | {row.help} |"
+        for row in metrics
+    )
 
 
 def _recording(rule: Recording, timescale: float = 1.0) -> dict[str, Any]:

@@ -87,6 +87,7 @@ LABELS: Final[dict[str, str]] = {
     "trigger": "why the ACK was written; the values of `AckTrigger`",
     "verdict": "`balanced`, `suspect` or `unverifiable`",
     "version": "the version of jmsx; one for each process",
+    "worker": "which process of `jmsx run` with `--workers`, from 0",
 }
 
 _CONSUMER: Final = ("destination", "consumer")
@@ -560,6 +561,11 @@ PIPELINE: Final[tuple[Metric, ...]] = (
 
 #: What `jmsx run --workers` adds to those of its workers (`jmsx/cli/supervisor.py`).
 SUPERVISOR: Final[tuple[Metric, ...]] = (
+    _gauge(
+        "jmsx_worker_up",
+        ("worker",),
+        "1 for a worker that answers this scrape, 0 for one that does not, and neither starts nor ends.",
+    ),
     _counter("jmsx_worker_restarts_total", (), "Workers that died and were started again."),
     _gauge("jmsx_workers_running", (), "Worker processes."),
 )

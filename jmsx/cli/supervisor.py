@@ -9,6 +9,7 @@ supervisor ends. Workers have sessions of their own, because Ctrl-C of a termina
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import os
 import signal
@@ -16,12 +17,11 @@ import socket
 import subprocess
 import threading
 import time
-import urllib.error
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
+from urllib.parse import urlsplit
 
 from jmsx.app.endpoint import Endpoint, application
 from jmsx.app.health import HealthReport
@@ -141,6 +141,12 @@ class Place:
             return now - self.failing < STARTING
         return self.process is None or now - self.began < STARTING
 
+    def owes_an_answer(self, now: float) -> bool:
+        """Whether it is to answer a scrape: its process runs on, and serves, or has had its time to start."""
+        if self.process is None or self.ending:
+            return False
+        return self.url is not None or now - self.began >= STARTING
+
     def start_again(self, now: float) -> float:
         """Note that its process, which died, is to be started again; in how many seconds."""
         if now - self.began >= STEADY:
@@ -234,9 +240,10 @@ class Supervisor:
                 number = self._start_again(signals)
             if number is not None:
                 break
+        count = len(self._running())
+        workers = "1 worker drains" if count == 1 else f"{count} workers drain"
         self._announce(
-            f"{number.name}: {len(self._running())} workers drain, {self._drain_timeout:g} s at the most;"
-            " a second signal aborts"
+            f"{number.name}: {workers}, {self._drain_timeout:g} s at the most; a second signal aborts"
         )
         return self._drain(signals)
 
@@ -407,9 +414,17 @@ class Supervisor:
         return probe
 
     def _metrics(self, _environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-        answers = self._ask_all("metrics")
+        answers, now = self._ask_all("metrics"), time.monotonic()
         told = {number: body for number, (code, body) in answers.items() if code == _OK}
+        up = "".join(
+            f'jmsx_worker_up{{worker="{one.number}"}} {answered:d}\n'
+            for one in self._places
+            if (answered := answers[one.number][0] is not None) or one.owes_an_answer(now)
+        )
         own = f"""\
+# HELP jmsx_worker_up 1 for a worker that answers this scrape, 0 for one that does not, and neither starts nor ends.
+# TYPE jmsx_worker_up gauge
+{up}\
 # HELP jmsx_worker_restarts_total Workers that died and were started again.
 # TYPE jmsx_worker_restarts_total counter
 jmsx_worker_restarts_total {self.restarts}
@@ -420,30 +435,34 @@ jmsx_workers_running {len(self._running())}
         start("200 OK", [("Content-Type", "text/plain; version=0.0.4; charset=utf-8")])
         return [f"{merged(told)}{own}".encode()]
 
-    def _ask_all(self, path: str) -> dict[int, tuple[int, str]]:
-        """By number of the worker: HTTP's code and what it said."""
+    def _ask_all(self, path: str) -> dict[int, tuple[int | None, str]]:
+        """By number of the worker: HTTP's code, None where nobody answered, and what was said."""
         places = list(self._places)
         with ThreadPoolExecutor(len(places)) as pool:
             return dict(
                 zip(
                     (place.number for place in places),
-                    pool.map(lambda place: _ask(place.url, path), places),
+                    pool.map(lambda place: _ask(place, path), places),
                     strict=True,
                 )
             )
 
 
-def _ask(url: str | None, path: str) -> tuple[int, str]:
+def _ask(place: Place, path: str) -> tuple[int | None, str]:
+    # Not by urllib: that would ask a proxy of the environment for our own worker.
+    url, process = place.url, place.process
     if url is None:
-        return 503, '{"status": "not up"}'
+        return None, '{"status": "not up"}'
     try:
-        with urllib.request.urlopen(f"{url}/{path}", timeout=_ANSWER) as answer:  # noqa: S310 - our own worker
+        with contextlib.closing(
+            http.client.HTTPConnection(urlsplit(url).netloc, timeout=_ANSWER)
+        ) as connection:
+            connection.request("GET", f"/{path}")
+            answer = connection.getresponse()
             return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
-    except OSError as error:
-        return 503, json.dumps({"status": f"no answer: {error}"})
+    except (OSError, http.client.HTTPException) as error:  # the latter if it dies while it answers
+        told = {"status": f"no answer: {error}", "pid": None if process is None else process.pid}
+        return None, json.dumps(told)
 
 
 def merged(told: dict[int, str]) -> str:

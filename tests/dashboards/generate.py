@@ -84,9 +84,9 @@ earlier run, at a load of 23, connections to Classic that are reset every 75 sec
 process makes messages late was allowed after it had been seen, and would be a false alert. Artemis ends the
 connection that sends to a full queue, and does not tell why; jmsx sends once more, and then tells a doubt. Before it
 did so connections were lost so often that `JmsxConnectionFlapping` fired; that row was played anew, alone, on a quiet
-machine. One alert hurries less than the others: an instance is gone after ten seconds, not four, for a busy machine
-does not answer a scrape 30 times as fast as in life. With four, this fault had a false `JmsxInstanceGone`: half of
-the messages fail until their limit.
+machine. Two alerts hurry less than the others: an instance is gone, and a worker silent, after ten seconds, not four,
+for a busy machine does not answer a scrape 30 times as fast as in life. With four, this fault had a false
+`JmsxInstanceGone`: half of the messages fail until their limit. No fault is played on the workers of a supervisor.
 
 | broker | fault | fires |
 |---|---|---|

@@ -274,7 +274,7 @@ def scenario_problems() -> Iterator[str]:
         for series in scenario.series:
             row = SHOWN.get(series.name)
             labels = series.labels.keys() - {*TARGET_LABELS, "le", WORKER}
-            known_labels = FOREIGN.get(series.name) if row is None else set(row.labels)
+            known_labels = FOREIGN.get(series.name) if row is None else {*row.labels} - {WORKER}
             whole = row is None or labels == known_labels
             if known_labels is None or not labels <= known_labels or not whole:
                 yield f"{place}: nothing exports {series.name} with {', '.join(sorted(labels))}"

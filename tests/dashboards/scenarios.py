@@ -554,6 +554,13 @@ def _happening(
     )
 
 
+_WORKER: Final = {**_TARGET, "worker": "1"}
+
+
+def _restarted(values: str) -> Series:
+    return Series("jmsx_worker_restarts_total", _TARGET, values)
+
+
 _REPORTED: Final = {**_TARGET, "destination": DESTINATION}
 
 _NEW: Final = (
@@ -733,6 +740,52 @@ _NEW: Final = (
         "a target that never ran jmsx is down",
         (Series("up", _TARGET, held((0, 30))),),
         _never(5, 29),
+    ),
+    Scenario(
+        "JmsxWorkerSilent",
+        "one of two hangs for 10 minutes, and goes on",
+        (
+            Series("jmsx_worker_up", {**_TARGET, "worker": "0"}, held((1, 20))),
+            Series("jmsx_worker_up", _WORKER, held((1, 5), (0, 10), (1, 5))),
+        ),
+        (*_never(4.5, 6.5), *_fires(_WORKER, 7.5, 14.5), *_never(16)),
+    ),
+    Scenario(
+        "JmsxWorkerSilent",
+        "one starts and ends, of which nothing is told, and does not answer for a moment before",
+        (
+            Series(
+                "jmsx_worker_up",
+                _WORKER,
+                # as Prometheus writes down that a series is gone
+                f"{held(('_', 5), (1, 5), (0, 1))} stale {held(('_', 9.5), (0, 1), (1, 8))}",
+            ),
+        ),
+        _never(4, 10.5, 13, 21.5, 25),
+    ),
+    Scenario(
+        "JmsxWorkersDying",
+        "one dies each 4 minutes, three times",
+        (_restarted(held((0, 5), (1, 4), (2, 4), (3, 20))),),
+        (*_never(8, 12.5), *_fires(_TARGET, 14, 19), *_never(21)),
+    ),
+    Scenario(
+        "JmsxWorkersDying",
+        "one dies whenever it is started, with half a minute in between, and is mended",
+        (_restarted(counted((1, 20), (0, 20))),),
+        (*_never(0.5), *_fires(_TARGET, 2, 20, 33), *_never(36)),
+    ),
+    Scenario(
+        "JmsxWorkersDying",
+        "all four are killed at once, twice",
+        (_restarted(held((0, 5), (4, 5), (8, 20))),),
+        _never(6, 11, 15),
+    ),
+    Scenario(
+        "JmsxWorkersDying",
+        "one died before a deploy, after which its supervisor counts from 0",
+        (_restarted(held((0, 5), (1, 5), ("_", 1), (0, 10))),),
+        _never(8, 12, 18),
     ),
     Scenario(
         "JmsxEventLogStale",

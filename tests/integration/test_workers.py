@@ -13,7 +13,7 @@ import sys
 import time
 import urllib.request
 from collections import Counter, defaultdict
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,6 +136,12 @@ def workers(supervisor: subprocess.Popen[str]) -> list[int]:
     return [int(line) for line in told.stdout.split()]
 
 
+def numbers(supervisor: subprocess.Popen[str]) -> dict[int, int]:
+    """The process of each worker, by its number."""
+    environments = ((pid, Path(f"/proc/{pid}/environ").read_text()) for pid in workers(supervisor))
+    return {int(text.partition("JMSX_WORKER=")[2][0]): pid for pid, text in environments}
+
+
 def answer(url: str, path: str) -> tuple[int, str]:
     """What is served there."""
     try:
@@ -161,8 +167,9 @@ def test_workers_share_the_work_and_drain(shop: Shop) -> None:
         assert 'worker="1"' in metrics
         assert "jmsx_workers_running 2\n" in metrics
         for row in SUPERVISOR:
-            head = f"# HELP {row.name} {row.help}\n# TYPE {row.name} {row.kind}\n{row.name} "
-            assert metrics.count(head) == 1
+            labels = r'\{worker="0"\}' if row.labels else ""
+            head = f"# HELP {row.name} {row.help}\n# TYPE {row.name} {row.kind}\n{row.name}"
+            assert len(re.findall(f"{re.escape(head)}{labels} ", metrics)) == 1
         left = workers(process)
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=40)
@@ -185,6 +192,72 @@ def test_a_worker_that_dies_is_started_again(shop: Shop) -> None:
         eventually(lambda: [text for _, text, _ in shop.done()] == ["a"])
 
 
+def up(url: str) -> dict[str, str]:
+    """What a scrape says of each worker, by its number."""
+    return dict(
+        re.findall(
+            r'^jmsx_worker_up\{worker="(\d)"\} (\d)$', answer(url, "metrics")[1], re.MULTILINE
+        )
+    )
+
+
+def test_a_worker_that_hangs_is_told_of(shop: Shop) -> None:
+    """As not up, by its number, and its process by health; the broker gives what it held to others. It may go on."""
+    shop.write(seconds=1.0)
+    with shop.runs("--workers=3", "--health=127.0.0.1:0", "--log-level=warning") as process:
+        url = read_until(process, r"health of all at (http://\S+)")[1]
+        eventually(lambda: answer(url, "readyz")[0] == 200)
+        assert up(url) == {"0": "1", "1": "1", "2": "1"}
+        shop.put(*(f"m{number}" for number in range(9)))
+        eventually((shop.folder / "begun.txt").exists)
+        stopped = numbers(process)[1]
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            assert up(url) == {"0": "1", "1": "0", "2": "1"}
+            assert "jmsx_workers_running 3\n" in answer(url, "metrics")[1]
+            code, body = answer(url, "healthz")
+            assert code == 503
+            assert json.loads(body)["workers"]["1"]["pid"] == stopped
+            eventually(lambda: len({text for _, text, _ in shop.done()}) == 9, 60)
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+        eventually(lambda: up(url) == {"0": "1", "1": "1", "2": "1"})
+
+
+def test_a_worker_without_metrics_is_up(shop: Shop) -> None:
+    """It answers, if only that it has none. None is down that starts, waits to be started again, or ends."""
+    shop.write(seconds=2.0)
+    file = shop.folder / "shop.py"
+    text = file.read_text("utf-8").replace("observers=[PrometheusObserver()]", "")
+    waits = "import os, time\nif os.environ.get('JMSX_WORKER') == '1':\n    time.sleep(3)\n"
+    file.write_text(waits + text, encoding="utf-8")
+    told: list[dict[str, str]] = []
+
+    def look() -> dict[str, str]:
+        told.append(up(url))
+        return told[-1]
+
+    with shop.runs("--workers=2", "--health=127.0.0.1:0", "--drain-timeout=20") as process:
+        url = read_until(process, r"health of all at (http://\S+)")[1]
+        eventually(lambda: look() == {"0": "1", "1": "1"})
+        assert {"0": "1"} in told
+        eventually(lambda: answer(url, "readyz")[0] == 200)
+        os.kill(numbers(process)[0], signal.SIGKILL)
+        eventually(lambda: up(url) == {"1": "1"})
+        eventually(lambda: up(url) == {"0": "1", "1": "1"})
+        eventually(lambda: answer(url, "readyz")[0] == 200)
+        shop.put("a")
+        eventually((shop.folder / "begun.txt").exists)
+        process.send_signal(signal.SIGTERM)
+        with suppress(OSError):  # it ends at last
+            while process.poll() is None:
+                look()
+        assert process.wait() == 0
+    assert [text for _, text, _ in shop.done()] == ["a"]
+    assert {"0": "1", "1": "1"} in told[:-1]
+    assert [one for one in told if "0" in one.values()] == []
+
+
 def test_counters_of_workers_add_up_and_those_of_a_new_one_begin_anew(shop: Shop) -> None:
     """Each has the number of its own messages, whoever else dies; a counter that falls is a reset for Prometheus."""
 
@@ -198,27 +271,23 @@ def test_counters_of_workers_add_up_and_those_of_a_new_one_begin_anew(shop: Shop
                 found[int(line.partition('worker="')[2][0])] += int(float(line.rpartition(" ")[2]))
         return found
 
-    def numbers() -> dict[int, int]:
-        """The number of each worker, by its process."""
-        environments = ((pid, Path(f"/proc/{pid}/environ").read_text()) for pid in workers(process))
-        return {pid: int(text.partition("JMSX_WORKER=")[2][0]) for pid, text in environments}
-
     def handled() -> dict[int, int]:
-        return Counter(running[pid] for pid, *_ in shop.done() if pid in running)
+        by_process = {pid: number for number, pid in running.items()}
+        return Counter(by_process[pid] for pid, *_ in shop.done() if pid in by_process)
 
     with shop.runs("--workers=3", "--health=127.0.0.1:0", "--log-level=warning") as process:
         url = read_until(process, r"health of all at (http://\S+)")[1]
         eventually(lambda: answer(url, "readyz")[0] == 200)
-        running = numbers()
+        running = numbers(process)
         shop.put(*(f"a{number}" for number in range(60)))
         eventually(lambda: sum(counted().values()) == 60)
         assert counted() == handled()
         before = counted()
-        os.kill(next(pid for pid, number in running.items() if number == 1), signal.SIGKILL)
+        os.kill(running[1], signal.SIGKILL)
         eventually(lambda: len(counted()) == 2)
         assert counted() == {0: before[0], 2: before[2]}
         eventually(lambda: answer(url, "readyz")[0] == 200)
-        running = numbers()
+        running = numbers(process)
         assert counted()[1] == 0
         shop.put(*(f"b{number}" for number in range(60)))
         eventually(lambda: sum(counted().values()) == before[0] + before[2] + 60)
@@ -380,7 +449,7 @@ def test_signals_while_a_reload_waits_for_a_handler(shop: Shop) -> None:
         shop.write(word="newer")
         assert read_until(process, "a file has changed")
         process.send_signal(signal.SIGINT)
-        assert read_until(process, "SIGINT: 1 workers drain")
+        assert read_until(process, "SIGINT: 1 worker drains")
         _, errors = process.communicate(timeout=40)
         assert process.returncode == 0, errors
     assert [one[1:] for one in shop.done()] == [("a", "old")]
@@ -392,7 +461,7 @@ def test_signals_while_a_reload_waits_for_a_handler(shop: Shop) -> None:
         shop.write(word="newest")
         assert read_until(process, "a file has changed")
         process.send_signal(signal.SIGINT)
-        assert read_until(process, "SIGINT: 1 workers drain")
+        assert read_until(process, "SIGINT: 1 worker drains")
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=10) == 130
     with shop.runs("--until-idle=1s") as process:

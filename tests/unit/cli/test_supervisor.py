@@ -1,16 +1,29 @@
-"""When a worker that serves no health is excused for it, and which files `--reload` looks at."""
+"""When a worker that does not answer is excused for it, and which files `--reload` looks at."""
 
 from __future__ import annotations
 
+import json
 import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from jmsx.app.endpoint import Endpoint, application
+from jmsx.cli import supervisor
 from jmsx.cli.supervisor import FIRST_PAUSE, LONGEST_PAUSE, STARTING, STEADY, Place, Supervisor
+from jmsx_broker.ports import free_port
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
-
-    import pytest
 
 
 def died(place: Place, began: float, at: float) -> float:
@@ -61,18 +74,109 @@ def test_one_that_ran_steadily_is_new() -> None:
     assert place.is_being_started(again + STARTING / 2)
 
 
-def watched(folder: Path) -> set[str]:
-    """The names of the files whose change would be seen."""
-    supervisor = Supervisor(
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[bytes]]:
+    """One that runs."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as running:
+        yield running
+        running.kill()
+
+
+def test_who_owes_an_answer(process: subprocess.Popen[bytes]) -> None:
+    """Who serves; and who does not although it has had a minute. Nobody who is not there, or was told to end."""
+    place = Place(0, began=500.0)
+    assert not place.owes_an_answer(1000.0)  # it is to begin, or waits to be started again
+    place.process = process
+    assert not place.owes_an_answer(500.0 + STARTING - 1)
+    assert place.owes_an_answer(500.0 + STARTING)
+    place.url = "http://127.0.0.1:1"
+    assert place.owes_an_answer(501.0)
+    place.end()
+    assert not place.owes_an_answer(501.0)
+
+
+@contextmanager
+def listener(said: bytes = b"") -> Iterator[str]:
+    """The address of somebody who says that to each caller and then, if it is anything, hangs up."""
+
+    def hear() -> None:
+        with ExitStack() as callers, suppress(OSError):  # the end of listening
+            while True:
+                caller = callers.enter_context(server.accept()[0])
+                if said:
+                    caller.recv(1000)
+                    caller.sendall(said)
+                    caller.close()
+
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        thread = threading.Thread(target=hear)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def told(url: str, path: str) -> tuple[int, str]:
+    """What a supervisor says there; never by a proxy."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"{url}/{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def supervising(count: int, reload: Path | None = None) -> Supervisor:
+    """One of so many workers, which it does not start."""
+    return Supervisor(
         ["true"],
         variables={},
-        count=1,
+        count=count,
         health=None,
         drain_timeout=1.0,
-        reload=folder,
+        reload=reload,
         announce=print,
     )
-    return {os.path.relpath(name, folder) for name in supervisor._files()}
+
+
+def test_what_is_said_of_workers_that_answer_and_that_do_not(
+    process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up is who answers, whatever it says; who starts is not told of. Health names the process of who does not."""
+    monkeypatch.setattr(supervisor, "_ANSWER", 0.5)
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    one = supervising(5)
+    with (
+        closing(Endpoint("127.0.0.1:0", application({}, None))) as without_metrics,
+        listener() as mute,
+        listener(b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\njmsx_") as dies,
+    ):
+        urls = [without_metrics.url, mute, dies, f"http://127.0.0.1:{free_port()}", None]
+        for place, url in zip(one._places, urls, strict=True):
+            place.process, place.url, place.began = process, url, time.monotonic()
+        one._serve("127.0.0.1:0")
+        assert one.endpoint is not None
+        with closing(one.endpoint) as served:
+            code, metrics = told(served.url, "metrics")
+            _, health = told(served.url, "healthz")
+    assert code == 200
+    assert [line for line in metrics.splitlines() if line.startswith("jmsx_worker_up")] == [
+        'jmsx_worker_up{worker="0"} 1',
+        'jmsx_worker_up{worker="1"} 0',
+        'jmsx_worker_up{worker="2"} 0',
+        'jmsx_worker_up{worker="3"} 0',
+    ]
+    workers = json.loads(health)["workers"]
+    assert [workers[number].get("pid") for number in "01234"] == [
+        *(None, process.pid, process.pid, process.pid, None),
+    ]
+
+
+def watched(folder: Path) -> set[str]:
+    """The names of the files whose change would be seen."""
+    return {os.path.relpath(name, folder) for name in supervising(1, reload=folder)._files()}
 
 
 def test_the_files_that_are_watched(tmp_path: Path) -> None:

@@ -12,7 +12,16 @@ import typing
 import pytest
 
 from jmsx.core import events
-from jmsx_prometheus.catalogue import LABELS, METRICS, PIPELINE, RAW_ONLY, Kind, Metric, find
+from jmsx_prometheus.catalogue import (
+    LABELS,
+    METRICS,
+    PIPELINE,
+    RAW_ONLY,
+    SUPERVISOR,
+    Kind,
+    Metric,
+    find,
+)
 from jmsx_prometheus.observer import PrometheusObserver
 from jmsx_prometheus.series import Distribution
 from tests.dashboards.stories import lifetime, stand_still
@@ -63,7 +72,8 @@ def test_names_are_unique() -> None:
 
 def test_every_label_is_used() -> None:
     """Nothing is explained that no metric has."""
-    assert {label for row in (*METRICS, *PIPELINE) for label in row.labels} == LABELS.keys()
+    rows = (*METRICS, *PIPELINE, *SUPERVISOR)
+    assert {label for row in rows for label in row.labels} == LABELS.keys()
 
 
 def test_raw_only_has_reasons() -> None:
