@@ -11,12 +11,10 @@ from jmsx_dashboards.alerts import alerts
 from jmsx_dashboards.boards import BOARDS
 from jmsx_dashboards.model import Alert, Links, Recording, Settings, scaled, shortened
 from jmsx_dashboards.recordings import recordings
-from jmsx_prometheus.catalogue import LABELS, METRICS, PIPELINE, RAW_ONLY, SUPERVISOR
+from jmsx_prometheus.catalogue import LABELS, METRICS, PIPELINE, RAW_ONLY, SUPERVISOR, Metric
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from jmsx_prometheus.catalogue import Metric
 
 RULES_FILE: Final = "jmsx_rules.yml"
 _WRITTEN: Final = "# Made by `jmsx dashboards export`.\n"
