@@ -85,7 +85,7 @@ def _keeps(queue: Queue, internal: str = "unknown") -> bool:
     """
     Whether a queue keeps every message until somebody takes it.
 
-    `internal`: what is taken to be true where the broker does not tell whether it is, as up to 2.33.
+    `internal`: what is taken to be true where the broker does not tell whether it is (BROKER.md A73).
     """
     return (
         queue["durable"] == "true"

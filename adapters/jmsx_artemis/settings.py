@@ -35,7 +35,7 @@ class AddressSettings:
     def read(cls, address: str, told: str) -> AddressSettings:
         """From what `getAddressSettingsAsJSON` tells: only what somebody has set."""
         given = json.loads(told)
-        given.setdefault("deadLetterAddress", given.get("DLA") or None)  # as 2.28 calls it
+        given.setdefault("deadLetterAddress", given.get("DLA") or None)  # BROKER.md A73
         names = {
             "dead_letter_address": "deadLetterAddress",
             "auto_create_dead_letter_resources": "autoCreateDeadLetterResources",

@@ -47,7 +47,8 @@ class MessageWindow:
         self._individual = settings.individual
         self._model = WindowModel(settings.prefetch, individual=settings.individual)
         self._held: set[str] = set()  #: ack ids in the open transaction that widens the window
-        self.counting = False  #: it was opened, so that ACKs may narrow it
+        #: It was opened, so that ACKs may narrow it; kept, because each of them asks
+        self.counting = False
 
     @property
     def subscription_ids(self) -> Sequence[str]:

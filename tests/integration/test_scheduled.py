@@ -97,6 +97,16 @@ def test_a_link_that_is_cut_while_the_broker_is_asked(
         assert message.text == "here"
 
 
+def _impatient(url: str) -> jmsx.Connection:
+    """A connection that asks for the broker's scheduler, and waits 1 s for each answer."""
+    return jmsx.Connection(
+        f"failover:({url})",
+        reconnect=jmsx.ReconnectPolicy(startup_timeout=15.0),
+        redelivery_policy=POLICY,
+        request_timeout=1.0,
+    )
+
+
 @pytest.mark.parametrize("kind", ["classic", "artemis"])
 def test_a_link_that_is_silent_while_the_broker_is_asked(
     kind: str, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
@@ -105,12 +115,7 @@ def test_a_link_that_is_silent_while_the_broker_is_asked(
     broker: Broker = request.getfixturevalue(f"{kind}_broker")
     with (
         Proxy(broker.url) as proxy,
-        jmsx.Connection(
-            f"failover:({proxy.url})",
-            reconnect=jmsx.ReconnectPolicy(startup_timeout=15.0),
-            redelivery_policy=POLICY,
-            request_timeout=1.0,
-        ) as connection,
+        _impatient(proxy.url) as connection,
     ):
         connection.start()
         session = connection.create_session(Mode.AUTO_ACKNOWLEDGE)
@@ -129,12 +134,7 @@ def test_a_scheduler_that_gives_nothing_back(
     """Of a broker that answers all the same nothing is left to it, and the consumer is made."""
     with (
         Liar(lambda client: client.obey(greeting=greeting)) as liar,
-        jmsx.Connection(
-            f"failover:({liar.url})",
-            reconnect=jmsx.ReconnectPolicy(startup_timeout=15.0),
-            redelivery_policy=POLICY,
-            request_timeout=1.0,
-        ) as connection,
+        _impatient(liar.url) as connection,
     ):
         connection.start()
         session = connection.create_session(Mode.AUTO_ACKNOWLEDGE)

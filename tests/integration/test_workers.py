@@ -440,28 +440,28 @@ def test_reload(shop: Shop) -> None:
         assert process.returncode == 0, errors
 
 
+def _interrupt_a_reload(shop: Shop, process: subprocess.Popen[str], body: str, word: str) -> None:
+    """Change the program while its handler has a message, and send SIGINT while that is waited for."""
+    shop.put(body)
+    eventually((shop.folder / "begun.txt").exists)
+    shop.write(word=word)
+    assert read_until(process, "a file has changed")
+    process.send_signal(signal.SIGINT)
+    assert read_until(process, "SIGINT: 1 worker drains")
+
+
 def test_signals_while_a_reload_waits_for_a_handler(shop: Shop) -> None:
     """The first has nothing started again, and does not abort what drains; the second aborts. Nothing is lost."""
     shop.write(seconds=4.0)
     with shop.runs("--reload") as process:
-        shop.put("a")
-        eventually((shop.folder / "begun.txt").exists)
-        shop.write(word="newer")
-        assert read_until(process, "a file has changed")
-        process.send_signal(signal.SIGINT)
-        assert read_until(process, "SIGINT: 1 worker drains")
+        _interrupt_a_reload(shop, process, "a", word="newer")
         _, errors = process.communicate(timeout=40)
         assert process.returncode == 0, errors
     assert [one[1:] for one in shop.done()] == [("a", "old")]
     (shop.folder / "begun.txt").unlink()
     shop.write(seconds=60.0)
     with shop.runs("--reload") as process:
-        shop.put("b")
-        eventually((shop.folder / "begun.txt").exists)
-        shop.write(word="newest")
-        assert read_until(process, "a file has changed")
-        process.send_signal(signal.SIGINT)
-        assert read_until(process, "SIGINT: 1 worker drains")
+        _interrupt_a_reload(shop, process, "b", word="newest")
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=10) == 130
     with shop.runs("--until-idle=1s") as process:
