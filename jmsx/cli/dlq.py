@@ -381,6 +381,10 @@ def purge(
     Example: jmsx dlq purge ActiveMQ.DLQ --until 30d --events /var/log/jmsx
     """
     name = queue_name(queue)
+    if by_sending and meant.choice.since is meant.choice.until is None:
+        raise ConfigurationError(
+            "--by-sending goes with --since or --until, as in --until 30d; without a period every age is meant"
+        )
     meant.by_sending = by_sending
     with opened(broker) as access:
 

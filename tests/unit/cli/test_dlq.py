@@ -17,7 +17,7 @@ from jmsx.cli.terminal import console
 from jmsx.core.events import MessageDeadLettered
 from jmsx.dead_letters import opening
 from jmsx.dead_letters.letter import DeadLetter, read
-from jmsx.errors import InvalidDestinationError
+from jmsx.errors import ConfigurationError, InvalidDestinationError
 from tests.pipeline.simulator import SOURCE, Clock, open_log
 
 if TYPE_CHECKING:
@@ -209,6 +209,16 @@ def test_what_does_not_tell_when_it_died_is_not_deleted_by_its_age(broker: Hidin
     broker.letters = [*letters]
     assert "may be meant" not in run("purge", "dead", "--yes")
     assert broker.letters == []
+
+
+def test_who_forgets_the_period_deletes_nothing(broker: Hiding) -> None:
+    """Without --until 30d, `purge --by-sending` would delete what died today too."""
+    broker.letters = [read("a", SENT, origin="queue://orders")]
+    with pytest.raises(ConfigurationError, match="--by-sending goes with --since or --until"):
+        CliRunner().invoke(
+            dlq.app, ["purge", "dead", "--by-sending", "--yes"], catch_exceptions=False
+        )
+    assert len(broker.letters) == 1
 
 
 def test_what_a_java_client_gave_up_names_no_consumer(broker: Hiding) -> None:
