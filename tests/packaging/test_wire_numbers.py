@@ -19,13 +19,18 @@ ROOT: Final = Path(__file__).parents[2]
 
 #: Where all that a client or a broker may have written is read.
 WIRE: Final = (
-    "jmsx/core", "jmsx/drivers", "jmsx/jms", "jmsx/testing", "jmsx/core/map_body.py", "adapters/jmsx_classic",
-    "adapters/jmsx_artemis", "adapters/jmsx_broker/wire.py",
+    "jmsx/app", "jmsx/check", "jmsx/core", "jmsx/dead_letters", "jmsx/drivers", "jmsx/jms", "jmsx/stores",
+    "jmsx/testing", "adapters/jmsx_classic", "adapters/jmsx_artemis", "adapters/jmsx_broker/wire.py",
 )  # fmt: skip
 
 #: Calls there whose argument is a number already, or a text whose form was checked; and why.
 ALLOWED: Final = {
     ("jmsx/core/headers.py", "int(text)"): "the one place",
+    ("jmsx/app/bodies.py", "float(value)"): "of a form that was checked",
+    ("jmsx/app/endpoint.py", "int(found['port'])"): "the application's own, of a pattern",
+    ("jmsx/app/pacing.py", "int(found[1])"): "the application's own, of a pattern",
+    ("jmsx/dead_letters/letter.py", "float('inf')"): "for ever",
+    ("jmsx/stores/idempotency.py", "int(exponent)"): "of a Decimal",
     ("jmsx/core/selectors.py", "int(part)"): "a token of a selector, of a form that was checked",
     ("jmsx/core/policy.py", "float(base)"): "a number of the policy",
     ("jmsx/core/wire.py", "int(own[2])"): "of a pattern: at most 19 ASCII digits",
@@ -74,6 +79,11 @@ def test_text_of_the_wire_is_read_by_whole() -> None:
         ("int(headers['x'])", True),
         ("float(text)", True),
         ("map(int, parts)", True),
+        ("sorted(headers, key=int)", True),
+        ("partial(int, text)", True),
+        ("isinstance(x, int)", False),
+        ("type(x) in (int, float)", False),
+        ("read = int", True),
         ("int(seconds * 1000)", False),
         ("int(min(a, b))", False),
         ("int(a + b)", True),
@@ -86,11 +96,14 @@ def test_what_counts_as_reading_a_number(source: str, *, caught: bool) -> None:
     assert any(map(converts, ast.walk(ast.parse(source)))) is caught
 
 
-def converts(node: ast.AST) -> TypeGuard[ast.Call]:
-    """Whether `node` makes a number of what may be a text: `int(x)` or `float(x)`, or either as an argument."""
+def converts(node: ast.AST) -> TypeGuard[ast.Call | ast.Assign]:
+    """Whether `node` makes a number of what may be a text: `int(x)` or `float(x)`, or hands either on to who may."""
+    if isinstance(node, ast.Assign):
+        return is_number_type(node.value)
     if not isinstance(node, ast.Call):
         return False
-    if any(is_number_type(argument) for argument in node.args) and called(node) == "map":
+    given = [*node.args, *(one.value for one in node.keywords)]
+    if any(map(is_number_type, given)) and called(node) not in {"isinstance", "issubclass"}:
         return True
     return is_number_type(node.func) and bool(node.args) and not is_arithmetic(node.args[0])
 
