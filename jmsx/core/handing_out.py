@@ -226,11 +226,13 @@ def _over_limit(consumer: ConsumerCore, delivery: Delivery, failures: int) -> bo
     """
     Return whether a message that has failed so often is over its limit before it is handed out.
 
-    In transacted sessions this goes by what the process knew when the message came, in every mode by a ledger's count.
+    In transacted sessions this goes by what the process knew when the message came, in the others by what a ledger was
+    told: what the application still holds of a lost link has not failed.
     Source: the pre-dispatch check, `ActiveMQMessageConsumer.java:556-568`.
     """
     policy = consumer.settings.policy
     if not (policy.pre_dispatch_check or delivery.history.commit_refused):
         return False
-    counts = consumer.settings.transacted and not delivery.was_handed_out
-    return (counts or delivery.entry is not None) and given_up(policy, failures)
+    if consumer.settings.transacted and not delivery.was_handed_out:
+        return given_up(policy, failures)
+    return delivery.entry is not None and given_up(policy, failures - delivery.history.untold)

@@ -70,6 +70,8 @@ class History(NamedTuple):
     commit_refused: bool = False  #: and that was dropped because the broker refused a commit
     #: One of `deliveries` is nothing but the broker's flag, so that perhaps nobody has seen it
     guessed: bool = False
+    #: So many of `failures` this session has lost with a link, and nobody has said how they went
+    untold: int = 0
 
     def failed(self) -> History:
         """Return the history of the next delivery: this one has failed."""
@@ -81,7 +83,7 @@ class History(NamedTuple):
 
     def not_failed(self) -> History:
         """Return the history in which one delivery has not failed that else would count as a failure."""
-        return self._replace(failures=self.failures - 1)
+        return self._replace(failures=self.failures - 1, untold=max(self.untold - 1, 0))
 
 
 #: Nobody knows of any.
@@ -115,6 +117,7 @@ def merge(
     flagged = flagged or (lost is not None and lost.flag_unexplained)
     deliveries, failures = max(1 if flagged else 0, sent_back), sent_back
     certain = sent_back
+    untold = 0
     if lost is not None:
         deliveries, failures = lost.deliveries, lost.failures
         certain = deliveries if lost.refused else certain
@@ -131,7 +134,8 @@ def merge(
         if (
             entry.in_doubt and lost is not None
         ):  # they may be this session's own, which counts them as failed
-            failures = max(failures, lost.failures)
+            untold = max(lost.failures - failures, 0)
+            failures += untold
     unexplained = flagged and not explained
     return History(
         deliveries,
@@ -141,4 +145,5 @@ def merge(
         after_loss=lost is not None,
         commit_refused=lost is not None and lost.refused,
         guessed=unexplained and entry is None and not sent_back,
+        untold=untold,
     )

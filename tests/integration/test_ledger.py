@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx import AcknowledgeMode, Connection, DatabaseStore, Message, Queue
+from jmsx import AcknowledgeMode, Connection, DatabaseStore, Message, Queue, RedeliveryPolicy
 from jmsx.app import App
 from jmsx.errors import StoreError
 from tests.integration.broker_support import eventually, python, read_line
+from tests.integration.proxy import Proxy
 from tests.integration.support import (
     AUTO,
     CLIENT,
     INDIVIDUAL,
     TRANSACTED,
+    connect,
     dead_copies,
     fresh_queue,
     nothing_left,
@@ -229,6 +231,36 @@ def test_a_ledger_that_cannot_be_opened_is_an_error_at_the_door(
         pytest.raises(StoreError, match="no/x: unable to open"),
     ):
         connection.create_session()
+
+
+@pytest.mark.parametrize("mode", [CLIENT, INDIVIDUAL])
+def test_links_that_are_lost_bury_nothing_that_is_held(
+    broker: Broker, tmp_path: Path, mode: AcknowledgeMode
+) -> None:
+    """Its process lives, and nothing has failed; with one attempt all told it was a dead letter at the first cut."""
+    queue, path = fresh_queue(), tmp_path / "ledger.db"
+    with App(broker.url) as sender:
+        for text in "ab":
+            sender.send(queue, text, properties={"case": queue.uri, "text": text})
+    once = RedeliveryPolicy(maximum_redeliveries=0)
+    with (
+        Proxy(broker.url) as proxy,
+        connect(proxy, ledger=path, redelivery_policy=once) as connection,
+    ):
+        consumer = connection.create_session(mode).create_consumer(queue)
+        for attempt in range(1, 4):
+            held = [consumer.receive(10), consumer.receive(10)]
+            assert [(one.text, one.delivery_count) for one in held if one is not None] == [
+                ("a", attempt),
+                ("b", attempt),
+            ]
+            if attempt < 3:
+                proxy.cut()
+        for one in held:
+            assert one is not None
+            one.acknowledge()
+    assert settles(broker, queue, size=0)
+    assert dead_copies(broker, queue.uri) == []
 
 
 @pytest.mark.parametrize("what", ["store away", "slow store", "batch", "turn"])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jmsx.core.delivery import Delivery, Held
+from jmsx.core.delivery_state import DeliveryState
 from jmsx.core.events import MessageDeadLettered
 from jmsx.core.headers import COUNT_HEADER
 from jmsx.core.identity import identify, stamp
@@ -685,6 +686,40 @@ def test_a_flag_is_not_hidden_by_a_lost_link(mode: AcknowledgeMode) -> None:
         talk.lose()
         talk.comes("a", redelivered=then)
         assert talk.held().redelivered is (first == "true")
+
+
+@pytest.mark.parametrize("dialect", [DIALECT, ARTEMIS], ids=["classic", "artemis"])
+@pytest.mark.parametrize("mode", [CLIENT, INDIVIDUAL])
+def test_a_lost_link_buries_nothing_that_is_held(mode: AcknowledgeMode, dialect: Dialect) -> None:
+    """
+    The process that has it lives, and nobody has said that it failed; what is not transacted is handed out again.
+
+    As without a ledger, and as by the Java client, which looks at the limit first in transacted sessions only.
+    """
+    book = Book()
+    talk = Counted(mode, book, dialect=dialect)
+    talk.subscribe(policy=at_most(0))
+    for life in range(1, 4):
+        talk.comes("a", redelivered="true" if life > 1 else "")
+        held = talk.held()
+        assert called(held) == f"a#{life}"
+        if life < 3:
+            talk.lose()
+    talk.core.recover(talk.now)
+    assert held.state is DeliveryState.DYING
+
+
+def test_a_held_message_that_has_failed_is_buried() -> None:
+    """Its application has recovered on the link that was lost."""
+    talk = start(CLIENT, Book(), policy=at_most(0))
+    talk.comes("a")
+    talk.held()
+    talk.cut()
+    talk.core.recover(talk.now)
+    talk.reopen()
+    talk.wrote()
+    talk.comes("a", redelivered="true")
+    assert talk.take() is None
 
 
 def test_what_a_session_has_lost_itself_counts() -> None:
