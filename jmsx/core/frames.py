@@ -209,13 +209,6 @@ class Transmit:
 
 
 @dataclass(slots=True)
-class Report:
-    """Tell the observers about `event`."""
-
-    event: Event
-
-
-@dataclass(slots=True)
 class Record:
     """Tell the ledger how these hand-outs ended."""
 
@@ -235,7 +228,8 @@ class Disconnect:
     reason: str
 
 
-Action = Transmit | Report | Record | Disconnect
+#: An event is asked for as itself: the observers are to be told of it.
+Action = Transmit | Event | Record | Disconnect
 
 
 class Outbox:
@@ -257,7 +251,7 @@ class Outbox:
 
     def report(self, event: Event) -> None:
         """Ask for `event` to be reported."""
-        self._actions.append(Report(event))
+        self._actions.append(event)
 
     def finish(self, entries: Iterable[Entry | None]) -> None:
         """Have the ledger note that hand-outs, as far as it has `entries` of them, did not fail; once for each."""

@@ -76,9 +76,9 @@ def identify(delivery: Delivery, reading: Reading) -> MessageIdentity:
 
 def key_of(delivery: Delivery, reading: Reading) -> str:
     """Return the key of `delivery` alone, for which the body is not looked at if no sender gave it one. Never fails."""
-    if delivery.identity is None and KEY_HEADER not in delivery.headers:
+    if delivery.identity is None and KEY_HEADER not in (headers := delivery.frame.headers):
         try:
-            return _short(reading.message_key(delivery.headers))
+            return _short(reading.message_key(headers))
         except Exception:  # noqa: BLE001, S110 - see `identify`
             pass
     return identify(delivery, reading).key

@@ -27,9 +27,11 @@ class PoisonFrames:
 
         Returns whether the link was counted; one that ended for another reason says nothing of frames.
         """
+        if isinstance(event, DeliveryEnded):  # as most are
+            if self.count and event.outcome not in _UNSETTLED:
+                self.count = 0
+            return False
         if isinstance(event, LinkClosed) and event.reason == "protocol":
             self.count, self.cause = self.count + 1, event.detail
             return True
-        if isinstance(event, DeliveryEnded) and event.outcome not in _UNSETTLED:
-            self.count = 0
         return False

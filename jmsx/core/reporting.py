@@ -61,13 +61,10 @@ class ConsumerReports:
         """Report the messages that came in one chunk."""
         if not self._outbox.detailed:
             return
+        settings, flagged = self._settings, sum([one.flagged for one in deliveries])
         self._outbox.report(
             events.MessagesReceived(
-                at=now,
-                consumer=self._settings.name,
-                destination=self._settings.destination,
-                messages=len(deliveries),
-                redelivered=sum(one.flagged for one in deliveries),
+                now, settings.name, settings.destination, len(deliveries), flagged
             )
         )
 
@@ -75,16 +72,11 @@ class ConsumerReports:
         """Report that the ACK frames of `batch` were written."""
         if not self._outbox.detailed:
             return
-        sizes = [1] * len(batch) if self._settings.individual else [len(batch)]
-        for size in sizes:
+        settings = self._settings
+        frames, size = (len(batch), 1) if settings.individual else (1, len(batch))
+        for _ in range(frames):
             self._outbox.report(
-                events.MessagesAcknowledged(
-                    at=now,
-                    consumer=self._settings.name,
-                    destination=self._settings.destination,
-                    messages=size,
-                    trigger=trigger,
-                )
+                events.MessagesAcknowledged(now, settings.name, settings.destination, size, trigger)
             )
 
     def dropped(self, messages: int, now: float) -> None:
@@ -143,22 +135,22 @@ class ConsumerReports:
         if not self._outbox.detailed:
             return
         settings, headers = self._settings, delivery.headers
-        ended = events.DeliveryEnded(
-            at=now,
-            consumer=settings.name,
-            destination=settings.destination,
-            message_id=delivery.message_id,
-            message_key=self.key(delivery),
-            correlation_id=headers.get("correlation-id"),
-            ack_mode=self._mode,
-            prefetch=settings.prefetch,
-            attempt=delivery.delivery_count,
-            redelivered=delivery.redelivered,
-            sent_ms=time_ms(headers.get("timestamp")),
-            received_at=delivery.received_at,
-            started_at=delivery.started_at,
-            ended_at=delivery.ended_at,
-            outcome=outcome,
+        ended = events.DeliveryEnded(  # in the order of its fields
+            now,
+            settings.name,
+            settings.destination,
+            delivery.message_id,
+            key_of(delivery, self._dialect.reading),
+            headers.get("correlation-id"),
+            self._mode,
+            settings.prefetch,
+            delivery.delivery_count,
+            delivery.redelivered,
+            time_ms(headers.get("timestamp")),
+            delivery.received_at,
+            delivery.started_at,
+            delivery.ended_at,
+            outcome,
             transaction_id=transaction_id,
             size=len(delivery.frame.body),
             subscription=settings.subscription,

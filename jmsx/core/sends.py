@@ -57,16 +57,16 @@ class Sends:
         if not self._outbox.detailed:
             return
         self._outbox.report(
-            events.MessageSent(
-                at=now,
-                destination=sent.destination,
-                message_key=sent.message_key,
-                outcome=outcome,
-                started_at=sent.at,
-                size=sent.size,
-                transaction_id=transaction_id,
-                expires_ms=time_ms(sent.frame.headers.get("expires")),
-                cause_key=sent.cause_key,
+            events.MessageSent(  # in the order of its fields
+                now,
+                sent.destination,
+                sent.message_key,
+                outcome,
+                sent.at,
+                sent.size,
+                transaction_id,
+                time_ms(sent.frame.headers.get("expires")),
+                sent.cause_key,
             )
         )
 

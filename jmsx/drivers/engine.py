@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from jmsx.config.options import ReconnectPolicy
 from jmsx.config.uri import BrokerAddress
 from jmsx.core.events import Event, LinkRestored, Source
-from jmsx.core.frames import Action, Disconnect, Frame, Record, Report, Transmit
+from jmsx.core.frames import Action, Disconnect, Frame, Record, Transmit
 from jmsx.core.requests import Request
 from jmsx.core.session import SessionCore
 from jmsx.core.values import ConsumerSettings
@@ -131,7 +131,7 @@ class Engine:
         self._session_log = SessionLog()
         self._told = False  #: `on_lost` was called, or is not to be
         #: What the core asks for besides frames, and is not done yet
-        self._todo: deque[Action] = deque()
+        self._todo: deque[Event | Record | Disconnect] = deque()
         self._unwritten: list[Transmit] = []  #: frames for the link that is up
         self._unwritten_size = 0  #: bytes of their bodies
         self._working = False  #: the core is at work, under the lock
@@ -561,12 +561,12 @@ class Engine:
             self._inbox.put(None)
         while self._todo:  # what raises here is not repeated, and what is left is done next time
             action = self._todo.popleft()
-            if isinstance(action, Report):
-                self._report(action.event)
-            elif isinstance(action, Record) and (written or action.holds_unwritten):
-                self.hand_outs.record(action)
+            if not isinstance(action, (Record, Disconnect)):  # as most are
+                self._report(action)
             elif isinstance(action, Disconnect):
                 self._lose("error_frame", action.reason, dropped=True)
+            elif written or action.holds_unwritten:
+                self.hand_outs.record(action)
 
     def _may_wait(self, bursts: list[Transmit]) -> bool:
         """Whether `bursts`, with what is not written yet, may go with what follows."""
@@ -682,11 +682,11 @@ class Engine:
 
     def _report_only(self) -> None:
         """What the core asks for without a link can only be to tell, also the ledger."""
-        for action in self.core.take_actions():
-            if isinstance(action, Report):
-                self._report(action.event)
-            elif isinstance(action, Record):
+        for action in _parted(self.core.take_actions())[1]:
+            if isinstance(action, Record):
                 self.hand_outs.record(action)
+            elif not isinstance(action, Disconnect):
+                self._report(action)
 
     def _gone(self, detail: str) -> ConnectionFailedError:
         return ConnectionFailedError(f"the connection to {self.source.broker} is gone: {detail}")
@@ -710,10 +710,10 @@ class Engine:
             self._inbox.put(None)
 
 
-def _parted(actions: list[Action]) -> tuple[list[Transmit], list[Action]]:
+def _parted(actions: list[Action]) -> tuple[list[Transmit], list[Event | Record | Disconnect]]:
     """The frames among them, and the others."""
     bursts: list[Transmit] = []
-    others: list[Action] = []
+    others: list[Event | Record | Disconnect] = []
     for action in actions:
         if isinstance(action, Transmit):
             bursts.append(action)

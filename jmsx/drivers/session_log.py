@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.core.events import (
     DeadLetterFailed,
@@ -15,6 +15,9 @@ from jmsx.core.events import (
 )
 from jmsx.core.poison_frames import MANY, PoisonFrames
 from jmsx.log import Seldom, logger, shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: Seconds between two lines of one session.
 PAUSE: Final = 10.0
@@ -35,23 +38,24 @@ class SessionLog:
         self._lines = Seldom(PAUSE)
         self._refused = Seldom(PAUSE)
         self._poison_frames = PoisonFrames()
+        #: What is done about an event, by its class; most are of another one
+        self._notes: dict[type, Callable[[Any, Source], object]] = {
+            DeliveryEnded: lambda event, _: self._poison_frames.note(event),
+            LinkClosed: self._note_end,
+            MessageDeadLettered: lambda event, _: _tell_of_dead_letter(event),
+            DeadLetterFailed: lambda event, _: self._tell_of_refusal(event),
+            ErrorReceived: self._complain,
+        }
 
     def observe(self, event: Event, source: Source) -> None:
         """Log `event` if it tells of one of these; ERRORs and refusals at most once in `PAUSE` seconds each."""
-        match event:
-            case DeliveryEnded():
-                self._poison_frames.note(event)
-            case LinkClosed():
-                if self._poison_frames.note(event) and self._poison_frames.count == MANY:
-                    self._tell_of_poison(source)
-            case MessageDeadLettered():
-                _tell_of_dead_letter(event)
-            case DeadLetterFailed():
-                self._tell_of_refusal(event)
-            case ErrorReceived(receipt_id=None):
-                self._complain(event, source)
+        note = self._notes.get(type(event))
+        if note is not None:
+            note(event, source)
 
-    def _tell_of_poison(self, source: Source) -> None:
+    def _note_end(self, event: LinkClosed, source: Source) -> None:
+        if not self._poison_frames.note(event) or self._poison_frames.count != MANY:
+            return
         _log.error(
             "link ends again and again at a frame that cannot be read: remove that message at the broker",
             broker=source.broker,
@@ -75,6 +79,8 @@ class SessionLog:
         )
 
     def _complain(self, event: ErrorReceived, source: Source) -> None:
+        if event.receipt_id is not None:  # it answers a frame, whose sender is told
+            return
         left_out = self._lines.due(event.at)
         if left_out is not None:
             _log.warning(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jmsx.core.delivery_state import DeliveryState
 from jmsx.core.events import SETTLED, DeliveryEnded, ErrorReceived, Outcome
-from jmsx.core.frames import Disconnect, Frame, MessageFrame, Report, Transmit
+from jmsx.core.frames import Disconnect, Frame, MessageFrame, Record, Transmit
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.policy import no_jitter
 from jmsx.core.process_memory import ProcessMemory
@@ -169,8 +169,8 @@ class Peer:
             elif isinstance(action, Disconnect):
                 self.gave_up = True
                 self.lose()
-            elif isinstance(action, Report):
-                self._note(action.event)
+            elif not isinstance(action, Record):
+                self._note(action)
         self._check_agenda()
 
     def _check_agenda(self) -> None:

@@ -213,7 +213,7 @@ class Talk:
             elif isinstance(action, Record):
                 self.recorded(action)
             else:
-                self.events.append(action.event)
+                self.events.append(action)
 
     def recorded(self, told: Record) -> None:
         """What a ledger is told; here is none."""

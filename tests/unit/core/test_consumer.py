@@ -322,8 +322,31 @@ def test_messages_are_counted_as_they_come() -> None:
     talk.core.receive(
         [talk.message("a"), talk.message("b", redelivered="true"), talk.message("c")], 1.0, WALL
     )
-    (event,) = talk.reported(MessagesReceived)
-    assert (event.messages, event.redelivered, event.consumer) == (3, 1, "consumer-1")
+    assert talk.reported(MessagesReceived) == [
+        MessagesReceived(
+            at=1.0, consumer="consumer-1", destination="queue://q", messages=3, redelivered=1
+        )
+    ]
+
+
+def test_ack_is_told_whole() -> None:
+    """One event for each ACK frame, with what it settles."""
+    talk = Talk(CLIENT)
+    talk.subscribe()
+    talk.comes("a", "b")
+    for _ in range(2):
+        talk.core.consumed(last := talk.held(), talk.now)
+    talk.now = 4.0
+    talk.core.acknowledge(last, talk.now)
+    assert talk.reported(MessagesAcknowledged) == [
+        MessagesAcknowledged(
+            at=4.0,
+            consumer="consumer-1",
+            destination="queue://q",
+            messages=2,
+            trigger=AckTrigger.EXPLICIT,
+        )
+    ]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from jmsx.core.events import (
     MessagesReceived,
     SubscriptionOpened,
 )
-from jmsx.core.frames import Disconnect, Frame, Outbox, Report, Transmit
+from jmsx.core.frames import Disconnect, Frame, Outbox, Transmit
 from tests.unit.core.harness import AUTO, Talk
 
 
@@ -23,7 +23,7 @@ def test_actions_come_out_once_in_order() -> None:
     outbox.transmit(begin, commit)
     outbox.report(event)
     outbox.disconnect("enough")
-    assert outbox.take() == [Transmit((begin, commit)), Report(event), Disconnect("enough")]
+    assert outbox.take() == [Transmit((begin, commit)), event, Disconnect("enough")]
     assert outbox.take() == []
 
 
