@@ -109,6 +109,14 @@ def shortened(text: str, most: int = 1000) -> str:
     return f"{text[: most // 2]}... {left_out} characters ...{text[-(most // 2) :]}"
 
 
+def counted(number: int, thing: str) -> str:
+    """Word a number of things: "1 message", "2,000 messages", "0 deliveries", "2 processes"."""
+    if number == 1:
+        return f"1 {thing}"
+    stem, end = (thing[:-1], "ies") if thing.endswith("y") else (thing, "s")
+    return f"{number:,} {stem}{'es' if stem.endswith('s') else end}"
+
+
 class _Harmless(logging.Filter):
     """Writes tracebacks with nothing in them that acts on a terminal, and none that is endless."""
 

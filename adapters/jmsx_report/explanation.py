@@ -20,11 +20,12 @@ import orjson
 
 from jmsx.dead_letters.stacks import from_the_handler
 from jmsx.errors import ConfigurationError
+from jmsx.log import counted
 from jmsx_eventlog.schema import fault_of
 from jmsx_report.flows import DONE
 from jmsx_report.local import content
 from jmsx_report.segments import survey
-from jmsx_report.wording import count, duration, moment, name
+from jmsx_report.wording import duration, moment, name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -162,7 +163,7 @@ def explain(events: Path, wanted: str) -> Story:
     sends = _sent_meanwhile(log, handled[-_LOOKED_AT:])
     story.meanwhile = list(map(_output, sends))
     if len(handled) > _LOOKED_AT:
-        before = count(len(handled) - _LOOKED_AT, "earlier handler")
+        before = counted(len(handled) - _LOOKED_AT, "earlier handler")
         story.unknown.append(f"what was sent while {before} ran: not looked for")
     if sends:
         story.unknown.append(
@@ -375,8 +376,8 @@ def _dead(line: Line) -> str:
     where = (
         f"in {name(line['dlq_dest'])}" if line.get("dlq_dest") else "where the broker keeps them"
     )
-    tried = line.get("attempts", "?")
-    times = "1 delivery" if tried == 1 else f"{tried} deliveries"
+    tried = line.get("attempts")
+    times = "? deliveries" if tried is None else counted(tried, "delivery")
     return f"dead letter {where}: {line.get('reason')}, after {times}"
 
 
@@ -441,12 +442,12 @@ def _unknown(log: _Log, keys: list[str], own: list[Line]) -> Iterator[str]:
         yield from _open_ends(deliveries)
     missing = sum(log.gaps.values())
     if missing:
-        yield f"{count(missing, 'event')} missing from the log, as it says itself"
+        yield f"{counted(missing, 'event')} missing from the log, as it says itself"
     if log.contradictions:
-        left_out = count(len(log.contradictions), "line")
+        left_out = counted(len(log.contradictions), "line")
         yield f"{left_out} left out, whose number another one has: see jmsx events validate"
     if log.unread:
-        yield f"{count(log.unread, 'file')} in the folder not read: see jmsx events validate"
+        yield f"{counted(log.unread, 'file')} in the folder not read: see jmsx events validate"
     if len({line["writer"] for line in own}) > 1:
         yield "times are by the clock of each process, so their order may deceive"
 
@@ -457,16 +458,15 @@ def _open_ends(deliveries: list[Line]) -> Iterator[str]:
     effects = [line for line in deliveries if line.get("outcome") in DONE]
     subscribers = {(line.get("dest"), line.get("subscription")) for line in effects}
     if len(effects) > len(subscribers):
-        yield f"it was done {len(effects)} times, for {count(len(subscribers), 'subscriber')}"
+        yield f"it was done {len(effects)} times, for {counted(len(subscribers), 'subscriber')}"
     unseen = min((line.get("attempt", 1) for line in deliveries), default=1) - 1
     if unseen > 0:
-        between = "1 delivery" if unseen == 1 else f"{unseen} deliveries"
-        yield f"{between} before number {unseen + 1} not in the log: who had it died, or keeps no log"
+        earlier = counted(unseen, "delivery")
+        yield f"{earlier} before number {unseen + 1} not in the log: who had it died, or keeps no log"
     for before, after in pairwise(deliveries):
         skipped = after.get("attempt", 0) - before.get("attempt", 0)
         if after.get("consumer") == before.get("consumer") and skipped > 1:
-            between = "1 delivery" if skipped == _NEXT_BUT_ONE else f"{skipped - 1} deliveries"
-            yield f"{between} behind number {before['attempt']} not in the log"
+            yield f"{counted(skipped - 1, 'delivery')} behind number {before['attempt']} not in the log"
 
 
 def not_known(story: Story, *, asked: bool) -> list[str]:

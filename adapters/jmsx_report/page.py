@@ -6,13 +6,14 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
+from jmsx.log import counted
 from jmsx_report import plots
 from jmsx_report.clocks import TOLD_US
 from jmsx_report.conclusions import LISTED, NUMBER_OF, PROOFS
 from jmsx_report.findings import ROWS, Findings, Shown
 from jmsx_report.latency import PERMILLES
 from jmsx_report.sentences import headline, meaning, numbers_line, proven
-from jmsx_report.wording import count, duration, moment, name, until
+from jmsx_report.wording import duration, moment, name, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -81,7 +82,7 @@ def _about(findings: Findings) -> str:
     if findings.first_us is not None:
         said.append(f"lines from <b>{_text(until(findings.first_us, findings.last_us))}</b>")
     if processes:
-        words = count(processes, "process") if processes == 1 else f"{processes:,} processes"
+        words = counted(processes, "process")
         named = ", ".join(_text(one) for one in services[:_REASONS])
         more = f" and {len(services) - _REASONS} more" if len(services) > _REASONS else ""
         said.append(
@@ -478,7 +479,7 @@ def _quarantined(quarantine: Shown) -> str:
     rows = [[row["path"], row["line"], _Words(row["why"])] for row in quarantine.rows]
     table = _table(["segment", "line", "why"], rows, quarantine.of, "tables/quarantine (Parquet)")
     return (
-        f"<h3>Put aside: {count(quarantine.of, 'line')}</h3>\n"
+        f"<h3>Put aside: {counted(quarantine.of, 'line')}</h3>\n"
         f"<p>They are in no number above; line 0 is the segment as a whole.</p>\n{table}"
     )
 

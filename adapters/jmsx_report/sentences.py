@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jmsx_report.wording import count, moment
+from jmsx.log import counted
+from jmsx_report.wording import moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +25,7 @@ def headline(audit: Mapping[str, Any]) -> str:
         judged = "" if audit["verdict"] == "balanced" else ", judged"
         words += f"{judged} until {moment(horizon)} UTC"
     if since:
-        words += f"; {count(since, 'message')} since"
+        words += f"; {counted(since, 'message')} since"
     return words
 
 
@@ -37,7 +38,7 @@ def meaning(audit: Mapping[str, Any]) -> str:
         return f"Each of the {judged:,} messages that were sent was settled, once."
     if audit["verdict"] == "suspect":
         wrong = [
-            f"{count(number, 'message')} {words}"
+            f"{counted(number, 'message')} {words}"
             for number, words in (
                 (proven(audit), "sent and never settled"),
                 (audit["duplicates"], "done more than once"),
@@ -80,5 +81,5 @@ def numbers_line(audit: Mapping[str, Any]) -> str:
     unaccounted = f"{audit['unaccounted']:,} unaccounted for"
     if audit.get("explained"):
         unaccounted += f" ({audit['explained']:,} of them perhaps not lost)"
-    said += [unaccounted, count(audit["duplicates"], "duplicate")]
+    said += [unaccounted, counted(audit["duplicates"], "duplicate")]
     return ", ".join(said)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
+from jmsx.log import counted
 from jmsx_report.books import Books, cuts
 from jmsx_report.clocks import TOLD_US
 from jmsx_report.conclusions import (
@@ -27,7 +28,7 @@ from jmsx_report.conclusions import (
     worst,
 )
 from jmsx_report.flows import PLAUSIBLE_US
-from jmsx_report.wording import count, moment
+from jmsx_report.wording import moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -128,7 +129,7 @@ def _under_way(
         _finding(
             "planned",
             route,
-            f"{route}: {count(n, 'message')} in a planned wait for redelivery"
+            f"{route}: {counted(n, 'message')} in a planned wait for redelivery"
             + (f", the last until {moment(until_us)} UTC" if until_us < PLAUSIBLE_US[1] else ""),
         )
         for route, n, until_us in waiting.head(LISTED).iter_rows()
@@ -140,7 +141,7 @@ def _under_way(
         _finding(
             "in_hand",
             route,
-            f"{route}: its consumers have {count(n, 'message')} of which nothing else is told",
+            f"{route}: its consumers have {counted(n, 'message')} of which nothing else is told",
         )
         for route, n in had.head(LISTED).iter_rows()
     ]

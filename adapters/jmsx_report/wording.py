@@ -52,8 +52,3 @@ def duration(microseconds: float | None) -> str:
 
 def _rounded(number: float) -> float:
     return float(f"{number:.3g}")
-
-
-def count(number: int, thing: str) -> str:
-    """Word a number of things: "1 message", "2,000 messages"."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"

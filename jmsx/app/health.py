@@ -17,6 +17,7 @@ from jmsx.core.durations import Default, Seconds, seconds
 from jmsx.core.option_checks import by_name
 from jmsx.core.poison_frames import MANY
 from jmsx.errors import ConfigurationError
+from jmsx.log import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -113,7 +114,8 @@ def _stuck(state: WorkerState, limits: HealthLimits, now: float) -> str:
         return _FINE
     quiet = now - max(movement.moved_at, movement.due_at, state.held_until)
     if state.in_hand and quiet > limits.stall:
-        return f"{state.in_hand} messages wait and nothing has moved for {quiet:.0f} s"
+        waiting = counted(state.in_hand, "message")
+        return f"{waiting} wait{'s' * (state.in_hand == 1)} and nothing has moved for {quiet:.0f} s"
     return _FINE
 
 

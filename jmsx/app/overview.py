@@ -9,6 +9,7 @@ from jmsx.app.worker import Worker
 from jmsx.core.dialect import Dialect
 from jmsx.core.policy import Policy, RedeliveryMode
 from jmsx.core.values import DeadLetterStrategy
+from jmsx.log import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -53,7 +54,7 @@ def _shared(consumers: Iterable[Consumer]) -> Iterator[str]:
 def _told(worker: Worker) -> str:
     consumer, options = worker.consumer, worker.options
     policy = options.policy(consumer.destination.uri, consumer.options)
-    sessions = f"{consumer.concurrency} session{'' if consumer.concurrency == 1 else 's'}"
+    sessions = counted(consumer.concurrency, "session")
     told = [
         f"{consumer.destination.uri}, {consumer.mode.label}, {sessions}",
         _redeliveries(policy),

@@ -29,6 +29,7 @@ from jmsx.jms.destination import Queue
 from jmsx.jms.message import Message
 from jmsx.jms.one_broker import connect_to
 from jmsx.jms.session import Session, link_of
+from jmsx.log import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -115,7 +116,7 @@ def _examine_consumer(consumer: Consumer, options: ConnectionOptions) -> Finding
     limit = options.policy(consumer.destination.uri, consumer.options).maximum_redeliveries
     told = (
         f"{consumer.destination.uri}, {consumer.mode.label}, prefetch {prefetch},"
-        f" {consumer.concurrency} worker{'' if consumer.concurrency == 1 else 's'}"
+        f" {counted(consumer.concurrency, 'worker')}"
     )
     check = f"consumer {consumer.name}"
     if (fault := consumer.client_id_fault(options)) is not None:
@@ -123,8 +124,7 @@ def _examine_consumer(consumer: Consumer, options: ConnectionOptions) -> Finding
     if limit < 0:
         words = "redelivered for ever: a message that always fails blocks the others"
         return Finding(check, Level.WARNING, f"{told}, {words}")
-    deliveries = "1 delivery" if limit == 0 else f"{1 + limit} deliveries"
-    return Finding(check, Level.OK, f"{told}, dead letter after {deliveries}")
+    return Finding(check, Level.OK, f"{told}, dead letter after {counted(1 + limit, 'delivery')}")
 
 
 def _examine_broker(

@@ -26,6 +26,7 @@ from jmsx.dead_letters.letter import UNTOLD, Choice, DeadLetter, Deaths
 from jmsx.dead_letters.letter import groups as grouped
 from jmsx.dead_letters.stacks import from_the_handler
 from jmsx.errors import ConfigurationError
+from jmsx.log import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -428,7 +429,7 @@ def export(
         with _made(out) as lines:
             count, seen = _export(access.look(name, bodies=True), meant, limit, lines)
         rest = Found([], "" if count == limit else hidden(access, name, seen))
-    _out.print(f"{count:,} dead letters in {out}")
+    _out.print(f"{counted(count, 'dead letter')} in {out}")
     meant.warn()
     rest.warn()
     if rest.hidden:
@@ -456,7 +457,7 @@ def _error(letter: DeadLetter) -> str:
 
 
 def _count(letters: Sequence[DeadLetter]) -> str:
-    return f"{len(letters):,} dead letter{'' if len(letters) == 1 else 's'}"
+    return counted(len(letters), "dead letter")
 
 
 def _died(letter: DeadLetter) -> str:

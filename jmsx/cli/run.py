@@ -25,6 +25,7 @@ from jmsx.clock import SystemClock
 from jmsx.core.durations import seconds
 from jmsx.core.option_checks import check_flag, check_names, check_text, kind_of, nearest
 from jmsx.errors import ConfigurationError
+from jmsx.log import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -208,7 +209,7 @@ def run_app(
             announce=announce,
         )
         if app is not None:
-            _introduce(settings, app, f"{settings.workers} workers", as_json=as_json)
+            _introduce(settings, app, counted(settings.workers, "worker"), as_json=as_json)
         code = supervisor.run()
         if code:
             raise typer.Exit(code)
@@ -284,8 +285,7 @@ def _introduce(settings: RunSettings, app: jmsx.App, how: str, *, as_json: bool)
         }
         print_json(told)
         return
-    count = len(app.consumers)
-    consumers = f"{count} consumer{'' if count == 1 else 's'}"
+    consumers = counted(len(app.consumers), "consumer")
     _err.print(f"jmsx {version('jmsx')}, {settings.app}: {consumers} on {broker}; {how}")
 
 

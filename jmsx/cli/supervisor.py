@@ -27,6 +27,7 @@ from jmsx.app.endpoint import Endpoint, application
 from jmsx.app.health import HealthReport
 from jmsx.app.signals import Signals
 from jmsx.errors import JmsxError
+from jmsx.log import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -241,7 +242,7 @@ class Supervisor:
             if number is not None:
                 break
         count = len(self._running())
-        workers = "1 worker drains" if count == 1 else f"{count} workers drain"
+        workers = f"{counted(count, 'worker')} {'drains' if count == 1 else 'drain'}"
         self._announce(
             f"{number.name}: {workers}, {self._drain_timeout:g} s at the most; a second signal aborts"
         )

@@ -42,7 +42,7 @@ from jmsx.errors import (
 from jmsx.jms.destination import Destination, Temporary, TemporaryQueue, TemporaryTopic
 from jmsx.jms.dispatcher import Dispatcher, Listener
 from jmsx.jms.inquiries import BrokerPeer, Inquiries
-from jmsx.log import logger
+from jmsx.log import counted, logger
 from jmsx.observe import Observer, Observers
 from jmsx.stores.ledger import release, share
 from jmsx.stores.shared_memory import MEMORY
@@ -399,7 +399,7 @@ class ConnectionLinks:
         )
 
     def __str__(self) -> str:
-        return f"{self._uri} [{len(self._links)} sessions]"
+        return f"{self._uri} [{counted(len(self._links), 'session')}]"
 
     def _check(self) -> None:
         if self._closed:

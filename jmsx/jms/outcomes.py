@@ -31,6 +31,7 @@ from jmsx.errors import (
     traceback_of,
 )
 from jmsx.jms.message import Message
+from jmsx.log import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -127,8 +128,7 @@ class BatchError(Exception):
         fit = named and all(isinstance(one, Message) for one in named)
         if not fit or not all(isinstance(one, BaseException) for one in own.values()):
             raise ConfigurationError(NOT_OF_IT)
-        many = "1 message" if len(named) == 1 else f"{len(named)} messages"
-        super().__init__(reason or f"{many} of the batch failed")
+        super().__init__(reason or f"{counted(len(named), 'message')} of the batch failed")
         self.failed: tuple[Message, ...] = tuple(named)
         self._own = own
 

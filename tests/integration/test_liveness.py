@@ -217,7 +217,7 @@ def test_messages_that_nobody_moves(classic_broker: Broker, queue: Queue) -> Non
         put(classic_broker, queue, "a")
         assert eventually(lambda: ask(app, "/healthz")[0] == 503, 5)
         assert (
-            "ship: 1 messages wait and nothing has moved" in ask(app, "/healthz")[1]["reasons"][0]
+            "ship: 1 message waits and nothing has moved" in ask(app, "/healthz")[1]["reasons"][0]
         )
         app._workers[0]._link.resume()
         assert eventually(lambda: ask(app, "/healthz")[0] == 200, 5)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from jmsx.log import Seldom, logger, shortened
+from jmsx.log import Seldom, counted, logger, shortened
 
 if TYPE_CHECKING:
     import pytest
@@ -30,6 +30,14 @@ def test_a_record_has_the_error_itself(caplog: pytest.LogCaptureFixture) -> None
     assert record.message == "event='failed' key='k'"
     assert record.__dict__["jmsx"] == {"event": "failed", "key": "k"}
     assert "ValueError: \\x1b[2J" in caplog.text
+
+
+def test_one_thing_and_several() -> None:
+    """Numbers and plurals as people write them."""
+    words = [counted(number, "dead letter") for number in (0, 1, 2000)]
+    assert words == ["0 dead letters", "1 dead letter", "2,000 dead letters"]
+    assert [counted(1, "delivery"), counted(2, "delivery")] == ["1 delivery", "2 deliveries"]
+    assert [counted(1, "process"), counted(2, "process")] == ["1 process", "2 processes"]
 
 
 def test_texts_without_end() -> None:

@@ -56,7 +56,7 @@ LIVE = {
     "a message waits for its redelivery": (worker(in_hand=1, due_at=NOW + 3600.0), ""),
     "its redelivery was due and did not come": (
         worker(in_hand=1, due_at=NOW - 31.0),
-        "ship: 1 messages wait and nothing has moved for 31 s",
+        "ship: 1 message waits and nothing has moved for 31 s",
     ),
     "a thread has ended": (worker(alive=False), "ship: its thread has ended"),
 }

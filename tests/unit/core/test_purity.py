@@ -39,7 +39,7 @@ LAYERS: Final = {
     "stores": {"core", "drivers", "stores", "errors", "clock", "log"},
     "jms": {"core", "config", "drivers", "stores", "jms", "errors", "clock", "log", "observe"},
     "app": {"core", "config", "drivers", "stores", "jms", "app", "errors", "clock", "log", "observe", "plugins"},
-    "check": {"core", "config", "jms", "app", "check", "errors", "plugins"},
+    "check": {"core", "config", "jms", "app", "check", "errors", "log", "plugins"},
     "dead_letters": {"core", "config", "jms", "dead_letters", "errors", "plugins"},
     "testing": {
         *("core", "config", "drivers", "jms", "app", "testing", "errors", "observe", "plugins"),
