@@ -69,7 +69,8 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
 
     daemon_threads = True
     block_on_close = False
-    request_queue_size = MOST
+    #: Connections that wait to be looked at; TCP asks for one more again after a second.
+    request_queue_size = 128
 
     def __init__(self, address: tuple[str, int], handler: type[WSGIRequestHandler]) -> None:
         self._places = threading.BoundedSemaphore(MOST)
