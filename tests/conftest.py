@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: they were idle for a third of the time of the integration tests (measured).
 _WORKERS = 5
 
-#: Folders whose tests are many and need no broker, and worker processes for them: some wait for time to pass, 70 s in
+#: Folders whose tests are many and need no broker, and worker processes for them: some wait for time to pass, 50 s in
 #: all, in which three workers leave a processor idle for a fifth of the run; a fifth worker costs what it gains.
 _BUSY, _BUSY_WORKERS = ("unit", "property"), 4
 

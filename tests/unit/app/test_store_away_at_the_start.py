@@ -126,7 +126,7 @@ def test_idle_is_not_who_waits(server: FakeBrokerServer, database: Database) -> 
     def come_back() -> None:
         database.error = None
 
-    timer = threading.Timer(1.0, come_back)
+    timer = threading.Timer(0.5, come_back)
     timer.start()
     app.run(until_idle=0.2, announce=told.append)
     timer.join()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jmsx.stores import sqlite_file
 from tests.unit.stores.parts import Clock, Handler
 
 if TYPE_CHECKING:
@@ -30,3 +31,10 @@ def handler() -> Handler:
 def connect(tmp_path: Path) -> Callable[[], sqlite3.Connection]:
     """The user's database."""
     return lambda: sqlite3.connect(tmp_path / "shop.db")
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> float:
+    """How long stores wait for whoever holds their file: a fifth of what they else do, for tests of what comes then."""
+    monkeypatch.setattr(sqlite_file, "PATIENCE", 0.1)
+    return sqlite_file.PATIENCE

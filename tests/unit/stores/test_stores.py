@@ -353,6 +353,7 @@ def holding(path: Path) -> sqlite3.Connection:
     return blocker
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_file_that_cannot_be_written(tmp_path: Path, handler: Handler) -> None:
     """What could not be remembered is not begun."""
     store = SqliteStore(tmp_path / "x.db")
@@ -369,6 +370,7 @@ def test_a_file_that_cannot_be_written(tmp_path: Path, handler: Handler) -> None
     store.close()
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_file_that_cannot_be_written_when_the_work_is_done(
     tmp_path: Path, handler: Handler, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -395,6 +397,7 @@ def test_a_file_that_cannot_be_written_when_the_work_is_done(
     assert handler.calls == 0
 
 
+@pytest.mark.usefixtures("impatient")
 def test_what_is_done_is_written_without_another_message(tmp_path: Path) -> None:
     """A moment after the file can be written again."""
     path, blockers = tmp_path / "x.db", list[sqlite3.Connection]()
@@ -410,6 +413,7 @@ def test_what_is_done_is_written_without_another_message(tmp_path: Path) -> None
     store.close()
 
 
+@pytest.mark.usefixtures("impatient")
 def test_what_cannot_be_written_at_the_end(
     tmp_path: Path, handler: Handler, caplog: pytest.LogCaptureFixture
 ) -> None:
