@@ -29,6 +29,12 @@ def late():
     yield
     assert not once("late")
 """
+_SPREADING = """
+from tests.spreading import Spreading
+
+def pytest_xdist_make_scheduler(config, log):
+    return Spreading(config, log)
+"""
 FLAKY = "def test_flaky(): assert not once('flaky')\n"
 FIXTURE = "def test_fixture(broken): pass\n"
 LATE = "def test_late(late): pass\n"
@@ -40,16 +46,16 @@ GOOD = "def test_good(): pass\n"
 
 
 def run(folder: Path, *tests: str) -> tuple[int, list[str]]:
-    """Run tests as CI does; the exit code, and what is told in the end."""
-    (folder / "pytest.ini").write_text("[pytest]\naddopts = --numprocesses=2\n", encoding="utf-8")
-    (folder / "conftest.py").write_text(
-        "from tests.conftest import pytest_xdist_make_scheduler\n", encoding="utf-8"
+    """Run tests as CI does, with the plugins that have to do with it; the exit code, and what is told in the end."""
+    (folder / "pytest.ini").write_text(
+        "[pytest]\naddopts = -p xdist.plugin --numprocesses=2\n", encoding="utf-8"
     )
+    (folder / "conftest.py").write_text(_SPREADING, encoding="utf-8")
     (folder / "test_it.py").write_text(_HEAD + "".join(tests), encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "tests.again", "--again"],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=150,
