@@ -5,14 +5,15 @@ What is good is said by `jmsx_eventlog.schema.fault_of`, line by line: the exact
 lines only; others are read by the column. Of the two faster paths, each may only be trusted where nothing is odd.
 
 - By shape: a writer names the members of a kind in one order, so the lines are a table whose cells end at the commas.
-  Each cell must be what its name and type make it, to the last byte; then the line can be nothing else.
+  Each cell must be what its name and type make it, to the last byte; then the line can be nothing else. The last one
+  has whatever is behind its comma, so a text may have commas there.
 - By a parser of JSON, kind by kind, for what is left: lines of rare shapes, and texts with a comma. A line is odd if
   it does not begin as the writer begins lines, has a backslash, lacks what its kind requires, has a number or a word
   out of bounds, or does not have as many members, and as many texts among them, as were read from it: the parser makes
   text of a number where a text is asked for, and takes the first of two members of one name.
 
-All three give the same columns. CPU time a line, with one thread and lines of 343 bytes as `tests.benchmarks.segments`
-writes them: 1.5 us by shape, 2.4 us by the parser, 5.2 us by the exact path.
+All three give the same columns. CPU time a line, with one thread, at a load of 15 and lines of 331 bytes as
+`tests.benchmarks.segments` writes them: 1.8 us by shape, 2.6 us by the parser, 8.7 us by the exact path.
 """
 
 from __future__ import annotations
@@ -59,9 +60,6 @@ _SHAPES: Final = 4
 _SAMPLE: Final = 16
 #: What a text that is written as it is does not have.
 _UNLIKE_A_TEXT: Final = r'["\\\x00-\x1f]'
-#: A line of more members than any kind has is not read by shape.
-_WIDTH: Final = max(len(schema) for schema in SCHEMAS.values())
-_CELLS: Final = tuple(f"column_{number}" for number in range(1, _WIDTH + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +102,6 @@ def read(contents: Sequence[Content]) -> Reading:
     whole = b"".join(wholes)
     texts, ends = _texts(whole)
     lines = texts.alias("text").to_frame().with_row_index("line")
-    cells = _cells(whole, lines)
     del whole, wholes  # as much memory as all lines
     found: dict[str, list[pl.DataFrame]] = {}
     rest, odd = lines, []
@@ -113,7 +110,7 @@ def read(contents: Sequence[Content]) -> Reading:
             break
         begins = rest["text"].str.starts_with(_BEGINNING % kind)
         if begins.any():
-            shaped, others = _by_shape(kind, rest.filter(begins), cells)
+            shaped, others = _by_shape(kind, rest.filter(begins))
             parsed, doubtful = _by_parser(kind, others)
             found[kind] = [*shaped, parsed]
             odd.append(doubtful)
@@ -177,51 +174,19 @@ def _together(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     return several[0] if len(several) == 1 else pl.concat(several)
 
 
-def _cells(whole: bytes, lines: pl.DataFrame) -> pl.DataFrame:
-    """Beside each of `lines`, of which `whole` is made, what is between its commas; null: nothing, or no such cell."""
-    try:
-        cells = _split(whole)
-        if cells.height == lines.height:
-            return lines.hstack(cells)
-    except pl.exceptions.PolarsError:  # a line has too many cells, or is not UTF-8
-        pass
-    few = pl.col("text").str.count_matches(",", literal=True) < _WIDTH
-    kept = pl.when(few & (pl.col("text") != "")).then("text").otherwise(pl.lit("{"))
-    text = lines.select(kept.str.join("\n")).item()
-    return lines.hstack(_split(text.encode() or b"\n").head(lines.height))
-
-
-def _split(whole: bytes) -> pl.DataFrame:
-    return pl.read_csv(
-        io.BytesIO(whole),
-        schema=dict.fromkeys(_CELLS, pl.String),
-        has_header=False,
-        infer_schema=False,
-        quote_char=None,
-        extra_columns="raise",
-        missing_columns="insert",
-    )
-
-
-def _by_shape(
-    kind: str, lines: pl.DataFrame, cells: pl.DataFrame
-) -> tuple[list[pl.DataFrame], pl.DataFrame]:
-    """Read lines that begin as those of `kind`, from the `cells` of all lines: frames of good ones; and all others."""
+def _by_shape(kind: str, lines: pl.DataFrame) -> tuple[list[pl.DataFrame], pl.DataFrame]:
+    """Read lines that begin as those of `kind`, shape by shape: frames of good ones; and all others."""
     good: list[pl.DataFrame] = []
-    if lines.height < _MANY:
-        return good, lines
-    if lines.height < cells.height:
-        cells = cells.filter(pl.col("text").str.starts_with(_BEGINNING % kind))
     for _ in range(_SHAPES):
-        sample = cells["text"].gather_every(cells.height // _SAMPLE)
+        if lines.height < _MANY:
+            break
+        sample = lines["text"].gather_every(lines.height // _SAMPLE)
         shape = Counter(_shape(kind, text) for text in sample).most_common(1)[0][0]
         if shape is None:
             break
-        frame, cells = _of_shape(kind, shape, cells)
+        frame, lines = _of_shape(kind, shape, lines)
         good.append(frame)
-        if cells.height < _MANY:
-            break
-    return good, cells.select("line", "text")
+    return good, lines
 
 
 def _shape(kind: str, text: str) -> tuple[str, ...] | None:
@@ -239,17 +204,19 @@ def _of_shape(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Read those of `lines` that have the members of `shape`, each in its cell and of its type; and give all others."""
     rules = _RULES[kind]
-    cells = {name: pl.col(cell) for name, cell in zip(shape, _CELLS, strict=False)}
-    cells[shape[-1]] = cells[shape[-1]].str.head(-1)
-    cells = {name: cell for name, cell in cells.items() if name not in _KNOWN}  # those are seen
-    texts = [name for name in cells if name in rules.texts]
-    numbers = [name for name in cells if name in rules.limits]
-    truths = [name for name in cells if name not in texts and name not in numbers]
-    odd = _odd_names({name: cells[name] for name in texts}, rules, lines)
-    beyond = [cell for cell in _CELLS[len(shape) :] if lines[cell].null_count() < lines.height]
+    names = [name for name in shape if name not in _KNOWN]  # those are seen
+    cells = {name: pl.col(f"{name} cell") for name in names}
+    texts = [name for name in names if name in rules.texts]
+    numbers = [name for name in names if name in rules.limits]
+    truths = [name for name in names if name not in texts and name not in numbers]
+    # The last cell has whatever comes behind its comma: of a line with more of them it is not what it must be.
+    split = pl.col("text").str.head(-1).str.splitn(",", len(shape)).alias("cells")
+    table = lines.with_columns(
+        split.struct.rename_fields([f"{name} cell" for name in shape])
+    ).unnest("cells")
+    odd = _odd_names({name: cells[name] for name in texts}, rules, table)
     sound = [
         pl.col("text").str.ends_with("}"),
-        *(pl.col(cell).is_null() for cell in beyond),
         *(~cells[name].is_in(these, nulls_equal=True) for name, these in odd.items() if these),
         *(_is_text(name, cells[name]) for name in texts if name not in odd),
         *(cells[name].str.starts_with(f'"{name}":') for name in numbers),
@@ -258,12 +225,9 @@ def _of_shape(
         *(pl.col(f"{name} read").is_between(*rules.limits[name]) for name in numbers),
         *((cells[name] == f'"{name}":false') | pl.col(name) for name in truths),
     ]
-    missing = [
-        pl.lit(None, of).alias(name) for name, of in SCHEMAS[kind].items() if name not in shape
-    ]
     # One step after the other: what several columns need would be made for each of them again.
     read = (
-        lines.lazy()
+        table.lazy()
         .with_columns(
             *(cells[name].str.slice(len(_before(name))).str.head(-1).alias(name) for name in texts),
             *(cells[name].str.slice(len(f'"{name}":')).alias(name) for name in numbers),
@@ -274,19 +238,27 @@ def _of_shape(
             for name in numbers
         )
         .with_columns(pl.all_horizontal(sound).fill_null(value=False).alias("good"))
-        .with_columns(
-            pl.lit(VERSION, pl.Int32).alias("v"),
-            pl.lit(kind).alias("kind"),
+        .select(
+            *texts,
             *(pl.col(f"{name} read").alias(name) for name in numbers),
-            *missing,
+            *truths,
+            "line",
+            "good",
         )
-        .select(*SCHEMAS[kind], "line", "good")
         .collect()
     )
-    frame = read.drop("good")
-    if read["good"].all():
-        return frame, lines.clear()
-    return frame.filter(read["good"]), lines.filter(~read["good"])
+    others = lines.clear()
+    if not read["good"].all():
+        read, others = read.filter("good"), lines.filter(~read["good"])
+    known = {"v": VERSION, "kind": kind}
+    frame = read.select(
+        *(
+            name if name in names else pl.lit(known.get(name), of).alias(name)
+            for name, of in SCHEMAS[kind].items()
+        ),
+        "line",
+    )
+    return frame, others
 
 
 def _before(name: str) -> str:

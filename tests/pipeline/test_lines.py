@@ -192,6 +192,27 @@ def test_a_cell_is_what_it_must_be_to_the_last_byte(
     test_an_odd_line_is_not_read_by_shape(odd, few, monkeypatch)
 
 
+@pytest.mark.parametrize("few", [2, 256], ids=["each text", "few names"])
+@pytest.mark.parametrize(
+    "cell", ['"a,b"', '"a","size":7', '"a",7', '"a","b"', '"a","', '"a,', '","']
+)
+def test_the_last_cell_has_all_that_is_behind_its_comma(
+    cell: str, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text may have commas; whatever else is there makes a line another one, or none."""
+    texts = [line(seq=number, tx_id=f"t{number % 40}") for number in range(60)]
+    texts[30] = line(seq=30, tx_id="?").replace(b'"?"', cell.encode())
+    monkeypatch.setattr(reading, "_MANY", 20)
+    monkeypatch.setattr(reading, "_FEW", few)
+    segment = Content("a.jsonl", b"".join(text + b"\n" for text in texts))
+    found = read([segment])
+    monkeypatch.setattr(reading, "_BEGINNING", "nothing begins so %s")
+    expected = read([segment])
+
+    assert found.aside.rows() == expected.aside.rows()
+    assert found.frames["send"].sort("line").rows() == expected.frames["send"].sort("line").rows()
+
+
 def test_truth_values_are_read_by_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     """True, false, and what is neither."""
     words = ["true", "false", "True", "null", "1", '"true"', "truefalse"]
