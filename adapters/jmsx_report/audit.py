@@ -70,7 +70,7 @@ def audit(held: Books, stories: pl.DataFrame) -> Audit:
         ),
         died,
     )
-    # Of foreign senders not all was looked at: what was done twice counts here, and all of it in `strangers`.
+    # Of foreign senders not all was looked at: what was done twice counts here, and all of it in `settlements`.
     twice = pl.sum_horizontal("duplicates", "effect_duplicates", "doubtful_duplicates") > 0
     # What a writer says that has said otherwise under the same number proves nothing.
     doubted = pl.col("readers").list.eval(pl.element().is_in(_contradicting(held))).list.any()

@@ -58,16 +58,15 @@ def _marks(side: str, rows: pl.DataFrame, which: pl.Expr) -> pl.DataFrame:
     )
 
 
-def buckets(flowing: pl.DataFrame, routes: Routes) -> pl.DataFrame:
+def buckets(sends: pl.DataFrame, deliveries: pl.DataFrame) -> pl.DataFrame:
     """
-    Compare both sides of every bucket of every route; `flowing` as `FLOWS`.
+    Compare both sides of every bucket of every route; as `sends_by_route` and `deliveries_by_route`.
 
     Columns: route, bucket, {confirmed, unconfirmed, settled}_{n, xor, total}, others_n (sends that were refused or
     rolled back), spare_n (handlers that succeeded before the link was lost), balanced (with or without
     those).
     """
-    named = flowing.filter(pl.col("bucket") != NAMELESS)
-    sends, deliveries = sends_by_route(named, routes), deliveries_by_route(named, routes)
+    sends, deliveries = (rows.filter(pl.col("bucket") != NAMELESS) for rows in (sends, deliveries))
     outcome = pl.col("outcome")
     sides = (
         _marks("confirmed", sends, outcome == "confirmed"),
@@ -97,7 +96,7 @@ def buckets(flowing: pl.DataFrame, routes: Routes) -> pl.DataFrame:
 
 
 def beginnings(
-    flowing: pl.DataFrame,
+    sent_by: pl.DataFrame,
     compared: pl.DataFrame,
     routes: Routes,
     readers: pl.DataFrame,
@@ -107,7 +106,7 @@ def beginnings(
     When copies of a topic's messages began to be kept: sender, route, begin_us (by the sender's clock).
 
     A subscription gets what is sent from then on. It is there at the latest when it is first read, and at the time of
-    the oldest message that it ever gave. `flowing` and `readers` as `FLOWS` and `READERS`, `compared` as `buckets`.
+    the oldest message that it ever gave. `sent_by` as `senders`, `compared` as `buckets`, `readers` as `READERS`.
     """
     oldest = (
         compared.filter((pl.col("settled_n") > 0) & (pl.col("bucket") >= 0))
@@ -121,8 +120,7 @@ def beginnings(
     )
     read_us = pl.col("read_us") + clocks.most("sender")
     return (
-        senders(flowing, routes)
-        .filter("fanned")
+        sent_by.filter("fanned")
         .join(oldest, on="route", how="left")
         .join(read, on="route", how="left")
         .select("sender", "route", pl.min_horizontal("oldest_us", read_us).alias("begin_us"))

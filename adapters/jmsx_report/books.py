@@ -71,6 +71,13 @@ class Books:
     """What the log says before any key is looked at."""
 
     flows: pl.DataFrame
+    sends: (
+        pl.DataFrame
+    )  #: one row a copy that is due: as `balance.sends_by_route`, the columns _BY_ROUTE
+    deliveries: (
+        pl.DataFrame
+    )  #: those that are audited: as `balance.deliveries_by_route`, the same columns
+    senders: pl.DataFrame  #: as `balance.senders`
     readers: pl.DataFrame
     closings: pl.DataFrame  #: as `flows.CLOSINGS`
     in_hand: pl.DataFrame  #: as `flows.IN_HAND`
@@ -92,21 +99,9 @@ class Books:
     absent: pl.DataFrame  #: as `roster.absent`
 
     @cached_property
-    def sends(self) -> pl.DataFrame:
-        """One row a copy that is due: the sends of `flows` by their `route`; asked for again and again."""
-        return balance.sends_by_route(self.flows, self.routes).select(_BY_ROUTE)
-
-    @cached_property
-    def deliveries(self) -> pl.DataFrame:
-        """The deliveries of `flows` that are audited, by their `route`; asked for again and again."""
-        return balance.deliveries_by_route(self.flows, self.routes).select(_BY_ROUTE)
-
-    @cached_property
     def touched(self) -> pl.DataFrame:
         """Writer, route, reads: which routes a writer has to do with."""
-        sends = balance.senders(self.flows, self.routes).select(
-            "route", pl.lit(value=False).alias("reads"), writer="sender"
-        )
+        sends = self.senders.select("route", pl.lit(value=False).alias("reads"), writer="sender")
         reads = self.readers.join(
             self.routes.reads, on=["dest", "subscription"], nulls_equal=True
         ).select("writer", "route", pl.lit(value=True).alias("reads"))
@@ -163,7 +158,10 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
     read = readers.select("dest", "subscription").unique()
     found_routes = routes(sent, read.iter_rows())
     complete = of_all if asked.since_us is None else _completeness(sums, clocked)
-    compared = balance.buckets(flowing, found_routes)
+    sends = balance.sends_by_route(flowing, found_routes)
+    deliveries = balance.deliveries_by_route(flowing, found_routes)
+    compared = balance.buckets(sends, deliveries)
+    senders = balance.senders(flowing, found_routes)
     stats = sums[brokerbook.STATS.name].join(
         context.sockets.select("writer", "session_id", "epoch", "broker"),
         on=["writer", "session_id", "epoch"],
@@ -172,6 +170,9 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
     )
     return Books(
         flows=flowing,
+        sends=sends.select(_BY_ROUTE),
+        deliveries=deliveries.select(_BY_ROUTE),
+        senders=senders,
         readers=readers,
         closings=sums[CLOSINGS.name],
         in_hand=sums[IN_HAND.name],
@@ -180,7 +181,7 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
         clocks=clocked,
         horizon=horizon(complete, clocked, terms.open_segments),
         compared=compared,
-        begun=balance.beginnings(flowing, compared, found_routes, readers, clocked),
+        begun=balance.beginnings(senders, compared, found_routes, readers, clocked),
         book=brokerbook.reconciled(
             stats,
             sums[brokerbook.TRAFFIC.name],

@@ -95,9 +95,15 @@ def _sole(held: Books) -> pl.DataFrame:
 
 
 def settlements(held: Books) -> pl.DataFrame:
-    """All settlements, with `route`, `number` (which of the numbers counts them), `sent_to` (dest)."""
+    """
+    How many were settled: `dest`, `route`, `hour_us`, `strange` (as `is_strange`), `n`.
+
+    Beside them `number` (which of the numbers counts them), `sent_to` (dest).
+    """
     return (
         held.deliveries.filter(pl.col("outcome").is_in(list(SETTLES)))
+        .group_by("dest", "route", "hour_us", "outcome", is_strange(held).alias("strange"))
+        .agg(pl.col("n").sum())
         .with_columns(pl.col("outcome").replace_strict(SETTLES).alias("number"))
         .join(_sole(held), on="route", how="left")
         .with_columns(pl.coalesce("sole", "dest").alias("sent_to"))
@@ -105,14 +111,9 @@ def settlements(held: Books) -> pl.DataFrame:
 
 
 def is_strange(held: Books) -> pl.Expr:
-    """Whether a bucket is one of foreign senders' only, or of messages without a key."""
+    """Whether a bucket is one of foreign senders' only, or of messages without a key, which cannot be compared."""
     own = balance.own_shards(held.compared)
     return (pl.col("bucket") < 0) & ~pl.col("bucket").is_in(own.implode())
-
-
-def strangers(settled: pl.DataFrame, held: Books) -> pl.DataFrame:
-    """Of `settlements`: of foreign senders in buckets where nobody here sent, or nameless; they cannot be compared."""
-    return settled.filter(is_strange(held))
 
 
 def nameless_sends(held: Books) -> pl.DataFrame:
@@ -155,7 +156,7 @@ def pieces(held: Books, found: pl.DataFrame, dest: str) -> list[pl.DataFrame]:
         long(found, "dest", pl.lit("sent"), pl.col("late_confirmed")),
         long(settled, dest, pl.lit("settled"), n),
         long(settled, dest, pl.col("number"), n),
-        long(strangers(settled, held), dest, pl.lit("foreign"), n),
+        long(settled.filter("strange"), dest, pl.lit("foreign"), n),
         long(nameless_sends(held), "dest", pl.lit("foreign"), n),
     ]
     pieces += [
@@ -398,13 +399,9 @@ def conclusions(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Da
         .alias("unproven_expiry"),
     )
     # Hours are of the senders' clocks, and gaps are set right.
-    skews = (
-        balance.senders(held.flows, held.routes)
-        .group_by("route")
-        .agg(
-            held.clocks.least("sender").min().alias("least"),
-            held.clocks.most("sender").max().alias("most"),
-        )
+    skews = held.senders.group_by("route").agg(
+        held.clocks.least("sender").min().alias("least"),
+        held.clocks.most("sender").max().alias("most"),
     )
     begin = pl.col("hour_us") - pl.col("most").fill_null(0)
     end = pl.col("hour_us") + HOUR_US - pl.col("least").fill_null(0)

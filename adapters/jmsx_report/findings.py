@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import polars as pl
 
 from jmsx_report.additive import HOUR_US, MINUTE_US, mean
-from jmsx_report.flows import BUCKET_US, FLOWS, SETTLES
+from jmsx_report.flows import BUCKET_US, SETTLES
 from jmsx_report.histogram import together, with_percentiles
 from jmsx_report.latency import MEASURED, PERMILLES, SPANS
 from jmsx_report.period import Period
-from jmsx_report.store import Run, files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -62,7 +61,7 @@ def findings(
     audit: Mapping[str, Any],
     events: Path,
     tables: Mapping[str, Path],
-    runs: Sequence[Run],
+    flows: pl.DataFrame,
     asked: Period,
 ) -> Findings:
     """
@@ -72,7 +71,7 @@ def findings(
         audit: as `summary.json`.
         events: the folder of the log.
         tables: folders of Parquet, by name.
-        runs: the partials.
+        flows: the rows of `FLOWS`, added up.
         asked: the period that the report is about; of what is not limited there everything is shown.
 
     """
@@ -80,7 +79,7 @@ def findings(
     broken = health.filter(
         (pl.col("missing") > 0) | (pl.col("dropped") > 0) | (pl.col("ended") != "closed")
     ).sort("missing", "dropped", "writer", descending=[True, True, False])
-    width, rows = flow(runs, asked)
+    width, rows = flow(flows, asked)
     return Findings(
         audit=audit,
         events=str(events),
@@ -186,14 +185,11 @@ def _redelivery(folder: Path, asked: Period) -> Shown:
     return Shown(latest.head(ROWS).collect().to_dicts(), found)
 
 
-def flow(runs: Sequence[Run], asked: Period) -> tuple[int, Rows]:
+def flow(flows: pl.DataFrame, asked: Period) -> tuple[int, Rows]:
     """Count what was sent, and settled of it, by the time of sending, in at most POINTS buckets: width, rows."""
-    paths = files(runs, FLOWS.name)
-    if not paths:
-        return BUCKET_US, []
     n, kind, outcome = pl.col("n"), pl.col("kind"), pl.col("outcome")
     told = (
-        pl.scan_parquet(paths)
+        flows.lazy()
         .filter((pl.col("bucket") >= 0) & asked.touches(pl.col("bucket"), BUCKET_US))
         .group_by(pl.col("bucket").alias("bucket_us"))
         .agg(

@@ -9,6 +9,7 @@ from jmsx_report.acks import ACK_EFFICIENCY
 from jmsx_report.additive import Partial
 from jmsx_report.books import PARTIALS as AUDITED
 from jmsx_report.deaths import DEAD_LETTERS
+from jmsx_report.flows import FLOWS
 from jmsx_report.health import EVENT_LOG_HEALTH, FILES, QUARANTINE, QUARANTINED
 from jmsx_report.latency import DELIVERY_LATENCY
 from jmsx_report.objectives import SLO
@@ -36,12 +37,13 @@ TABLES: Final[tuple[Table, ...]] = (
 )
 
 
-#: Whatever asks for a partial, as often as it is asked for.
+#: Whatever asks for a partial, as often as it is asked for; the page asks for what was sent and settled.
 _ASKED: Final[tuple[Partial, ...]] = (
     *KNOWN,
     FILES,
     *AUDITED,
     QUARANTINED,
+    FLOWS,
     *(partial for table in TABLES for partial in table.partials),
 )
 

@@ -14,6 +14,7 @@ import polars as pl
 from jmsx.files import appearing
 from jmsx_report.books import Terms
 from jmsx_report.findings import findings
+from jmsx_report.flows import FLOWS
 from jmsx_report.health import FILES, RANGES
 from jmsx_report.judgement import judge
 from jmsx_report.local import Progress, make, processes
@@ -141,7 +142,9 @@ def told(
         tables[name] = save(out / _TABLES / name, table)
     summary = judged.summary | {"period": asdict(asked)}
     _put(out / SUMMARY, _as_json(summary))
-    html = page(findings(summary, events, tables, runs, asked), title=title)
+    html = page(
+        findings(summary, events, tables, totals.of([FLOWS])[FLOWS.name], asked), title=title
+    )
     _put(out / PAGE, html)
     _put(out / _ROSTER, judged.roster.write_ndjson())
     rows = {"read": int(sums(FILES, runs)["lines"].sum())} | {

@@ -18,7 +18,6 @@ from jmsx_report.histogram import HISTOGRAM
 from jmsx_report.page import page
 from jmsx_report.period import Period
 from jmsx_report.sentences import headline, meaning, numbers_line
-from jmsx_report.store import Run
 from jmsx_report.wording import duration, moment, name, until
 from tests.benchmarks.segments import write
 from tests.browser import too_wide
@@ -327,10 +326,7 @@ def _thirty_days(tmp_path: Path) -> Findings:
         rows.write_parquet(tables[table] / "part-00000.parquet")
     ten_seconds = pl.DataFrame(
         {"bucket": [_START_US + n * 10_000_000 for n in range(0, minutes * 6, 3)]}
-    )
-    ten_seconds.with_columns(
-        kind=pl.lit("send"), outcome=pl.lit("confirmed"), n=pl.lit(7)
-    ).write_parquet(tmp_path / "flows.parquet")
+    ).with_columns(kind=pl.lit("send"), outcome=pl.lit("confirmed"), n=pl.lit(7))
     key = {
         "msg_key": "0" * 32,
         "dest": "queue://orders",
@@ -358,8 +354,7 @@ def _thirty_days(tmp_path: Path) -> Findings:
     )
     audit["destinations"] = {f"queue://orders.{n}": numbers for n in range(10_000)}
     audit["completeness"] = {**_COMPLETE, "complete": False, "faults": ["f" * 1000] * 10_000}
-    run = Run(tmp_path, frozenset(), {"flows": ten_seconds.height})
-    found = findings(audit, tmp_path, tables, [run], Period())
+    found = findings(audit, tmp_path, tables, ten_seconds, Period())
     assert sum(row["sent"] for row in found.flow) == 7 * ten_seconds.height
     assert sum(row["n"] for row in found.latency.rows) == 20 * latency.height
     return replace(found, audit=audit)
