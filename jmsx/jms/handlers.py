@@ -21,7 +21,7 @@ from jmsx.errors import ConfigurationError
 from jmsx.jms.outcomes import Reject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
 #: What to do about it.
 _REMEDY: Final = (
@@ -35,8 +35,21 @@ _DEEPEST: Final = 100
 #: What `functools.cache` and `lru_cache` make of a function.
 _CACHED: Final = type(functools.cache(len))
 
-#: What is done by whoever awaits or iterates it.
-_LATER: Final = (Awaitable, Generator, AsyncGenerator)
+
+@contextlib.contextmanager
+def _manager() -> Iterator[None]:
+    yield
+
+
+@contextlib.asynccontextmanager
+async def _async_manager() -> AsyncIterator[None]:
+    yield
+
+
+#: What is done by whoever awaits, iterates or enters it: a generator of `contextlib` runs when it is entered.
+_LATER: Final = (
+    Awaitable, Generator, AsyncGenerator, type(_manager()), type(_async_manager()),
+)  # fmt: skip
 
 #: Collections inside one another that are looked into; what lies deeper is data.
 _NESTED: Final = 8

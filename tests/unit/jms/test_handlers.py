@@ -190,6 +190,22 @@ def test_what_has_not_run_is_a_failure(function: Callable[..., Any]) -> None:
         assert inspect.getcoroutinestate(result) == inspect.CORO_CLOSED
 
 
+@pytest.mark.parametrize(
+    "manager",
+    [contextlib.contextmanager(generator), contextlib.asynccontextmanager(async_generator)],
+)
+def test_so_is_a_generator_that_nobody_entered(manager: Callable[..., Any]) -> None:
+    """It waits for its `with`, as where a plain decorator hides `contextlib.contextmanager`."""
+    with pytest.raises(Reject, match=r"returned a \w+ContextManager, so its body has not run"):
+        check_ran(plain, manager("x"))
+
+
+@pytest.mark.parametrize("given", [contextlib.nullcontext(), contextlib.ExitStack()])
+def test_other_context_managers_are_results(given: object) -> None:
+    """As files and connections are."""
+    check_ran(plain, given)
+
+
 def test_what_others_are_at_is_left_to_them() -> None:
     """A generator that somebody has begun to read is not closed under his hands."""
     begun = generator("x")
