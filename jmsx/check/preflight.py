@@ -34,6 +34,8 @@ from jmsx.log import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from jmsx.core.management import Findings
+
 
 #: Seconds that the probe message may take.
 PATIENCE = 10.0
@@ -144,6 +146,8 @@ def _examine_broker(
         yield _dead_letters(session, options)
         for consumer in consumers:
             yield from _examine_destination(consumer, session, options)
+        if not consumers:
+            yield from _advise("settings of any queue", _of_any(session, options))
         yield _probe(session)
         yield _transaction(connection.create_session(AcknowledgeMode.SESSION_TRANSACTED))
         if dialect.name in plugins.names("jmsx.inspections"):
@@ -171,6 +175,11 @@ def _examine_destination(
     named = (consumer.dead_letter or options.dead_letter) not in tuple(DeadLetterStrategy)
     if not named and place != _place(session, options):
         yield Finding(check, Level.NOTE, f"confirmed copies of its dead letters to {place}")
+    yield from _advise(check, found)
+
+
+def _advise(check: str, found: Findings) -> Iterator[Finding]:
+    """What is seldom meant of a queue's settings in the broker."""
     for advice in found.advice:
         settings = ", ".join(f"{name} {value}" for name, value in advice.settings.items())
         yield Finding(check, Level.WARNING, f"{advice.problem} ({settings}); {advice.remedy}")
@@ -225,10 +234,13 @@ def _dead_letters(session: Session, options: ConnectionOptions) -> Finding:
 
 def _place(session: Session, options: ConnectionOptions) -> str:
     """Where copies of dead letters go of a queue for which the broker has no settings of its own."""
+    return _of_any(session, options).dead_letter_queue.destination
+
+
+def _of_any(session: Session, options: ConnectionOptions) -> Findings:
+    """What the broker tells of a queue for which it has no settings of its own."""
     policy = options.policy(_ANY.uri, ConsumerOptions())
-    return (
-        link_of(session).examine(_ANY, DestinationKind.QUEUE, policy).dead_letter_queue.destination
-    )
+    return link_of(session).examine(_ANY, DestinationKind.QUEUE, policy)
 
 
 def _probe(session: Session) -> Finding:

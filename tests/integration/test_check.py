@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jmsx import Connection, Message
+from jmsx import Connection, Message, Queue
 from jmsx.core.frames import Frame
 from jmsx.jms.session import link_of
 from jmsx_broker.wire import Wire
@@ -19,7 +19,6 @@ from tests.integration.support import bodies, fresh_queue, put
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from jmsx import Queue
     from jmsx_broker import Broker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(90)]
@@ -163,6 +162,22 @@ def test_redelivery_by_broker_and_client(artemis_broker: Broker, tmp_path: Path)
         "1 messages, 0 consumers",
         "it keeps 1000 messages only (ring-size): for a newer one the oldest is deleted",
     ]
+
+
+def test_a_broker_that_drops_is_told_without_an_application(artemis_broker: Broker) -> None:
+    """Whoever gives a URL alone is warned of what holds for any queue, and of nothing else."""
+    any_queue = Queue("jmsx.check")
+    _, findings, _ = check(artemis_broker.url)
+    assert "settings of any queue" not in findings
+    set_redelivery(artemis_broker, any_queue)
+    try:
+        _, findings, _ = check(artemis_broker.url)
+    finally:
+        ask_broker(artemis_broker, "removeAddressSettings", any_queue.name)
+    told = findings["settings of any queue"]
+    assert told["level"] == "warning"
+    assert "address-full-policy DROP" in told["told"]
+    assert "default-ring-size 1000" in told["told"]
 
 
 def test_where_dead_letters_go_on_artemis(artemis_broker: Broker, tmp_path: Path) -> None:
