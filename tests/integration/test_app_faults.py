@@ -126,7 +126,7 @@ def keep_silent(client: Client) -> None:
 @pytest.mark.parametrize(
     "reconnect", [False, ReconnectPolicy(startup_maximum_attempts=1)], ids=["no", "one attempt"]
 )
-def test_a_start_that_is_not_to_wait(reconnect: bool | ReconnectPolicy) -> None:  # noqa: FBT001 - a parameter
+def test_a_start_that_is_not_to_wait(reconnect: bool | ReconnectPolicy) -> None:
     """Whoever has said so hears of it."""
     with nothing_left(), Liar(keep_silent, Client.obey) as liar:
         app = App(liar.url, request_timeout=0.5, watch=0, reconnect=reconnect)

@@ -147,7 +147,7 @@ def test_monotonic_seconds_become_microseconds_of_the_epoch(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("with_text", [False, True])
-def test_error_text_is_written_only_if_asked_for(tmp_path: Path, with_text: bool) -> None:  # noqa: FBT001 - a pytest parameter
+def test_error_text_is_written_only_if_asked_for(tmp_path: Path, with_text: bool) -> None:
     """What an exception said may name a person; its class does not."""
     log = open_log(tmp_path, Clock(), with_text=with_text)
     log.observe(

@@ -168,7 +168,7 @@ def test_a_page_that_is_being_read_stays_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("later", [True, False])
-def test_a_segment_shipped_again_is_free(tmp_path: Path, later: bool) -> None:  # noqa: FBT001 - a case
+def test_a_segment_shipped_again_is_free(tmp_path: Path, later: bool) -> None:
     """Under another name, whole or in part, before or after: the numbers stay, the repeats are told."""
     parts = log(tmp_path / "events")
     whole = gold(tmp_path / "events", tmp_path / "out")

@@ -34,7 +34,7 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_before_and_after(closed: list[str], asynchronous: bool) -> None:  # noqa: FBT001 - a parameter
+def test_before_and_after(closed: list[str], asynchronous: bool) -> None:
     """Each call, also one that fails."""
     app = App(
         middleware=[close_old_connections],

@@ -56,7 +56,7 @@ def any_handler(message: Message) -> None:
 @KINDS
 @pytest.mark.parametrize("mode", ["auto", "transacted"])
 @pytest.mark.parametrize("batch", [False, True])
-def test_retry_on(kind: str, mode: str, batch: bool) -> None:  # noqa: FBT001 - a parameter
+def test_retry_on(kind: str, mode: str, batch: bool) -> None:
     """Only those; what jmsx raises because a link is away need not be named, nor what is no Exception."""
     app = App(redelivery_policy=MINUTELY)
     errors: dict[str, BaseException] = {
@@ -371,7 +371,7 @@ def test_an_interrupt_that_was_told_is_not_logged_as_forgotten(
 
 
 @pytest.mark.parametrize("begins", [False, True], ids=["", "has-begun-to"])
-def test_a_handler_that_is_cancelled_as_its_loop_ends_cleans_up(begins: bool) -> None:  # noqa: FBT001 - a parameter
+def test_a_handler_that_is_cancelled_as_its_loop_ends_cleans_up(begins: bool) -> None:
     """As when an app aborts, which cancels and ends the loop at once, or some turns of the loop later."""
     begun, cleaning, cleaned = threading.Event(), threading.Event(), list[str]()
 
@@ -417,7 +417,7 @@ def test_what_has_outlived_a_cancellation_of_its_own_is_cancelled_as_its_loop_en
 
 
 @pytest.mark.parametrize("given_up", [False, True], ids=["", "given-up"])
-def test_one_that_goes_on_is_told_before_its_loop_ends(given_up: bool) -> None:  # noqa: FBT001 - a parameter
+def test_one_that_goes_on_is_told_before_its_loop_ends(given_up: bool) -> None:
     """It has taken its first cancellation for something else, and holds what it is to give back."""
     begun, went_on, freed = threading.Event(), threading.Event(), list[str]()
 

@@ -182,7 +182,7 @@ def test_batches(kind: str) -> None:
 @KINDS
 @pytest.mark.parametrize("batch", [False, True])
 @pytest.mark.parametrize("awaited", [False, True])
-def test_what_does_not_fit_cannot_be_swallowed(kind: str, batch: bool, awaited: bool) -> None:  # noqa: FBT001 - parameters
+def test_what_does_not_fit_cannot_be_swallowed(kind: str, batch: bool, awaited: bool) -> None:
     """The handler was not called with it; what fits is handled."""
 
     def deaf(taken: Any, call_next: CallNext) -> object:
@@ -281,7 +281,7 @@ def test_a_failed_send_cannot_be_swallowed() -> None:
 
 @KINDS
 @pytest.mark.parametrize("batch", [False, True])
-def test_what_has_not_run_cannot_be_swallowed(kind: str, batch: bool) -> None:  # noqa: FBT001 - a parameter
+def test_what_has_not_run_cannot_be_swallowed(kind: str, batch: bool) -> None:
     """A handler that returns a promise has handled nothing, whatever a middleware makes of that."""
 
     def deaf(taken: Any, call_next: CallNext) -> object:
@@ -519,7 +519,7 @@ def replaced_backwards(taken: list[Message], call_next: CallNext) -> None:
 @KINDS
 @pytest.mark.parametrize("awaited", [False, True])
 @pytest.mark.parametrize("plain", [replaced, replaced_in_it])
-def test_what_fails_in_the_place_of_others(kind: str, awaited: bool, plain: Any) -> None:  # noqa: FBT001 - a parameter
+def test_what_fails_in_the_place_of_others(kind: str, awaited: bool, plain: Any) -> None:
     """Is what the handler names: the others of the batch are done."""
     app, got = App(middleware=[Layer(plain, areplaced)], redelivery_policy=NEVER), list[str]()
 

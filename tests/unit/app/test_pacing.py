@@ -146,7 +146,7 @@ def test_other_errors_do_not_count() -> None:
 
 @KINDS
 @pytest.mark.parametrize("named", [False, True])
-def test_a_pause_because_of_a_batch_error(kind: str, named: bool) -> None:  # noqa: FBT001 - a parameter
+def test_a_pause_because_of_a_batch_error(kind: str, named: bool) -> None:
     """Its cause counts, and so do the errors of its messages; a probe that fails so begins the next pause."""
     app, calls = App(redelivery_policy=PATIENT), list[int]()
 
@@ -203,7 +203,7 @@ def emptied() -> BatchError:
         (emptied(), False),
     ],
 )
-def test_what_a_batch_error_stands_for(error: BaseException, counts: bool) -> None:  # noqa: FBT001 - a parameter
+def test_what_a_batch_error_stands_for(error: BaseException, counts: bool) -> None:
     """What its messages failed with, and not it itself."""
     one = circuit(on=OSError)
     one.ended(error, 0.0)

@@ -127,7 +127,7 @@ def test_an_end_that_belongs_to_an_older_link() -> None:
 def test_a_dead_letter_that_was_cut_off_is_refused_by_nobody(
     told_at: float,
     reason: str,
-    remembered: bool,  # noqa: FBT001 - a parameter
+    remembered: bool,
 ) -> None:
     """What the broker said is remembered beyond the link; that its link was lost with it says nothing of it."""
     refused = DeadLetterFailed(

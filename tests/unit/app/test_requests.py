@@ -270,7 +270,7 @@ def away(mq: Any) -> Iterator[None]:
 @KINDS
 @pytest.mark.parametrize("opened", [False, True])
 @pytest.mark.parametrize("what", ["send", "request"])
-def test_a_timeout_while_the_broker_is_away(kind: str, what: str, opened: bool) -> None:  # noqa: FBT001 - a parameter
+def test_a_timeout_while_the_broker_is_away(kind: str, what: str, opened: bool) -> None:
     """It bounds the opening of the connection too, and what was given up is not sent later."""
     app = App()
     with harness(app, kind) as mq:
@@ -292,7 +292,7 @@ def test_a_timeout_while_the_broker_is_away(kind: str, what: str, opened: bool) 
 
 @KINDS
 @pytest.mark.parametrize("applied", [False, True])
-def test_a_connection_that_is_lost_while_it_is_sent(kind: str, applied: bool) -> None:  # noqa: FBT001 - a parameter
+def test_a_connection_that_is_lost_while_it_is_sent(kind: str, applied: bool) -> None:
     """It is in doubt like any other that was sent, and there is one error for that."""
     app = App()
     with harness(app, kind) as mq:
@@ -310,7 +310,7 @@ def test_a_connection_that_is_lost_while_it_is_sent(kind: str, applied: bool) ->
 
 @KINDS
 @pytest.mark.parametrize("opened", [False, True])
-def test_a_cancelled_request_is_not_sent_later(kind: str, opened: bool) -> None:  # noqa: FBT001 - a parameter
+def test_a_cancelled_request_is_not_sent_later(kind: str, opened: bool) -> None:
     """Its connection comes when nobody waits any more."""
     app = App()
     with harness(app, kind) as mq:

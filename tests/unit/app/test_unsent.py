@@ -54,7 +54,7 @@ class Work:
 @pytest.mark.parametrize("wraps", [False, True], ids=["lets it out", "raises another"])
 @pytest.mark.parametrize("kind", ["classic", "artemis"])
 @pytest.mark.parametrize("how", ["sync", "async", "batch"])
-def test_a_send_that_its_lost_link_forbids(kind: str, how: str, wraps: bool) -> None:  # noqa: FBT001 - a parameter
+def test_a_send_that_its_lost_link_forbids(kind: str, how: str, wraps: bool) -> None:
     """Three such links are no failures, and the one that the handler has is one of two."""
     dead: list[str] = []
     out: list[str] = []

@@ -156,7 +156,7 @@ def test_no_stack_takes_long(stack: str) -> None:
 )
 def test_the_stack_of_a_dead_letter_begins_in_its_handler(
     made: Callable[[BaseException], str],
-    traced: bool,  # noqa: FBT001 - a parameter
+    traced: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As it is made here and now, whatever calls what."""

@@ -135,7 +135,7 @@ class Woken(SimpleQueue[Any]):
 
     times = 0
 
-    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:  # noqa: FBT001, FBT002 - the base's
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:  # noqa: FBT002 - the base's
         """As SimpleQueue's."""
         Woken.times += item is None
         super().put(item, block, timeout)

@@ -306,7 +306,7 @@ def test_error_may_have_no_message() -> None:
         ("javax.jms.InvalidDestinationException: Cannot publish to a deleted Destination", True),
     ],
 )
-def test_only_a_known_refusal_of_a_send_or_commit_is_certain(trace: str, known: bool) -> None:  # noqa: FBT001 - a table
+def test_only_a_known_refusal_of_a_send_or_commit_is_certain(trace: str, known: bool) -> None:
     """After any other exception nobody knows what was done; of a SUBSCRIBE that does not matter."""
     message = trace.partition(": ")[2]
     frame = Frame("ERROR", {"message": message} if message else {}, f"{trace}\n\tat x".encode())
@@ -328,7 +328,7 @@ def test_only_a_known_refusal_of_a_send_or_commit_is_certain(trace: str, known: 
 )
 def test_what_one_of_several_queues_does_not_take_others_may_have(
     trace: str,
-    certain: bool,  # noqa: FBT001 - a table
+    certain: bool,
 ) -> None:
     """The broker sends to one after the other, and asks for rights before (BROKER.md C74)."""
     frame = Frame("ERROR", {"message": trace.partition(": ")[2]}, f"{trace}\n\tat x".encode())
@@ -343,7 +343,7 @@ def test_what_one_of_several_queues_does_not_take_others_may_have(
 )
 def test_what_a_queue_behind_a_virtual_topic_does_not_take(
     subject: str,
-    certain: bool,  # noqa: FBT001 - a table
+    certain: bool,
 ) -> None:
     """Others behind it may have; the broker's words name the queue (BROKER.md C74)."""
     told = "Usage Manager Memory Limit reached on queue://Consumer.b.VirtualTopic.a. See http://activemq.apache.org/x.html"

@@ -36,7 +36,7 @@ def test_a_handler_is_linked_to_its_sender(
     app: App,
     spans: InMemorySpanExporter,
     kind: str,
-    asynchronous: bool,  # noqa: FBT001 - a parameter
+    asynchronous: bool,
 ) -> None:
     """By the context in the message; what it sends is inside of its own span."""
 
