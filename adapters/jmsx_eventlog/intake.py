@@ -121,8 +121,7 @@ class Intake:
         count = min(len(self._queue), most)
         self._idle = count == 0
         self._taken += count
-        taken = (self._queue.popleft() for _ in range(count))
-        return [(event, source) for event, source, _ in taken]
+        return [self._queue.popleft()[:2] for _ in range(count)]
 
     def written(self) -> None:
         """Note that all that was taken is written, or dropped: there is room."""

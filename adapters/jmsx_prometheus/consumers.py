@@ -210,9 +210,10 @@ class ConsumerSeries:
     def _note_settled(self, events: Sequence[DeliveryEnded], offset: float) -> None:
         if events:
             self._last_settled.value = events[-1].at + offset
-        for mode in {event.ack_mode for event in events}:
-            outcomes = Counter([event.outcome for event in events if event.ack_mode == mode])
-            for outcome, count in outcomes.items():
+        modes = {event.ack_mode for event in events}
+        for mode in modes:
+            of_mode = [one for one in events if one.ack_mode == mode] if len(modes) > 1 else events
+            for outcome, count in Counter([event.outcome for event in of_mode]).items():
                 self._settled_by(mode)[outcome].value += count
 
     def _note_done(self, events: Sequence[DeliveryEnded], offset: float) -> None:

@@ -180,7 +180,7 @@ GOALS: Final = (
         1.0,
         (
             "Both observers count or write several events a message in Python, on top of the same way without"
-            " them."
+            " them. To make the events takes longer than to count them."
         ),
     ),
     Goal(
