@@ -106,7 +106,7 @@ def by_duckdb(events: Path, out: Path) -> None:
     connection = duckdb.connect()
     connection.execute(f"set threads={os.cpu_count()}")
     connection.execute(
-        f"create temp table events as select distinct on (writer, seq) * from read_json("  # noqa: S608 - our own paths
+        f"create temp table events as select distinct on (writer, seq) * from read_json("
         f"'{events}/*/*/*.jsonl', format='newline_delimited', columns={columns})"
     )
     for name, (query, _) in _TWINS.items():

@@ -43,7 +43,7 @@ def write(
 
     `pairs` of processes, one that sends and one that consumes, share the work in each hour.
     """
-    chance = random.Random(seed)  # noqa: S311 - not for secrets
+    chance = random.Random(seed)
     truth = Truth()
     slots = max(1, segments // (2 * pairs * hours))  # segments of one writer in an hour
     messages = round(events / _LINES_PER_MESSAGE / (slots * pairs * hours))

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _attempt(name: str, stable: Stable, options: argparse.Namespace) -> int:
     """Run one case, print its account, and give its exit code."""
     # a case's chances do not depend on which others are run
-    chance = random.Random(f"{options.seed} {name}")  # noqa: S311 - not for secrets
+    chance = random.Random(f"{options.seed} {name}")
     result: Account | Soak
     try:
         if options.soak:

@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code: 0 if each message was in exactly one place after every kill, else 1."""
     options = _parser().parse_args(arguments)
     logging.getLogger("jmsx").setLevel(logging.CRITICAL)  # its handlers fail on purpose, often
-    chance = random.Random(options.seed)  # noqa: S311 - not for secrets
+    chance = random.Random(options.seed)
     dead = _DEAD[options.broker]
     moments = sorted(chance.sample(range(1, options.messages), options.kills))
     try:

@@ -159,7 +159,7 @@ class Rounds:
         """One of them; what has no end is found, too."""
         kind = self.stable.kind
         own = f"{self.seed} {kind} {number}"
-        chance = Random(own)  # noqa: S311 - not for secrets
+        chance = Random(own)
         plan = draw(chance, kind, **self.fixed)
         drawn = chance.randint(*_SIZE)
         size = drawn if self.size is None else self.size

@@ -247,7 +247,7 @@ def test_every_drawn_consumer_is_taken(tmp_path: Path) -> None:
     names = set()
     for seed in range(100):
         task = Task(
-            plan=draw(Random(seed), "classic"),  # noqa: S311 - not for secrets
+            plan=draw(Random(seed), "classic"),
             way=Way(("stomp://127.0.0.1:1",)),
             queue="q",
             folder=tmp_path,
@@ -261,10 +261,10 @@ def test_every_drawn_consumer_is_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_settings_make_sense_and_are_drawn_again(kind: str) -> None:
     """The same seed draws the same; every mode comes, and a batch only where it may."""
-    plans = [draw(Random(seed), kind) for seed in range(300)]  # noqa: S311 - not for secrets
-    assert plans == [draw(Random(seed), kind) for seed in range(300)]  # noqa: S311 - not for secrets
+    plans = [draw(Random(seed), kind) for seed in range(300)]
+    assert plans == [draw(Random(seed), kind) for seed in range(300)]
     assert {plan.mode for plan in plans} == {*AcknowledgeMode.__members__}
-    plans += [draw(Random(seed), kind, mode="AUTO_ACKNOWLEDGE", batch=10) for seed in range(50)]  # noqa: S311 - not for secrets
+    plans += [draw(Random(seed), kind, mode="AUTO_ACKNOWLEDGE", batch=10) for seed in range(50)]
     for plan in plans:
         assert plan.batch is None or AcknowledgeMode[plan.mode].does.in_batches is not None
         assert plan.prefetch is None or plan.prefetch >= (plan.batch or 1)

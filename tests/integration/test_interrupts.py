@@ -49,7 +49,7 @@ class Timer:
 
     def __init__(self, seed: int, longest: float) -> None:
         self.count = 0
-        self._random = random.Random(seed)  # noqa: S311 - the same moments each time
+        self._random = random.Random(seed)
         self._longest = longest
 
     def __enter__(self) -> Self:

@@ -36,7 +36,7 @@ def test_killed_relay_loses_and_doubles_nothing(kind: str, request: pytest.Fixtu
     """Also between COMMIT and ACK, where Artemis has the outputs and will deliver the input again."""
     broker = request.getfixturevalue(f"{kind}_broker")
     source, target = fresh_queue().name, fresh_queue().name
-    chance = random.Random(7)  # noqa: S311 - any moments will do
+    chance = random.Random(7)
     bodies = [str(number) for number in range(MESSAGES)]
     with jmsx.Connection(broker.url, prefetch_policy=jmsx.PrefetchPolicy.all(20)) as connection:
         session = connection.create_session(jmsx.AcknowledgeMode.SESSION_TRANSACTED)

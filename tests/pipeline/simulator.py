@@ -62,7 +62,7 @@ class Truth:
 
 def seeded(seed: int) -> random.Random:
     """Make chance that comes out the same each time."""
-    return random.Random(seed)  # noqa: S311 - not for secrets
+    return random.Random(seed)
 
 
 def key_at(wall: float, chance: random.Random) -> str:

@@ -135,7 +135,7 @@ def make_app(plan: Plan, chance: Random, path: Path) -> Work:
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_only_what_fails_is_buried(kind: str, seed: int, tmp_path: Path) -> None:
     """What is fit is done, and is no dead letter; what is poison has all its attempts, and is one."""
-    chance = Random(f"{kind} {seed}")  # noqa: S311 - not for secrets
+    chance = Random(f"{kind} {seed}")
     plan = Plan.draw(chance)
     work = make_app(plan, chance, tmp_path)
     texts = [f"{number} {chance.choice(['fit', 'fit', POISON])}" for number in range(MESSAGES)]

@@ -35,7 +35,7 @@ class _Author:
     """Writes one program, step by step; what would not be determinate is dropped."""
 
     def __init__(self, seed: str) -> None:
-        self._random = random.Random(seed)  # noqa: S311 - a game, not a secret
+        self._random = random.Random(seed)
         self._destinations = {"a": "queue", OUTPUT: "queue"}
         if self._random.random() < 0.6:
             self._destinations["b"] = "queue"

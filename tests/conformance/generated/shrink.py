@@ -49,7 +49,7 @@ def shrunk(
 
 def _combined(program: Json, smaller: Sequence[Difference]) -> Iterator[list[Json]]:
     """What is left when all, or some, of what could be dropped is dropped together."""
-    random = Random(len(smaller))  # noqa: S311 - any choice will do
+    random = Random(len(smaller))
     for count in (len(smaller), *[len(smaller) // 2] * 4, *[len(smaller) // 4] * 4):
         if count > 1:
             kept = [_texts(one.program) for one in random.sample(list(smaller), count)]

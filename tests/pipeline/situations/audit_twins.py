@@ -54,7 +54,7 @@ _KEYS: Final = f"""
                    FILTER (kind IN ('send', 'delivery')) AS broker
         FROM events WHERE dest IS NOT NULL GROUP BY dest
     )
-"""  # noqa: S608 - no text of others is in it
+"""
 #: Numbers of which these logs have none, and what is said in words.
 _UNTOLD: Final = frozenset(
     {
@@ -90,7 +90,7 @@ def _transactions() -> Twin:
                coalesce(sum(tx_sends), 0) AS sends, coalesce(sum(tx_acks), 0) AS acknowledgements,
                max(ts_us - start_us) AS longest_us, {chosen}
         FROM events WHERE kind IN ('tx.commit', 'tx.rollback', 'tx.in_doubt') GROUP BY ALL
-        """,  # noqa: S608 - no text of others is in it
+        """,
         percentiles=frozenset(marks),
         left_out=frozenset({"took_histogram"}),
     )
@@ -114,7 +114,7 @@ def _audit() -> Twin:
                CASE WHEN bool_or(unaccounted > 0 OR settled_again OR ran_again) THEN 'suspect'
                     WHEN bool_or(sent_again) THEN 'unverifiable' ELSE 'balanced' END AS verdict
         FROM repeats JOIN who USING (dest) GROUP BY ALL
-        """,  # noqa: S608 - no text of others is in it
+        """,
         left_out=_UNTOLD,
     )
 
@@ -131,7 +131,7 @@ def _duplicates() -> Twin:
                count(*) AS n, list(msg_key ORDER BY msg_key)[:5] AS sample_keys,
                min(key_us) AS first_us, max(last_us) AS last_us
         FROM repeats JOIN who USING (dest) WHERE settled_again OR ran_again GROUP BY ALL
-        """,  # noqa: S608 - no text of others is in it
+        """,
     )
 
 

@@ -201,7 +201,7 @@ class Fleet:
     """All processes of one situation, and the chance by which they live."""
 
     def __init__(self, seed: int, *, segment_lines: int = 120) -> None:
-        self.chance = random.Random(seed)  # noqa: S311 - not for secrets
+        self.chance = random.Random(seed)
         self.segment_lines = segment_lines
         self.processes: list[Process] = []
         self.opened = START

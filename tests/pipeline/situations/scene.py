@@ -34,7 +34,7 @@ class Scene:
     def _skews(self) -> dict[str, Any]:
         if not self.skewed:
             return {}
-        chance = random.Random(self.seed)  # noqa: S311 - a log that is the same each time
+        chance = random.Random(self.seed)
         clocks = tuple(chance.randrange(-200, 200) for _ in range(4))
         return {"skews": clocks, "broker_skew": chance.randrange(-60, 60)}
 

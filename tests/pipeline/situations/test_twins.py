@@ -92,7 +92,7 @@ def test_however_a_log_is_cut_its_tables_are_the_same(tmp_path: Path, seed: int)
     """All segments at once, each by itself, or some together in any order: every cell is equal, to the last bit."""
     busy(Scene(tmp_path, seed, 3000))
     found = contents(tmp_path)
-    chance = random.Random(seed)  # noqa: S311 - not for secrets
+    chance = random.Random(seed)
     shuffled = chance.sample(found, len(found))
     some = [shuffled[begin : begin + 3] for begin in range(0, len(shuffled), 3)]
 

@@ -73,7 +73,7 @@ def _latency() -> Twin:
                count(*) AS n, {means}, {chosen}
         FROM events WHERE kind = 'delivery' AND outcome IN ('acknowledged', 'committed')
         GROUP BY ALL
-        """,  # noqa: S608 - no text of others is in it
+        """,
         percentiles=frozenset(marks),
         left_out=frozenset({"clock_off_us", "end_to_end_histogram", "handler_histogram"}),
     )
@@ -115,7 +115,7 @@ def _redelivery() -> Twin:
         SELECT counted.*, scheduled,
                delay_planned_mean_us, delay_actual_mean_us, delay_late_p95_us
         FROM counted LEFT JOIN kept USING (service, broker, dest, consumer, hour_us)
-        """,  # noqa: S608 - no text of others is in it
+        """,
         percentiles=frozenset({"delay_late_p95_us"}),
     )
 
@@ -186,7 +186,7 @@ def _ack_efficiency() -> Twin:
             (acks.service, acks.broker, acks.dest, acks.consumer, acks.ack_mode, acks.hour_us)
             IS NOT DISTINCT FROM (delays.service, delays.broker, delays.dest, delays.consumer,
             delays.ack_mode, delays.hour_us)
-        """,  # noqa: S608 - no text of others is in it
+        """,
     )
 
 
@@ -223,7 +223,7 @@ _SHARES: Final = f"""
         SELECT service, broker, dest, five_minutes_us, writer, session_id, consumer,
                sum(x)::BIGINT AS x, max(waited) AS waited
         FROM parts GROUP BY ALL
-    )"""  # noqa: S608 - no text of others is in it
+    )"""
 
 
 def _consumer_balance() -> Twin:
@@ -241,7 +241,7 @@ def _consumer_balance() -> Twin:
             FROM shares GROUP BY ALL
         )
         SELECT * EXCLUDE (xs), ({pairs}) / (2 * consumers * messages) AS gini FROM spread
-        """,  # noqa: S608 - no text of others is in it
+        """,
     )
 
 
@@ -298,7 +298,7 @@ def _prefetch_advice() -> Twin:
                  WHEN want > latency_cap THEN 'latency'
                  WHEN want < fill THEN 'uneven' ELSE 'rate' END AS binding
         FROM wanted
-        """,  # noqa: S608 - no text of others is in it
+        """,
     )
 
 
@@ -355,7 +355,7 @@ def _recovery() -> Twin:
         FROM spans LEFT JOIN lines AS ended
             ON ended.writer = spans.writer AND ended.seq = spans.end_seq
         LEFT JOIN taken ON taken.writer = spans.writer AND taken.seq = spans.seq
-        """,  # noqa: S608 - no text of others is in it
+        """,
     )
 
 
@@ -391,7 +391,7 @@ def _slo() -> Twin:
                first(hour_us ORDER BY spent DESC, hour_us) FILTER (spent > 0) AS worst_hour_us,
                max(spent) FILTER (spent > 0) AS worst_hour_spent
         FROM spent GROUP BY ALL
-        """,  # noqa: S608 - no text of others is in it
+        """,
     )
 
 
@@ -426,7 +426,7 @@ class Lines:
                 SELECT DISTINCT ON (writer, seq) *
                 FROM read_json(?, format = 'newline_delimited', columns = {{{columns}}})
             )
-            """,  # noqa: S608 - no text of others is in it
+            """,
             [f"{directory}/**/*.jsonl"],
         )
         self._base.execute("""

@@ -89,7 +89,7 @@ def _told(frame: pl.DataFrame) -> Rows:
 def test_a_key_of_several_batches_is_one_row(writers: list[str], apart: tuple[str, ...]) -> None:
     """Whether all rows are grouped, or only those of batches that have the keys `apart` in common."""
     for seed in range(5):
-        chance = random.Random(seed)  # noqa: S311 - not for secrets
+        chance = random.Random(seed)
         batches = [_batch(chance, some) for some in writers]
         frames = [_frame(batch).lazy() for batch in batches]
         assert _told(added_batches(_partial(*apart), frames)) == _sums(batches)
@@ -104,7 +104,7 @@ def test_batches_that_meet_nowhere_stay_as_they_are() -> None:
 
 def test_rows_of_one_frame_are_added_up() -> None:
     """In which a key may come more often than once."""
-    chance = random.Random(1)  # noqa: S311 - not for secrets
+    chance = random.Random(1)
     batches = [_batch(chance, "ab") for _ in range(3)]
     rows = pl.concat([_frame(batch) for batch in batches])
     assert _told(added(_partial(), rows)) == _sums(batches)
@@ -115,6 +115,6 @@ def test_the_last_word_of_several_batches_is_one_row() -> None:
     partial = Partial("said", ("writer",), {"said": Adds.LAST}, lambda _: pl.DataFrame())
     said: list[dict[str, int] | None] = [{"seq": seq, "n": 100 - seq} for seq in range(60)]
     said += [None] * 9  # lines of a batch in which nothing was said
-    random.Random(1).shuffle(said)  # noqa: S311 - not for secrets
+    random.Random(1).shuffle(said)
     rows = pl.DataFrame({"writer": "a", "said": said})
     assert added(partial, rows).rows() == [("a", {"seq": 59, "n": 41})]

@@ -53,7 +53,7 @@ def _drawn(chance: random.Random) -> list[Run]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_holes_are_what_no_run_has(seed: int) -> None:
     """Each with the time of the latest line before it, and of the first behind it; each line counts once."""
-    runs = _drawn(random.Random(seed))  # noqa: S311 - not for secrets
+    runs = _drawn(random.Random(seed))
     found = completeness(pl.DataFrame(runs, _RUNS, orient="row"), pl.DataFrame(schema=_NOTES))
     holes: list[Hole] = []
     lines = {}
@@ -82,7 +82,7 @@ def test_holes_are_what_no_run_has(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_overlaps_are_found_however_far_apart(seed: int) -> None:
     """A long range may reach over several that have nothing in common with each other."""
-    chance = random.Random(seed)  # noqa: S311 - not for secrets
+    chance = random.Random(seed)
     ranges = []
     for number, (segment, writer) in enumerate(product("pqrs", "ab")):
         low = number * chance.choice([0, 5, 20])
@@ -117,7 +117,7 @@ def test_overlaps_are_found_however_far_apart(seed: int) -> None:
 
 def test_samples_are_those_of_the_least_hashes_of_each_group() -> None:
     """All of a group of few, and as many as that of one of many; one message may have several rows."""
-    chance = random.Random(1)  # noqa: S311 - not for secrets
+    chance = random.Random(1)
     rows = [
         (writer, "send", chance.randrange(1_000_000), 3_600_000_000 * hour)
         for writer, many in (("few", 5), ("many", 200), ("just", 32))
