@@ -61,7 +61,15 @@ class Event(threading.Event):
 
 
 class Changed(threading.Condition):
-    """A condition of a lock that was entered once by who waits."""
+    """
+    A condition of a lock that was entered once by who waits.
+
+    Before each wait `refuse` is called, which raises where nothing may be waited for: waiting lets go of the lock.
+    """
+
+    def __init__(self, lock: Any, refuse: Callable[[], object]) -> None:
+        super().__init__(lock)
+        self._refuse = refuse
 
     _is_owned: Callable[[], bool]
     _acquire_restore: Callable[[Any], None]
@@ -74,6 +82,7 @@ class Changed(threading.Condition):
 
     def wait(self, timeout: float | None = None) -> bool:
         """As Condition.wait; the lock is held afterwards, also if that was interrupted while it let go of it."""
+        self._refuse()
         try:
             return super().wait(waitable(timeout))
         finally:

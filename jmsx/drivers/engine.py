@@ -101,7 +101,8 @@ class Engine:
         options = connector.uri.options
         self.core = core
         self.lock = reentrant()  #: guards the core and what follows
-        self.changed = machine.changed(self.lock)  #: notified whenever something may have come
+        #: Notified whenever something may have come
+        self.changed = machine.changed(self.lock, self._refuse_to_wait)
         self.error: JmsxError | None = None  #: why there will be no link any more
         self.outage: JmsxError | None = None  #: why there is none now; it is being restored
         self.on_lost: Callable[[JmsxError], None] = lambda _error: None
@@ -144,7 +145,7 @@ class Engine:
     def after_fork(self) -> None:
         """End in the child of a fork, and tell nobody so: the link is the parent's."""
         self.lock = reentrant()
-        self.changed = self._machine.changed(self.lock)
+        self.changed = self._machine.changed(self.lock, self._refuse_to_wait)
         self.forked = self._ended = self._told = True
         self._up = False
         self.outage = None
@@ -187,6 +188,11 @@ class Engine:
                 if self._reentered or not isinstance(error, JmsxError):
                     self.interrupted(f"a call was interrupted by {type(error).__name__}")
                 raise
+
+    def _refuse_to_wait(self) -> None:
+        """Raise in the middle of a call: that may be what is waited for, and others would have the core meanwhile."""
+        if self._working:
+            self._refuse_reentry()
 
     def _refuse_reentry(self) -> None:
         self._reentered = True

@@ -44,9 +44,9 @@ class Machine(SystemClock):
         del awaited
         return queue.SimpleQueue()
 
-    def changed(self, lock: Any) -> Changed:
-        """A condition on `lock`, an RLock, by which threads tell each other of changes."""
-        return Changed(lock)
+    def changed(self, lock: Any, refuse: Callable[[], object]) -> Changed:
+        """A condition on `lock`, an RLock, by which threads tell each other of changes; `refuse`: as in Changed."""
+        return Changed(lock, refuse)
 
     def event(self) -> Event:
         """A flag that can be waited for, also on an event loop."""

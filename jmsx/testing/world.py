@@ -132,9 +132,9 @@ class World(Machine):
     def check_files(self, uri: BrokerUri) -> None:
         """Do nothing: links in memory need no files."""
 
-    def changed(self, lock: Any) -> Changed:
+    def changed(self, lock: Any, refuse: Callable[[], object]) -> Changed:
         """Make a condition as `Machine.changed` does, in virtual time."""
-        return _Changed(self, lock)
+        return _Changed(self, lock, refuse)
 
     def event(self) -> Event:
         """Make an event as `Machine.event` does, in virtual time."""
@@ -529,8 +529,8 @@ class _Inbox(queue.SimpleQueue[tuple[StompLink, Arrival] | None]):
 
 
 class _Changed(Changed):
-    def __init__(self, world: World, lock: Any) -> None:
-        super().__init__(lock)
+    def __init__(self, world: World, lock: Any, refuse: Callable[[], object]) -> None:
+        super().__init__(lock, refuse)
         self._world = world
         self._times = 0  #: that it was notified
 
@@ -541,6 +541,7 @@ class _Changed(Changed):
         return self._wait(timeout, idle=True)
 
     def _wait(self, timeout: float | None, *, idle: bool) -> bool:
+        self._refuse()
         seen = self._times
         held = self._release_save()
         try:

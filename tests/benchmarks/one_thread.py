@@ -140,7 +140,7 @@ class _Turns(Changed):
     """Whoever waits reads the next chunk, and takes the engine's turn."""
 
     def __init__(self, engine: Engine, link: StompLink, recording: Recording) -> None:
-        super().__init__(engine.lock)
+        super().__init__(engine.lock, lambda: None)
         self._engine = engine
         self._transport = link._transport
         self._recording = recording

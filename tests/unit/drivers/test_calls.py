@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jmsx import AcknowledgeMode, Message, Queue
+from jmsx import AcknowledgeMode, Connection, Message, Queue
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.requests import Request
 from jmsx.core.session import SessionCore
 from jmsx.errors import (
     BrokerFaultError,
     ConnectionFailedError,
+    IllegalStateError,
     SendUnconfirmedError,
     TransactionInDoubtError,
 )
+from jmsx.jms.session import link_of
+from jmsx.testing import FakeBrokerServer
 from tests.benchmarks.one_thread import OneThread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: Seconds for an answer.
 LIMIT = 0.05
@@ -54,6 +60,41 @@ def test_an_interrupted_commit_that_stays_in_doubt_is_told_in_time() -> None:
     assert calls.end_commit() is None
     assert not engine.core.committing
     one.session.rollback()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda session: session.create_producer(Queue("q")).send(Message("y")),
+        lambda session: session.commit(),
+        lambda session: session.rollback(),
+        lambda session: session.create_consumer(Queue("q")),
+    ],
+    ids=["send", "commit", "rollback", "create_consumer"],
+)
+def test_a_call_in_the_middle_of_a_commit_waits_for_nothing(call: Callable[[Any], object]) -> None:
+    """
+    By a signal handler, before the COMMIT is written: its end cannot come before the call itself has returned.
+
+    It waited for that as long as for an answer of the broker, without the lock, and dropped the link then.
+    """
+    epochs: list[int] = []
+    with FakeBrokerServer("classic") as server, Connection(server.url, request_timeout=2) as one:
+        session = one.create_session(AcknowledgeMode.SESSION_TRANSACTED)
+        session.create_producer(Queue("q")).send(Message("x"))
+        engine = link_of(session).engine
+
+        def commit_and_be_interrupted(core: SessionCore, now: float) -> Request:
+            request = core.commit(now)
+            with pytest.raises(IllegalStateError, match="in the middle of another of its calls"):
+                call(session)
+            epochs.append(core.epoch)
+            return request
+
+        request = engine.call(commit_and_be_interrupted)
+        link_of(session).calls.wait(request)
+        assert epochs == [engine.core.epoch]
+        assert engine.error is None
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(10)
 def test_as_long_as_one_likes(seconds: float | None) -> None:
     """More than 292 years are too many for Python."""
     event, lock, told = Machine().event(), threading.RLock(), list[str]()
-    changed = Machine().changed(lock)
+    changed = Machine().changed(lock, lambda: None)
 
     def tell() -> None:
         event.set()
