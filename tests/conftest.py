@@ -39,6 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Where a shell has put us in the background, SIGINT is ignored, and would be by every process that a test starts.
     With a thread for each processor in each worker, the report's unit tests take a quarter more processor time.
+    A whole run keeps them: with one thread floats always add up to the same last bit, with two they do not
+    (measured), and tables that do are what tests/pipeline is about.
     """
     busy = _named(config) <= _busy(config)
     if busy:

@@ -79,7 +79,7 @@ def _command(peer: str) -> tuple[str, ...]:
     java = find_java()
     jars = classic_libraries(java)
     classes = compiled(_PEERS / f"{peer}.java", java=java.resolve().parent, jars=jars)
-    path = os.pathsep.join([str(classes), f"{jars}{os.sep}*"])
+    path = os.pathsep.join([f"{jars}{os.sep}*", str(classes)])  # CI's archives begin with the jars
     return (str(java), *JAVA_OPTIONS, "-cp", path, peer)
 
 

@@ -81,7 +81,7 @@ class JavaClient:
             classes = compiled(_SOURCE, java=openwire.java, jars=openwire.jars)
         except CompileError as error:
             raise JavaRunnerError(str(error)) from error
-        path = os.pathsep.join([str(classes), f"{openwire.jars}{os.sep}*"])
+        path = os.pathsep.join([f"{openwire.jars}{os.sep}*", str(classes)])
         command = [str(openwire.java / "java"), *JAVA_OPTIONS, _QUIET, "-cp", path, _SOURCE.stem]
         command += ["--url", openwire.url, "--jobs", str(self.jobs)]
         return [*command, "--stomp-like"] if self.stomp_like else command
