@@ -20,7 +20,9 @@ class Observer(Protocol):
     `async def` handlers on its event loop, too.
 
     One with an attribute `keeps_counts` that is true has an `App` ask the broker for its counts (`QueueCounted`). One
-    with a method `note_paused(destination, consumer, *, paused)` is told when a CircuitBreaker opens and closes.
+    with a method `note_paused(destination, consumer, *, paused)` is told when a CircuitBreaker opens and closes. Where
+    all have an attribute `follows_ends` that is false, it is not told how each message was acknowledged and ended
+    (`MessagesAcknowledged`, `DeliveryEnded`), save behind a refused dead letter or an unreadable frame.
     """
 
     def observe(self, event: Event, source: Source) -> None:
@@ -55,6 +57,11 @@ class Observers:
 
     def __len__(self) -> int:
         return len(self._observers)
+
+    @property
+    def follow_ends(self) -> bool:
+        """Whether one wants to know how each single message was acknowledged, and how it ended."""
+        return any(getattr(one, "follows_ends", True) for one in self._observers)
 
     def observe(self, event: Event, source: Source) -> None:
         """Tell every observer; whatever one raises, SystemExit too, is logged and goes no further."""

@@ -52,7 +52,7 @@ class Movement:
     connected: bool = False
     subscribed: bool = False
     received_at: float = -math.inf  #: when the last message came, or the subscription was opened
-    moved_at: float = -math.inf  #: when a message, or the link, last came or went
+    moved_at: float = -math.inf  #: when a message last came, or the link came or went
     due_at: float = -math.inf  #: when the last of the promised redeliveries is due
     refused: dict[str, Refusal] = field(default_factory=dict)  #: by the keys of their messages
 
@@ -97,7 +97,6 @@ class Movement:
             left = {**self.refused}
             del left[event.message_key]
             self.refused = left  # another one, for who reads it has no lock
-        self.moved_at = event.at
 
 
 def _was_cut(refusal: Refusal, event: LinkOpened | LinkClosed) -> bool:
@@ -109,6 +108,9 @@ def _was_cut(refusal: Refusal, event: LinkOpened | LinkClosed) -> bool:
 
 class Progress:
     """An observer that follows every session."""
+
+    #: When a message went last, the session itself tells, and for less than an event for each one costs
+    follows_ends: Final = False
 
     def __init__(self) -> None:
         self._movements: dict[str, Movement] = {}

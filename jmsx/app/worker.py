@@ -17,7 +17,7 @@ from jmsx.app.loops import CALL, Loop, Running, Work
 from jmsx.app.middleware import Around, Middleware
 from jmsx.app.pacing import Gate
 from jmsx.app.parameters import InvalidMessagesError
-from jmsx.app.progress import Progress
+from jmsx.app.progress import Movement, Progress
 from jmsx.app.registration import Consumer
 from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress
@@ -282,8 +282,13 @@ class Worker:
 
     def idle_since(self, moment: float, progress: Progress) -> bool:
         """Whether it could have had messages since then (seconds, monotonic), and had none, nor any that waits."""
+        idle = self.call is None and self._link.empty_handed
+        return idle and self._movement(progress).idle_since(moment)
+
+    def _movement(self, progress: Progress) -> Movement:
+        """Where its session stands, by its events and by its own word."""
         movement = progress.movement(self._link.session_id)
-        return self.call is None and self._link.empty_handed and movement.idle_since(moment)
+        return replace(movement, moved_at=max(movement.moved_at, self._link.ended_at))
 
     def state(self, progress: Progress, stranded: int) -> WorkerState:
         """What the health probes tell of it: its link, its call, and what it waits for."""
@@ -291,7 +296,7 @@ class Worker:
         return WorkerState(
             consumer=self.consumer.name,
             destination=self.consumer.destination.uri,
-            movement=progress.movement(self._link.session_id),
+            movement=self._movement(progress),
             alive=self._left or self._link.alive,
             in_hand=self._link.in_hand,
             running_since=call.since if call else None,

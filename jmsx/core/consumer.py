@@ -499,7 +499,7 @@ class ConsumerCore:
         done = [
             one.entry for one in counted if one.is_alive and one.state is not DeliveryState.OWED
         ]
-        told = self._outbox.detailed
+        told = self._outbox.ends
         owed = [one for one in batch if not one.is_acknowledged] if told else []
         self.write_acks(batch)
         if owed:
@@ -808,7 +808,9 @@ class ConsumerCore:
             self.memory.lost(over)
             self.count_failures(over)
             self.memory.in_hand(one for one in alive if one in self._on_lost_links)
-        if not self._outbox.detailed:
+        if alive:
+            self._outbox.ended_at = now
+        if not self._outbox.ends:
             return
         for delivery in alive:
             if delivery.ended_at == delivery.started_at:  # settled by its own handler

@@ -14,6 +14,7 @@ Source: STOMP 1.2 specification, "STOMP Frames", "Value Encoding" and "Repeated 
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -239,6 +240,9 @@ class Outbox:
         self._actions: list[Action] = []
         #: Whether somebody wants the events that every message has, which else are not made
         self.detailed = True
+        #: And those that tell of each single message how it was acknowledged, and how it ended
+        self.ends = True
+        self.ended_at = -math.inf  #: when a delivery ended last, told or not (seconds, monotonic)
         #: SENDs since the link is up, while the broker must count the same
         self.sends: int | None = 0
 

@@ -70,7 +70,7 @@ class ConsumerReports:
 
     def acknowledged(self, batch: Sequence[Delivery], trigger: AckTrigger, now: float) -> None:
         """Report that the ACK frames of `batch` were written."""
-        if not self._outbox.detailed:
+        if not self._outbox.ends:
             return
         settings = self._settings
         frames, size = (len(batch), 1) if settings.individual else (1, len(batch))
@@ -132,7 +132,7 @@ class ConsumerReports:
         self, delivery: Delivery, outcome: Outcome, now: float, transaction_id: str | None
     ) -> None:
         """Report how a delivery ended, with its whole story."""
-        if not self._outbox.detailed:
+        if not self._outbox.ends:
             return
         settings, headers = self._settings, delivery.headers
         ended = events.DeliveryEnded(  # in the order of its fields
@@ -193,7 +193,10 @@ class ConsumerReports:
         """
         Report that the broker refused to take a dead letter; `place`: the URI of the copy, or empty if the broker
         chooses.
+
+        From now on each end is told: it matters whether the message is settled after all.
         """
+        self._outbox.ends = self._outbox.detailed
         self._outbox.report(
             events.DeadLetterFailed(
                 at=now,

@@ -136,9 +136,14 @@ class SessionCore:
         """Whether nothing binds the session to its link."""
         return not (self._consumers or self.browsers or self._requests or self._work.bound)
 
-    def detail(self, *, wanted: bool) -> None:
-        """Say whether the events that every message has are `wanted`, as at first; the others are told always."""
-        self._outbox.detailed = wanted
+    def detail(self, *, wanted: bool, ends: bool = True) -> None:
+        """
+        Say whether the events that every message has are `wanted`, as at first; the others are told always.
+
+        Without `ends` it is not told how each message was acknowledged and ended, unless the broker refuses a dead
+        letter: then whoever was told that has to know what becomes of it.
+        """
+        self._outbox.detailed, self._outbox.ends = wanted, wanted and ends
 
     @property
     def detailed(self) -> bool:
@@ -154,6 +159,11 @@ class SessionCore:
     def owed(self) -> set[str]:
         """The receipts that the broker has yet to write."""
         return set(self._requests)
+
+    @property
+    def ended_at(self) -> float:
+        """When a delivery ended last (seconds, monotonic; -inf: none has); may be asked without the session's lock."""
+        return self._outbox.ended_at
 
     def measure(self, now: float) -> None:
         """Report how many messages are here, of each consumer."""

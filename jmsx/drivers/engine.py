@@ -167,7 +167,7 @@ class Engine:
 
     def _serve_core(self, core: SessionCore) -> None:
         self.core = core
-        core.detail(wanted=len(self._observers) > 0)
+        core.detail(wanted=len(self._observers) > 0, ends=self._observers.follow_ends)
 
     def call(self, operation: Callable[[SessionCore, float], T]) -> T:
         """

@@ -121,6 +121,11 @@ class SessionLink:
         return self.engine.core.in_hand
 
     @property
+    def ended_at(self) -> float:
+        """When a delivery ended last (seconds, monotonic), -inf if none has; it waits for no lock either."""
+        return self.engine.core.ended_at
+
+    @property
     def empty_handed(self) -> bool:
         """Whether there are none, for certain."""
         with self.engine.lock:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jmsx import App, Message
 from jmsx.app.progress import Movement, Progress
 from jmsx.core.events import (
     DeadLetterFailed,
@@ -14,6 +17,7 @@ from jmsx.core.events import (
     ErrorReceived,
     LinkClosed,
     LinkOpened,
+    MessagesAcknowledged,
     MessagesReceived,
     Outcome,
     RedeliveryScheduled,
@@ -21,8 +25,12 @@ from jmsx.core.events import (
     SubscriptionClosed,
     SubscriptionOpened,
 )
+from jmsx.testing import FakeBrokerServer
+from tests.integration.broker_support import eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jmsx.core.events import Event
 
 OPENED = LinkOpened(at=1.0, server="ActiveMQ/6.1.8", seconds=0.1)
@@ -90,11 +98,8 @@ CASES: dict[str, tuple[tuple[Event, ...], dict[str, Any]]] = {
         HAND | {"received_at": 2.0, "moved_at": 2.0},
     ),
     "received": (UP, HAND),
-    "acknowledged": ((*UP, ended(Outcome.ACKNOWLEDGED)), HAND | {"moved_at": 5.0}),
-    "rolled back": (
-        (*UP, ended(Outcome.ROLLED_BACK), again(7.0)),
-        HAND | {"moved_at": 5.0, "due_at": 12.0},
-    ),
+    "acknowledged: its session tells when": ((*UP, ended(Outcome.ACKNOWLEDGED)), HAND),
+    "rolled back": ((*UP, ended(Outcome.ROLLED_BACK), again(7.0)), HAND | {"due_at": 12.0}),
     "the later promise": ((*UP, again(7.0), again(1.0)), HAND | {"due_at": 12.0}),
     "unsubscribed": ((*UP, CLOSED), HAND | {"subscribed": False}),
     "lost": ((*UP, again(7.0), LOST), {"received_at": 3.0, "moved_at": 9.0}),
@@ -141,3 +146,50 @@ def test_a_dead_letter_that_was_cut_off_is_refused_by_nobody(
     assert set(movement.refused) == ({"k"} if remembered else set())
     movement.note(LinkOpened(at=5.0, server="", seconds=0.1))
     assert set(movement.refused) == ({"k"} if remembered else set())
+
+
+@pytest.mark.parametrize("mode", ["auto", "individual", "client", "transacted"])
+@pytest.mark.parametrize("observed", [False, True], ids=["alone", "beside an observer"])
+def test_a_message_that_has_gone_is_movement(
+    monkeypatch: pytest.MonkeyPatch, mode: str, *, observed: bool
+) -> None:
+    """Its end is no event where nobody else wants one; a probe between two calls sees all the same that it ended."""
+    told: list[type[Event]] = []
+    seen: list[type[Event]] = []
+    monkeypatch.setattr(Progress, "observe", _noting(told, Progress.observe))
+    returned: list[float] = []
+    with FakeBrokerServer("classic") as server:
+        observers = [SimpleNamespace(observe=lambda event, _: seen.append(type(event)), close=int)]
+        app = App(server.url, observers=observers if observed else [])
+
+        @app.consumer("queue://in", mode=mode)
+        def handle(_message: Message) -> None:
+            assert eventually(lambda: worker._link.in_hand == 2, 10)
+            worker._link.pause()  # so that the other one waits, in no call, and nothing more comes
+            returned.append(time.monotonic())
+
+        app.start()
+        (worker,) = app._workers
+        app.send("queue://in", "1")
+        app.send("queue://in", "2")
+
+        def has_moved() -> bool:
+            moved_at = worker.state(app._progress, 0).movement.moved_at
+            return bool(returned) and worker.call is None and moved_at >= returned[0]
+
+        assert eventually(has_moved, 10)
+        app.abort()
+    assert MessagesReceived in told
+    assert (DeliveryEnded in told) is observed
+    assert (MessagesAcknowledged in told) is observed
+    assert (DeliveryEnded in seen) is observed
+
+
+def _noting(told: list[type[Event]], observe: Callable[..., None]) -> Callable[..., None]:
+    """`observe`, which first notes what it is told."""
+
+    def noting(self: Progress, event: Event, source: Source) -> None:
+        told.append(type(event))
+        observe(self, event, source)
+
+    return noting

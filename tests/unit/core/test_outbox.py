@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 from jmsx.core.events import (
     AckTrigger,
+    DeadLetterFailed,
     DeliveryEnded,
     LinkOpened,
     MessagesAcknowledged,
     MessageSent,
     MessagesReceived,
+    Outcome,
     SubscriptionOpened,
 )
 from jmsx.core.frames import Disconnect, Frame, Outbox, Transmit
-from tests.unit.core.harness import AUTO, Talk
+from tests.unit.core.harness import AUTO, BROKEN, Talk, at_most
 
 
 def test_actions_come_out_once_in_order() -> None:
@@ -55,3 +59,47 @@ def test_nobody_is_told_of_each_message_who_does_not_listen() -> None:
     assert [talk.reported(kind) for kind in often] == [[], [], [], []]
     assert talk.reported(SubscriptionOpened) == told.reported(SubscriptionOpened) != []
     assert talk.bursts == told.bursts
+
+
+def test_who_does_not_follow_ends_is_told_of_none() -> None:
+    """What came and was sent is told; of the end of a message only when it was, and that to who asks."""
+    talk, told = Talk(AUTO), Talk(AUTO)
+    talk.core.detail(wanted=True, ends=False)
+    assert talk.core.ended_at == -math.inf
+    taken_in_turn(talk)
+    taken_in_turn(told)
+    assert talk.reported(DeliveryEnded) == talk.reported(MessagesAcknowledged) == []
+    for kind in (MessagesReceived, MessageSent, SubscriptionOpened):
+        assert talk.reported(kind) == told.reported(kind) != []
+    assert talk.core.ended_at == told.core.ended_at == told.reported(DeliveryEnded)[-1].at
+    assert talk.bursts == told.bursts
+
+
+def test_behind_a_refused_dead_letter_each_end_is_told() -> None:
+    """Whoever was told that it is refused has to know when it is settled after all, though it follows no ends."""
+    talk = Talk(AUTO)
+    talk.core.detail(wanted=True, ends=False)
+    talk.subscribe(policy=at_most(0))
+    talk.comes("a", "b", persistent="")
+    talk.listen(BROKEN)
+    talk.refuse("no room")
+    (refused,) = talk.reported(DeadLetterFailed)
+    assert talk.reported(DeliveryEnded) == []
+    talk.timer()
+    talk.answer()
+    (ended,) = talk.reported(DeliveryEnded)
+    assert (ended.message_key, ended.outcome) == (refused.message_key, Outcome.DEAD_LETTERED)
+
+
+def test_a_core_that_tells_nobody_goes_on_so_behind_a_refused_dead_letter() -> None:
+    """Nobody was told of that one either, save the log."""
+    talk = Talk(AUTO)
+    talk.core.detail(wanted=False)
+    talk.subscribe(policy=at_most(0))
+    talk.comes("a", persistent="")
+    talk.listen(BROKEN)
+    talk.refuse("no room")
+    talk.timer()
+    talk.answer()
+    assert len(talk.reported(DeadLetterFailed)) == 1
+    assert talk.reported(DeliveryEnded) == []
