@@ -21,6 +21,7 @@ from jmsx.config.options import ConnectionOptions, ConsumerOptions
 from jmsx.config.uri import BrokerAddress, BrokerUri, parse_broker_uri
 from jmsx.core.events import Event, LinkOpened, Source
 from jmsx.core.heartbeat import parse
+from jmsx.core.management import Findings
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.values import DeadLetterStrategy, DestinationKind
 from jmsx.errors import JmsxError
@@ -33,8 +34,6 @@ from jmsx.log import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    from jmsx.core.management import Findings
 
 
 #: Seconds that the probe message may take.
