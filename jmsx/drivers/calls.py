@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -208,8 +207,11 @@ class Calls:
         if last is None or last is self._told:
             return None
         if self.engine.core.committing:
-            with contextlib.suppress(JmsxError):
+            try:
                 self.wait(last)
+            except JmsxError:
+                if not last.done:  # it was refused to wait for it here: nobody has heard of it yet
+                    raise
         self._told = last
         return last
 

@@ -16,6 +16,7 @@ from jmsx.errors import (
     IllegalStateError,
     SendUnconfirmedError,
     TransactionInDoubtError,
+    TransactionRolledBackError,
 )
 from jmsx.jms.session import link_of
 from jmsx.testing import FakeBrokerServer
@@ -95,6 +96,31 @@ def test_a_call_in_the_middle_of_a_commit_waits_for_nothing(call: Callable[[Any]
         link_of(session).calls.wait(request)
         assert epochs == [engine.core.epoch]
         assert engine.error is None
+
+
+@pytest.mark.parametrize(
+    "call",
+    [lambda session: session.commit(), lambda session: session.rollback()],
+    ids=["commit", "rollback"],
+)
+def test_what_was_refused_in_the_middle_of_a_commit_has_told_nothing(
+    caplog: pytest.LogCaptureFixture, call: Callable[[Any], object]
+) -> None:
+    """The signal handler's call heard nothing of the commit's end, and its error ended that: the next call tells."""
+    with FakeBrokerServer("classic") as server, Connection(server.url, request_timeout=2) as one:
+        session = one.create_session(AcknowledgeMode.SESSION_TRANSACTED)
+        session.create_producer(Queue("q")).send(Message("x"))
+
+        def commit_and_be_interrupted(core: SessionCore, now: float) -> None:
+            core.commit(now)
+            call(session)
+
+        with pytest.raises(IllegalStateError, match="in the middle of another of its calls"):
+            link_of(session).engine.call(commit_and_be_interrupted)
+        assert [line for line in caplog.messages if "rollback()" in line] == []
+        with pytest.raises((TransactionInDoubtError, TransactionRolledBackError)):
+            session.commit()
+        session.commit()
 
 
 @pytest.mark.parametrize(
