@@ -34,7 +34,6 @@ def connect(tmp_path: Path) -> Callable[[], sqlite3.Connection]:
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> float:
-    """How long stores wait for whoever holds their file: a fifth of what they else do, for tests of what comes then."""
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stores that are open wait for whoever holds their file a fifth as long as else, for tests of what comes then."""
     monkeypatch.setattr(sqlite_file, "PATIENCE", 0.1)
-    return sqlite_file.PATIENCE

@@ -17,6 +17,7 @@ from jmsx.errors import StoreError
 from jmsx.stores import SqliteStore
 from jmsx.stores.ledger import DeliveryLedger, release, share
 from jmsx.stores.pauses import FIRST_PAUSE, LONGEST_PAUSE
+from jmsx.stores.sqlite_file import PATIENCE
 from tests.unit.interrupts import Alarm, Interrupt
 from tests.unit.stores.parts import A, B, Clock
 
@@ -371,11 +372,11 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("store", [DeliveryLedger, SqliteStore])
-def test_a_file_that_another_process_is_making(path: Path, store: type, impatient: float) -> None:
+def test_a_file_that_another_process_is_making(path: Path, store: type) -> None:
     """Processes that start together wait for each other, also where that takes as long as on a busy host."""
     blocker = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     blocker.execute("BEGIN EXCLUSIVE")
-    end = threading.Timer(3 * impatient, blocker.close)
+    end = threading.Timer(2 * PATIENCE, blocker.close)
     end.start()
     opened = store(path)
     if isinstance(opened, SqliteStore):
