@@ -67,8 +67,6 @@ _UNDELIVERED: Final = {
     "rolled_back": "never sent: its transaction was rolled back",
     "error": "never sent: the broker refused it",
 }
-#: Steps from a delivery to the next but one.
-_NEXT_BUT_ONE: Final = 2
 #: Deliveries, the latest, of which is told what was sent meanwhile: the log is searched once more for each.
 _LOOKED_AT: Final = 2
 #: What is not known of a message whose end the log has not, and its broker may tell.
