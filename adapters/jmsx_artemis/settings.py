@@ -109,7 +109,7 @@ def deletes(settings: AddressSettings, *, kept: bool) -> Advice | None:
         " it has no queue for dead letters",
         "give dead-letter-address a queue in the broker's address-setting, or set max-delivery-attempts to -1",
         {
-            "dead-letter-address": settings.dead_letter_address or "",
+            "dead-letter-address": settings.dead_letter_address or "none",
             "max-delivery-attempts": settings.max_delivery_attempts,
         },
     )

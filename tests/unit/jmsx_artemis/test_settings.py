@@ -97,6 +97,16 @@ def test_broker_that_deletes_is_told(attempts: int, *, kept: bool, told: bool) -
 
 
 @pytest.mark.parametrize(
+    ("address", "told"), [(None, "none"), ("", "none"), ("nowhere", "nowhere")]
+)
+def test_who_has_no_dead_letter_address_is_told_of_none(address: str | None, told: str) -> None:
+    """A setting without a word behind it looks like a mistake of ours."""
+    advice = deletes(AddressSettings(address="a", dead_letter_address=address), kept=False)
+    assert advice is not None
+    assert advice.settings["dead-letter-address"] == told
+
+
+@pytest.mark.parametrize(
     ("settings", "words"),
     [
         ({}, []),
