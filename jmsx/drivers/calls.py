@@ -398,6 +398,8 @@ class Calls:
 
         It may be interrupted in turn, so it is tried again; at last the link is dropped, with which it comes anew.
         """
+        if held.delivery is None:  # as where it was refused, in the middle of another call
+            return
         for _ in range(GIVE_BACK):
             try:
                 with self.engine.lock:

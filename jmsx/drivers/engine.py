@@ -206,18 +206,18 @@ class Engine:
         if self._working:
             self._refuse_reentry()
         self._reentered = False
-        self._working = True
+        now = self._machine.monotonic()
         try:
-            now = self._machine.monotonic()
+            self._working = True
+            return operation(self.core, now)
+        finally:
             try:
-                return operation(self.core, now)
+                self._perform(now)
             finally:
                 try:
-                    self._perform(now)
-                finally:
                     self._rearm()
-        finally:
-            self._working = False
+                finally:
+                    self._working = False
 
     def do_due(self, now: float) -> None:
         """

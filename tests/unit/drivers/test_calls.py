@@ -123,6 +123,32 @@ def test_what_was_refused_in_the_middle_of_a_commit_has_told_nothing(
         session.commit()
 
 
+@pytest.mark.parametrize("mode", list(AcknowledgeMode))
+def test_a_receive_in_the_middle_of_a_call_costs_no_link(mode: AcknowledgeMode) -> None:
+    """It was refused, so it has nothing to give back; what the call itself did would be lost with the link."""
+    with FakeBrokerServer("classic") as server, Connection(server.url, request_timeout=2) as one:
+        session = one.create_session(mode)
+        consumer = session.create_consumer(Queue("q"))
+        session.create_producer(Queue("q")).send(Message("x"))
+        one.start()
+        engine = link_of(session).engine
+
+        def work_and_be_interrupted(core: SessionCore, _now: float) -> int:
+            for receive in (consumer.receive, consumer.receive_no_wait):
+                with pytest.raises(IllegalStateError, match="in the middle of another of its call"):
+                    receive()
+            return core.epoch
+
+        assert engine.call(work_and_be_interrupted) == 1
+        assert engine.outage is None
+        if session.transacted:
+            session.commit()
+        received = consumer.receive(5)
+        assert received is not None
+        assert received.text == "x"
+        assert engine.core.epoch == 1
+
+
 @pytest.mark.parametrize(
     ("end", "said"),
     [
