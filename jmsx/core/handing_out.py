@@ -178,9 +178,7 @@ class HandingOut:
         ):
             self._failed_deliveries.dead_letter_unseen(consumer, delivery, now)
             return False
-        delivery.is_last = delivery.entry is not None and _over_limit(
-            consumer, delivery, delivery.failures + 1
-        )
+        delivery.is_last = _dies_with_process(consumer, delivery)
         consumer.memory.handed_out(delivery)
         if self._work is not None:
             self._work.touch(consumer, delivery, now)
@@ -236,3 +234,11 @@ def _over_limit(consumer: ConsumerCore, delivery: Delivery, failures: int) -> bo
     if consumer.settings.transacted and not delivery.was_handed_out:
         return given_up(policy, failures)
     return delivery.entry is not None and given_up(policy, failures - delivery.history.untold)
+
+
+def _dies_with_process(consumer: ConsumerCore, delivery: Delivery) -> bool:
+    """Return whether a message is over its limit, by its ledger, if the process dies that has it, and all others do."""
+    policy, entry = consumer.settings.policy, delivery.entry
+    if entry is None or not policy.pre_dispatch_check:
+        return False
+    return given_up(policy, delivery.sent_back + entry.failures + entry.in_doubt + 1)

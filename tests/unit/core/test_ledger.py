@@ -639,6 +639,30 @@ def test_what_a_handler_is_still_at_is_in_doubt(
 
 
 @pytest.mark.parametrize("dialect", [DIALECT, ARTEMIS], ids=["classic", "artemis"])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("alone", [True, False])
+def test_at_a_last_attempt_all_may_die(
+    mode: AcknowledgeMode, dialect: Dialect, *, alone: bool
+) -> None:
+    """What was in doubt when it began fails with its process: what is done is told before a store knows it."""
+    book = Book()
+    first, other, third = (Counted(mode, book, dialect=dialect) for _ in range(3))
+    for talk in (first, other, third):
+        talk.subscribe(policy=at_most(1))
+    first.comes("a")
+    first.held()
+    first.lose()
+    second = first if alone else other
+    second.comes("a", redelivered="true")
+    delivery = second.held()
+    assert called(delivery) == "a#2"
+    second._hand_outs.returned([delivery])
+    book.die()
+    third.comes("a", redelivered="true")
+    assert called(third.held()) == "a#3"
+
+
+@pytest.mark.parametrize("dialect", [DIALECT, ARTEMIS], ids=["classic", "artemis"])
 @pytest.mark.parametrize(("mode", "end"), ACKNOWLEDGED.values(), ids=ACKNOWLEDGED)
 @pytest.mark.parametrize("losses", [0, 1, 2])
 def test_what_is_settled_and_comes_again_is_redelivered(
