@@ -153,11 +153,15 @@ class MessageConsumer:
         link = self._link
         link.engine.wake()
         if not link.closed and link.engine.error is None:
-            idle = link.leave(self._subscription_id)
-            link.calls.linger(self._subscription_id)
-            link.calls.finish(
-                lambda core, now: core.close_consumer(self._subscription_id, now, idle=idle)
-            )
+            try:
+                idle = link.leave(self._subscription_id)
+                link.calls.linger(self._subscription_id)
+                link.calls.finish(
+                    lambda core, now: core.close_consumer(self._subscription_id, now, idle=idle)
+                )
+            except BaseException:  # while it is subscribed, messages come to it, and to nobody else
+                self._closed = not link.engine.core.is_open(self._subscription_id)
+                raise
             if self._durable_name is not None:
                 link.shared.release_durable(self._durable_name)
 

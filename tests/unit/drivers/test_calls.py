@@ -149,6 +149,31 @@ def test_a_receive_in_the_middle_of_a_call_costs_no_link(mode: AcknowledgeMode) 
         assert engine.core.epoch == 1
 
 
+@pytest.mark.parametrize("listening", [False, True])
+def test_a_consumer_whose_close_was_refused_can_be_closed(*, listening: bool) -> None:
+    """It was closed for its application, and not for the broker, which went on giving it what nobody could receive."""
+    with FakeBrokerServer("classic") as server, Connection(server.url, request_timeout=2) as one:
+        session = one.create_session(AcknowledgeMode.CLIENT_ACKNOWLEDGE)
+        consumer = session.create_consumer(Queue("q"))
+        if listening:
+            consumer.set_listener(lambda _message: None)
+        one.start()
+
+        def work_and_be_interrupted(_core: SessionCore, _now: float) -> None:
+            with pytest.raises(IllegalStateError, match="in the middle of another of its calls"):
+                consumer.close()
+
+        link_of(session).engine.call(work_and_be_interrupted)
+        consumer.close()
+        session.create_producer(Queue("q")).send(Message("x"))
+        with one.create_session() as other:
+            received = other.create_consumer(Queue("q")).receive(5)
+            assert received is not None
+            assert received.text == "x"
+        with pytest.raises(IllegalStateError, match="Consumer is closed"):
+            consumer.receive_no_wait()
+
+
 @pytest.mark.parametrize(
     ("end", "said"),
     [
