@@ -101,22 +101,32 @@ def stream(
                 add=bound(_add, events=events, store=store, engine=engine, adding=adding),
             )
 
+            def report() -> ReportResult:
+                with adding:
+                    found = survey(events, out)
+                    read(found, events, store, engine)
+                    runs = store.runs()
+                # Runs do not change, and none is taken away but here: what comes may be added meanwhile.
+                terms = terms_of(deadline_seconds, expect)
+                return told(found, runs, events, out, engine=engine, terms=terms, title=title)
+
             def reports(query: StreamingQuery) -> Iterator[ReportResult]:
                 wait = math.inf if available_now else report_seconds
                 going_on = True
                 while going_on:
-                    going_on = not _ended(query, wait, is_enough)
+                    made = None
+                    try:
+                        going_on = not _ended(query, wait, is_enough)
+                        if not is_enough() and current(events):  # else nobody has written yet
+                            made = report()
+                    except Exception:
+                        # Ctrl-C in a terminal ends Spark's workers too; what they had not read, the next report reads
+                        if not is_enough():
+                            raise
+                    if made is not None:
+                        yield made
                     if is_enough():
                         return
-                    if not current(events):
-                        continue  # nobody has written yet
-                    with adding:
-                        found = survey(events, out)
-                        read(found, events, store, engine)
-                        runs = store.runs()
-                    # Runs do not change, and none is taken away but here: what comes may be added meanwhile.
-                    terms = terms_of(deadline_seconds, expect)
-                    yield told(found, runs, events, out, engine=engine, terms=terms, title=title)
 
             with begun as query:
                 yield from reports(query)

@@ -129,6 +129,33 @@ def test_what_is_wrong_is_told(spark: SparkSession, tmp_path: Path, log: dict[Pa
         list(stream(tmp_path / "events", tmp_path / "out", available_now=True))
 
 
+def test_who_has_had_enough_hears_of_no_end_of_the_stream(
+    spark: SparkSession, tmp_path: Path, log: dict[Path, bytes]
+) -> None:
+    """Ctrl-C in a terminal ends Spark's workers, too, and with them the stream: the last verdict stands."""
+    _grow(log, 0.5)
+    path, content = next(iter(log.items()))
+    broken = False
+
+    def is_enough() -> bool:
+        while broken and spark.streams.active:
+            time.sleep(0.1)
+        return broken
+
+    reports = stream(
+        tmp_path / "events",
+        tmp_path / "out",
+        trigger_seconds=0.1,
+        report_seconds=60.0,
+        is_enough=is_enough,
+    )
+    assert next(reports).line
+    path.with_name(f"{path.name}.open").write_bytes(b"{}\n" + content)
+    broken = True
+
+    assert list(reports) == []
+
+
 def _following(events: Path, out: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "jmsx", "report", str(events), "--out", str(out), "--follow"]
     command += ["--every", "0.1", "--master", "local[2]"]
