@@ -130,7 +130,7 @@ def test_a_signal_while_it_starts(shop: Callable[[float], None]) -> None:
             with connection:
                 assert connection.recv(16).startswith(b"CONNECT")
                 process.send_signal(signal.SIGTERM)
-                _, errors = process.communicate(timeout=5)
+                _, errors = process.communicate(timeout=20)
             assert process.returncode == 0, errors
             assert "Traceback" not in errors
 
