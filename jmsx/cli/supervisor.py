@@ -415,12 +415,14 @@ class Supervisor:
         return probe
 
     def _metrics(self, _environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-        answers, now = self._ask_all("metrics"), time.monotonic()
+        owed = self._who_owe_an_answer()
+        answers = self._ask_all("metrics")
+        owed &= self._who_owe_an_answer()  # not who came or went while the others were asked
         told = {number: body for number, (code, body) in answers.items() if code == _OK}
         up = "".join(
             f'jmsx_worker_up{{worker="{one.number}"}} {answered:d}\n'
             for one in self._places
-            if (answered := answers[one.number][0] is not None) or one.owes_an_answer(now)
+            if (answered := answers[one.number][0] is not None) or one.number in owed
         )
         own = f"""\
 # HELP jmsx_worker_up 1 for a worker that answers this scrape, 0 for one that does not, and neither starts nor ends.
@@ -435,6 +437,10 @@ jmsx_workers_running {len(self._running())}
 """
         start("200 OK", [("Content-Type", "text/plain; version=0.0.4; charset=utf-8")])
         return [f"{merged(told)}{own}".encode()]
+
+    def _who_owe_an_answer(self) -> set[int]:
+        now = time.monotonic()
+        return {one.number for one in self._places if one.owes_an_answer(now)}
 
     def _ask_all(self, path: str) -> dict[int, tuple[int | None, str]]:
         """By number of the worker: HTTP's code, None where nobody answered, and what was said."""

@@ -174,6 +174,28 @@ def test_what_is_said_of_workers_that_answer_and_that_do_not(
     ]
 
 
+def test_who_begins_to_serve_while_others_are_asked(process: subprocess.Popen[bytes]) -> None:
+    """It was not asked, so that it has not answered says nothing."""
+    one = supervising(2)
+    starts, serves = one._places
+
+    def metrics(_environ: Any, start: Any) -> list[bytes]:
+        starts.url = f"http://127.0.0.1:{free_port()}"
+        start("200 OK", [])
+        return []
+
+    with closing(Endpoint("127.0.0.1:0", application({}, metrics))) as served:
+        for place, url in ((starts, None), (serves, served.url)):
+            place.process, place.url, place.began = process, url, time.monotonic()
+        one._serve("127.0.0.1:0")
+        assert one.endpoint is not None
+        with closing(one.endpoint) as all_of_them:
+            said = told(all_of_them.url, "metrics")[1]
+    assert [line for line in said.splitlines() if line.startswith("jmsx_worker_up")] == [
+        'jmsx_worker_up{worker="1"} 1'
+    ]
+
+
 def watched(folder: Path) -> set[str]:
     """The names of the files whose change would be seen."""
     return {os.path.relpath(name, folder) for name in supervising(1, reload=folder)._files()}
