@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 #: JSON read at once: what bounds the memory of a worker.
-BATCH_BYTES: Final = 20 * 1024 * 1024
+BATCH_BYTES: Final = 16 * 1024 * 1024
 #: JSON whose partials are kept as one run, at most: each costs some thirty files, and is merged with others.
 RUN_BYTES: Final = 128 * 1024 * 1024
 #: So many runs are made, if they are not too small for that: several processes shall have something to do.
