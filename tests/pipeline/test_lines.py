@@ -13,7 +13,7 @@ from jmsx_report import batch, segments
 from jmsx_report import lines as reading
 from jmsx_report.batch import each, events_of
 from jmsx_report.events import SCHEMAS
-from jmsx_report.lines import Content, read
+from jmsx_report.lines import Content, Reading, read
 from jmsx_report.partial import partials
 
 if TYPE_CHECKING:
@@ -138,6 +138,18 @@ def test_both_paths_say_the_same(odd: bytes, monkeypatch: pytest.MonkeyPatch) ->
     )
 
 
+def _read_both_ways(
+    texts: list[bytes], few: int, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Reading, Reading]:
+    """What is read of them by shape, if so many are enough for that, and by the exact path alone."""
+    monkeypatch.setattr(reading, "_MANY", 20)
+    monkeypatch.setattr(reading, "_FEW", few)
+    segment = Content("a.jsonl", b"".join(text + b"\n" for text in texts))
+    found = read([segment])
+    monkeypatch.setattr(reading, "_BEGINNING", "nothing begins so %s")
+    return found, read([segment])
+
+
 @pytest.mark.parametrize("few", [2, 256], ids=["each text", "few names"])
 @pytest.mark.parametrize("odd", _ODD.values(), ids=_ODD.keys())
 def test_an_odd_line_is_not_read_by_shape(
@@ -146,12 +158,7 @@ def test_an_odd_line_is_not_read_by_shape(
     """Among so many good lines that they are read by shape, it comes to the same as all of them by the exact path."""
     texts = [line(seq=number) for number in range(60)]
     texts[30] = odd
-    monkeypatch.setattr(reading, "_MANY", 20)
-    monkeypatch.setattr(reading, "_FEW", few)
-    segment = Content("a.jsonl", b"".join(text + b"\n" for text in texts))
-    found = read([segment])
-    monkeypatch.setattr(reading, "_BEGINNING", "nothing begins so %s")
-    expected = read([segment])
+    found, expected = _read_both_ways(texts, few, monkeypatch)
 
     assert found.aside.rows() == expected.aside.rows()
     assert {
@@ -202,12 +209,7 @@ def test_the_last_cell_has_all_that_is_behind_its_comma(
     """A text may have commas; whatever else is there makes a line another one, or none."""
     texts = [line(seq=number, tx_id=f"t{number % 40}") for number in range(60)]
     texts[30] = line(seq=30, tx_id="?").replace(b'"?"', cell.encode())
-    monkeypatch.setattr(reading, "_MANY", 20)
-    monkeypatch.setattr(reading, "_FEW", few)
-    segment = Content("a.jsonl", b"".join(text + b"\n" for text in texts))
-    found = read([segment])
-    monkeypatch.setattr(reading, "_BEGINNING", "nothing begins so %s")
-    expected = read([segment])
+    found, expected = _read_both_ways(texts, few, monkeypatch)
 
     assert found.aside.rows() == expected.aside.rows()
     assert found.frames["send"].sort("line").rows() == expected.frames["send"].sort("line").rows()
