@@ -71,12 +71,10 @@ class Books:
     """What the log says before any key is looked at."""
 
     flows: pl.DataFrame
-    sends: (
-        pl.DataFrame
-    )  #: one row a copy that is due: as `balance.sends_by_route`, the columns _BY_ROUTE
-    deliveries: (
-        pl.DataFrame
-    )  #: those that are audited: as `balance.deliveries_by_route`, the same columns
+    #: One row a copy that is due: as `balance.sends_by_route`, the columns _BY_ROUTE
+    sends: pl.DataFrame
+    #: Those that are audited: as `balance.deliveries_by_route`, the same columns
+    deliveries: pl.DataFrame
     senders: pl.DataFrame  #: as `balance.senders`
     readers: pl.DataFrame
     closings: pl.DataFrame  #: as `flows.CLOSINGS`

@@ -141,7 +141,7 @@ class SessionCore:
         Say whether the events that every message has are `wanted`, as at first; the others are told always.
 
         Without `ends` it is not told how each message was acknowledged and ended, unless the broker refuses a dead
-        letter: then whoever was told that has to know what becomes of it.
+        letter: then whoever was told that has to know what becomes of it. It holds until this is called again.
         """
         self._outbox.detailed, self._outbox.ends = wanted, wanted and ends
 
