@@ -90,6 +90,7 @@ def _pairs(made: _Object) -> Iterator[tuple[Any, Any]]:
 class _Class:
     """How objects of a class are written."""
 
+    name: str
     flags: int
     fields: list[tuple[str, str]]  #: type and name
     parent: _Class | None
@@ -177,9 +178,9 @@ class _Stream:
         return text
 
     def _class(self) -> _Class:
-        self._utf(">H")
+        name = self._utf(">H")
         self._number(">q")  # its version
-        made = _Class(0, [], None)
+        made = _Class(name, 0, [], None)
         self._known.append(made)
         made.flags = self._number(">B")
         for _ in range(self._number(">H")):
@@ -213,7 +214,7 @@ class _Stream:
         of = self.read()
         made: list[Any] = []
         self._known.append(made)
-        kind = of.fields[0][0] if of.fields else "L"
+        kind = of.name[1]  # as in "[B", the body of a bytes message, and "[Ljava.lang.String;"
         made.extend(self._value(kind) for _ in range(self._number(">i")))
         return made
 

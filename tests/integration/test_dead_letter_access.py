@@ -71,7 +71,7 @@ def dead_letters(broker: Broker, count: int) -> tuple[Queue, Queue]:
     return origin, dead
 
 
-def put(broker: Broker, queue: Queue, *bodies: str) -> None:
+def put(broker: Broker, queue: Queue, *bodies: str | bytes) -> None:
     """Send what nobody has consumed yet."""
     with Connection(broker.url) as connection:
         session = connection.create_session(AcknowledgeMode.SESSION_TRANSACTED)
@@ -292,15 +292,16 @@ def test_a_long_queue_is_shown_page_by_page(tmp_path: Path) -> None:
     """One list of Artemis shows so many messages as a setting says; jmsx shows all, and each once."""
     with ArtemisBroker(address_settings={"#": {"management-browse-page-size": 50}}) as broker:
         dead, target = fresh_queue(), fresh_queue()
-        put(broker, dead, *(f"m{number}" for number in range(480)))
+        texts = [f"m{number}" for number in range(480)]
+        put(broker, dead, *(text if n % 10 else text.encode() for n, text in enumerate(texts)))
         assert [one["count"] for one in printed(broker, "groups", dead.name)] == [480]
         with open_access(broker.url) as access:
             letters = list(access.look(dead.name))
         assert len({one.id for one in letters}) == len({one.key for one in letters}) == 480
-        assert len({tuple(sorted(one.headers)) for one in letters}) == 1  # both lists tell the same
+        told = {frozenset(one.headers) - {"content-length"} for one in letters}
+        assert len(told) == 1  # both lists tell the same; only what came as bytes has that one
         run(broker, "export", dead.name, str(out := tmp_path / "dead.jsonl"))
-        texts = [json.loads(line)["text"] for line in out.read_text("utf-8").splitlines()]
-        assert texts == [f"m{number}" for number in range(480)]
+        assert [json.loads(line)["text"] for line in out.read_text().splitlines()] == texts
         last = ("--id", letters[-1].key)
         assert "1 done" in run(broker, "replay", dead.name, "--to", target.uri, "--yes", *last)
         assert lying(broker, target) == Counter(["m479"])

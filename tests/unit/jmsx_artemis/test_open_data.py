@@ -75,6 +75,15 @@ def test_texts_are_java_s(written: bytes, text: str) -> None:
     assert messages({NAME: [base64.b64encode(changed).decode()]})[0]["jmsx_key"] == text
 
 
+def test_the_array_of_a_bytes_message_is_read() -> None:
+    """`browsed_bytes.json` is what a broker answered for two with three bytes each: 0, 0, 255 and 7, 0, 255."""
+    answer = json.loads(Path(__file__).with_name("browsed_bytes.json").read_text("utf-8"))
+    first, second = messages(answer)
+    assert (first["n"], second["n"]) == ("0", "7")
+    assert (first["jmsx_type"], first["type"], first["durable"]) == ("bytes", 4, True)
+    assert messages({NAME: [told()[NAME][0], *answer[NAME]]})[1:] == [first, second]
+
+
 def test_what_java_can_write_and_a_list_has_not_is_refused() -> None:
     """An enum, say."""
     with pytest.raises(ValueError, match="0x7e"):
