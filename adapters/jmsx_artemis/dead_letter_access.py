@@ -19,7 +19,15 @@ from jmsx.core.headers import whole
 from jmsx.core.management import Inquiry, Question
 from jmsx.core.requests import silent
 from jmsx.dead_letters.access import no_queue
-from jmsx.dead_letters.letter import EXPIRED, NAMES, NAMING_HEADERS, UNTOLD, DeadLetter, read
+from jmsx.dead_letters.letter import (
+    EXPIRED,
+    NAMES,
+    NAMING_HEADERS,
+    UNTOLD,
+    DeadLetter,
+    no_single_queue,
+    read,
+)
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.management_link import CannotAskError
 from jmsx.drivers.request_link import RequestLink
@@ -284,15 +292,26 @@ def _naming(names: Collection[str]) -> str | None:
 
 
 def _made(wanted: set[tuple[str, str]]) -> Inquiry[None]:
-    """Have the queues of addresses, as (address, queue); raises InvalidDestinationError if a subscription is gone."""
-    for address, queue in sorted(wanted):
+    """
+    Have the queues of addresses, as (address, queue).
+
+    Raises InvalidDestinationError if one is gone that nobody but its subscriber makes; then none is made.
+    """
+    for address, queue in sorted(wanted, key=_is_own):
         if (yield from queues("NAME", queue)):
             continue
-        if address != queue:
+        if not _is_own((address, queue)):
             raise InvalidDestinationError(
-                f"queue {queue} of {address} is gone; name another one to send its messages to (--to)"
+                f"queue {queue} of {address} is gone; name another one for what came from it"
+                f" (--from queue://{address}::{queue} --to queue://NAME), and choose the others by --from"
             )
         yield from make_queue(queue, ANYCAST)
+
+
+def _is_own(target: tuple[str, str]) -> bool:
+    """Whether an (address, queue) is the one queue of its address, by their names."""
+    address, queue = target
+    return address == queue
 
 
 def _queue_of(topic: str) -> Inquiry[str]:
@@ -331,18 +350,29 @@ def _letter(listed: Mapping[str, Any], body: bytes | None = None) -> DeadLetter:
     headers = {name: str(value) for name, value in listed.items()}
     address, queue = headers.get("_AMQ_ORIG_ADDRESS", ""), headers.get("_AMQ_ORIG_QUEUE", "")
     origin = f"queue://{address}" if queue == address else f"queue://{address}::{queue}"
-    known = bool(address and queue)
     number = headers.get("_AMQ_ORIG_MESSAGE_ID", headers["messageID"])
     return read(
         headers["messageID"],
         headers,
-        origin=origin if known else None,
+        origin=origin if address and queue else None,
         message_id=number,
         broker_key=DIALECT.reading.message_key(
             {"message-id": number, "timestamp": headers.get("timestamp", "")}
         ),
         reason=EXPIRED if "_AMQ_ACTUAL_EXPIRY" in headers else UNTOLD,
         size=None if body is None else len(body),
-        astray="" if known else "it does not tell the queue that it came from",
+        astray=_astray(address, queue),
         body=body,
     )
+
+
+def _astray(address: str, queue: str) -> str:
+    """
+    Why a message cannot go back to a queue of an address.
+
+    One that is called as its address is made if it is not there, and one called like a pattern would be given what is
+    sent to all that fit it. Of another one, such as a subscription's, the name says nothing: it is there, or not.
+    """
+    if not (address and queue):
+        return "it does not tell the queue that it came from"
+    return no_single_queue(f"queue://{address}") if address == queue else ""

@@ -20,14 +20,22 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from jmsx import MessageConsumer, Session, Topic
 from jmsx.core.delivery import Delivery
-from jmsx.core.destination_names import destination_uri, is_pattern
+from jmsx.core.destination_names import destination_uri
 from jmsx.core.frames import UNDECODABLE_HEADER, Frame, MessageFrame
 from jmsx.core.headers import INT, UNREADABLE_HEADER, whole
 from jmsx.core.identity import stamp_again
 from jmsx.core.values import StompAck
 from jmsx.core.wire import LINKS, Told
 from jmsx.dead_letters.access import no_queue
-from jmsx.dead_letters.letter import EXPIRED, GIVEN_UP, NAMES, UNTOLD, DeadLetter, read
+from jmsx.dead_letters.letter import (
+    EXPIRED,
+    GIVEN_UP,
+    NAMES,
+    UNTOLD,
+    DeadLetter,
+    no_single_queue,
+    read,
+)
 from jmsx.drivers.looking import Looking
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.request_link import MisreadError, RequestLink
@@ -404,6 +412,4 @@ def _astray(origin: str | None) -> str:
         return f"every subscriber of {origin} would get it again"
     if not origin or not origin.startswith("queue://"):
         return "it does not tell where it came from"
-    if is_pattern(origin) or not origin.isprintable():
-        return f"{origin} is not one queue"
-    return ""
+    return no_single_queue(origin)

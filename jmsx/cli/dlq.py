@@ -22,7 +22,7 @@ from jmsx.cli.queues import LOCAL, BrokerOption, destination_uri, opened, queue_
 from jmsx.cli.terminal import console, visible
 from jmsx.cli.times import instant
 from jmsx.cli.writing import writing
-from jmsx.dead_letters.letter import UNTOLD, Choice, DeadLetter, Deaths
+from jmsx.dead_letters.letter import UNTOLD, Choice, DeadLetter, Deaths, no_single_queue
 from jmsx.dead_letters.letter import groups as grouped
 from jmsx.dead_letters.stacks import from_the_handler
 from jmsx.errors import ConfigurationError
@@ -325,6 +325,10 @@ def replay(
     Example: jmsx dlq replay ActiveMQ.DLQ --error TimeoutError --rate 50
     """
     target, name = destination_uri(to), queue_name(queue)
+    if target is not None and (fault := no_single_queue(target)):
+        raise ConfigurationError(
+            f"--to {to}: {fault}, as queue://orders is; dead letters would be lost, or be there more than once"
+        )
 
     def plan(letters: Sequence[DeadLetter]) -> str:
         places = Counter(target or one.origin for one in letters)

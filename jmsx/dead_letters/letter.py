@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from jmsx.core.destination_names import one_of
+from jmsx.core.destination_names import is_pattern, one_of
 from jmsx.core.headers import INT, KEY_HEADER, time_ms, whole
 
 if TYPE_CHECKING:
@@ -88,7 +88,17 @@ class DeadLetter:
 
     def obstacle(self, to: str | None = None) -> str:
         """Return why it cannot be sent to `to` (URI; None: back to where it came from); empty: it can."""
-        return self.stuck or (self.astray if to is None else "")
+        return self.stuck or (self.astray if to is None else no_single_queue(to))
+
+
+def no_single_queue(uri: str) -> str:
+    """
+    Return why what is sent to `uri` would not lie in one queue then, a clause; empty: it would.
+
+    A topic, a list or a pattern may give it to several, and loses it where there is none.
+    """
+    one = uri.startswith("queue://") and not is_pattern(uri) and uri.isprintable()
+    return "" if one else f"{uri} is not one queue"
 
 
 def read(

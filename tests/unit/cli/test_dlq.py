@@ -337,6 +337,25 @@ def test_the_bar_tells_the_rate_that_is_kept(
     assert max(speeds) <= 40
 
 
+@pytest.mark.parametrize(
+    "to",
+    [
+        "topic://t",
+        "queue://a,queue://b",
+        "queue://a.>",
+        "queue://a.*",
+        "queue://a.#",
+        "temp-queue://x",
+    ],
+)
+def test_dead_letters_go_to_one_queue(broker: Hiding, to: str) -> None:
+    """A topic loses them where nobody subscribes, and a list or a pattern would have each in several queues."""
+    done = CliRunner().invoke(dlq.app, ["replay", "dead", "--yes", "--to", to])
+    assert "is not one queue" in str(done.exception)
+    assert len(broker.letters) == 5
+    assert "is not one queue" in broker.letters[0].obstacle(to)
+
+
 def test_nobody_to_ask(broker: Hiding) -> None:
     """Then nothing is done."""
     done = CliRunner().invoke(dlq.app, ["purge", "dead"])

@@ -8,9 +8,15 @@ import pytest
 
 from jmsx.core.management import Question
 from jmsx.drivers.management_link import CannotAskError
-from jmsx.errors import BrokerError, BrokerTimeoutError, ConnectionFailedError, JmsxError
-from jmsx_artemis.dead_letter_access import PAGE, _advice, _letter, _listed
-from tests.unit.jmsx_artemis.inquiring import queue
+from jmsx.errors import (
+    BrokerError,
+    BrokerTimeoutError,
+    ConnectionFailedError,
+    InvalidDestinationError,
+    JmsxError,
+)
+from jmsx_artemis.dead_letter_access import PAGE, _advice, _letter, _listed, _made
+from tests.unit.jmsx_artemis.inquiring import Broker, queue
 
 
 @pytest.mark.parametrize(
@@ -50,3 +56,32 @@ def test_its_key_is_that_of_the_message_that_died() -> None:
     assert _letter(moved).broker_key == "90@1700000000000"
     died = _letter({**moved, "_AMQ_ORIG_MESSAGE_ID": "47"})
     assert (died.id, died.message_id, died.broker_key) == ("90", "47", "47@1700000000000")
+
+
+@pytest.mark.parametrize(
+    ("address", "queue", "astray"),
+    [
+        ("orders", "orders", False),
+        ("prices", "bookkeeping", False),
+        ("orders.new", "orders.#", False),  # of who consumes by a pattern: a queue like any other
+        ("orders.#", "orders.#", True),
+        ("orders.*", "orders.*", True),
+        ("a,b", "a,b", True),
+        ("a\nb", "a\nb", True),
+        ("", "orders", True),
+    ],
+)
+def test_what_says_that_it_came_from_a_pattern_stays(
+    address: str, queue: str, *, astray: bool
+) -> None:
+    """A queue of that name would be made, and get what others send to all that fit it."""
+    letter = _letter({"messageID": 1, "_AMQ_ORIG_ADDRESS": address, "_AMQ_ORIG_QUEUE": queue})
+    assert bool(letter.obstacle()) == astray
+
+
+def test_no_queue_is_made_where_another_one_is_gone() -> None:
+    """Of a subscription, which nobody but its subscriber makes; what to do about the others is told."""
+    broker = Broker()
+    with pytest.raises(InvalidDestinationError, match="--from queue://prices::bookkeeping --to"):
+        broker.conduct(_made({("orders", "orders"), ("prices", "bookkeeping")}))
+    assert not [one for one in broker.asked if getattr(one, "operation", "") == "createQueue"]
