@@ -14,9 +14,18 @@ from typing import TYPE_CHECKING, Final
 from jmsx.core import events
 from jmsx.core.batching import Batch, batch_rule
 from jmsx.core.delivery import Delivery, Held
-from jmsx.core.delivery_state import DeliveryInput, DeliveryState
+from jmsx.core.delivery_state import (
+    ACK,
+    ACKED,
+    CONSUME,
+    COPIED,
+    HAND_OUT,
+    TO_SETTLE,
+    DeliveryInput,
+    DeliveryState,
+)
 from jmsx.core.dialect import Dialect
-from jmsx.core.events import AckTrigger, Outcome
+from jmsx.core.events import EACH, EXPLICIT, AckTrigger, Outcome
 from jmsx.core.frames import Frame, Outbox
 from jmsx.core.held_on_lost_links import HeldOnLostLinks
 from jmsx.core.non_blocking_redelivery import NonBlockingRedelivery
@@ -222,12 +231,12 @@ class ConsumerCore:
         self._changes(self)
         while self.waiting:
             delivery = held.delivery = self.waiting[0]
-            copied = delivery.state is DeliveryState.COPIED
+            copied = delivery.state is COPIED
             if not copied:
                 delivery.started_at = delivery.ended_at = now
                 self.wanted_since = None
                 self.delivered[delivery] = None
-                delivery.step(DeliveryInput.HAND_OUT)
+                delivery.step(HAND_OUT)
             self.waiting.popleft()
             if not self.waiting:
                 self._idle_since = now
@@ -346,7 +355,7 @@ class ConsumerCore:
         if self.delivered or self.copies.blocking or self.copies.committing:
             return
         originals = []
-        while self.waiting and self.waiting[0].state is DeliveryState.COPIED:
+        while self.waiting and self.waiting[0].state is COPIED:
             originals.append(self.waiting.popleft())
         if originals:
             self._write_owed(originals, now)
@@ -371,7 +380,7 @@ class ConsumerCore:
         self.end_unwritten(self.copies.owed, Outcome.ABANDONED, now)
         unreturned = [one for one in self.waiting if one.is_acknowledged]
         for delivery in unreturned:
-            delivery.step(DeliveryInput.ACKED)
+            delivery.step(ACKED)
         again = {one: None for one in self.delivered if one in self._unreturned}
         waiting = self.give_back(Outcome.ABANDONED, now)
         self._begin(now)
@@ -441,16 +450,16 @@ class ConsumerCore:
             return
         self._changes(self)
         if returning and self._acks_each and not self.batch.consumed:
-            self.acknowledge([delivery], AckTrigger.EACH, now)
+            self.acknowledge([delivery], EACH, now)
             del self.delivered[delivery]  # last, so that it is found wherever this is interrupted
             return
         trigger = self.batch.note(delivery, now)
-        delivery.step(DeliveryInput.CONSUME)
+        delivery.step(CONSUME)
         if delivery.entry is not None:
             self._outbox.finish([delivery.entry])
         del self.delivered[delivery]  # what is in it, `put_back` tells as unseen
         if trigger is None and returning and self._acks_each:
-            trigger = AckTrigger.EACH
+            trigger = EACH
         if trigger is not None:
             self.flush(trigger, now)
 
@@ -519,8 +528,8 @@ class ConsumerCore:
         """
         self._changes(self)
         self.delivered.pop(delivery, None)
-        if delivery.state in (DeliveryState.HELD, DeliveryState.WAITING, DeliveryState.RESTING):
-            self.acknowledge([delivery], AckTrigger.EXPLICIT, now)
+        if delivery.state in TO_SETTLE:
+            self.acknowledge([delivery], EXPLICIT, now)
 
     def acknowledge_some(self, batch: list[Delivery], now: float) -> None:
         """Settle messages (oldest first) of an INDIVIDUAL session that its application has done together."""
@@ -542,10 +551,10 @@ class ConsumerCore:
         frames = acks(batch)
         self._changes(self)
         for delivery in batch:
-            delivery.step(DeliveryInput.ACK)
+            delivery.step(ACK)
         self._outbox.transmit(*frames)
         for delivery in batch:
-            delivery.step(DeliveryInput.ACKED)
+            delivery.step(ACKED)
         if self.miscounted:
             self.window.reset()
         elif self.window.counting:
@@ -627,7 +636,7 @@ class ConsumerCore:
         `order`: its place among the messages of other consumers if there is no delay; after a delay it comes before
         them. Source: `ActiveMQMessageConsumer.java:1274-1391`.
         """
-        alive = [one for one in batch if one.state is not DeliveryState.COPIED]
+        alive = [one for one in batch if one.state is not COPIED]
         newest = alive[-1].failures + 1 if alive else 0
         policy = failure.policy or self.settings.policy
         if policy.exhausted(newest):

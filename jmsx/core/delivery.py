@@ -8,8 +8,8 @@ from jmsx.core.delivery_state import (
     ACKNOWLEDGED,
     ARROWS,
     ENDED,
+    WAITING,
     DeliveryInput,
-    DeliveryState,
     next_state,
 )
 from jmsx.core.events import Outcome
@@ -116,7 +116,7 @@ class Delivery:
         self.expires_at = expires_at  #: seconds, monotonic; None: never
         self.started_at = received_at
         self.ended_at = received_at
-        self.state = DeliveryState.WAITING
+        self.state = WAITING
         #: How it ends as soon as its ACK is written, which waits for its turn; None: that is not put off
         self.owed_end: Outcome | None = None
         #: Why it becomes a dead letter as soon as it is handed out; None: it does not

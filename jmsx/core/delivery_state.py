@@ -54,6 +54,22 @@ class DeliveryInput(IntEnum):
     ACKED = auto()  #: and written
 
 
+# What each message goes through, under names of the module: Python 3.11 takes as long to look up a member of an
+# enumeration as to call a function, and there would be half a dozen for a message.
+
+WAITING: Final = DeliveryState.WAITING
+COPIED: Final = DeliveryState.COPIED
+HAND_OUT: Final = DeliveryInput.HAND_OUT
+CONSUME: Final = DeliveryInput.CONSUME
+COMMIT: Final = DeliveryInput.COMMIT
+SETTLE: Final = DeliveryInput.SETTLE
+ACK: Final = DeliveryInput.ACK
+ACKED: Final = DeliveryInput.ACKED
+
+#: The application may settle these by name: they are neither acknowledged nor on their way elsewhere.
+TO_SETTLE: Final = frozenset({DeliveryState.HELD, DeliveryState.WAITING, DeliveryState.RESTING})
+
+
 def _arrows() -> Mapping[tuple[DeliveryState, DeliveryInput], DeliveryState]:
     state, given = DeliveryState, DeliveryInput
     arrows = {

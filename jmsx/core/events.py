@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 
 class Outcome(StrEnum):
@@ -46,6 +47,11 @@ class AckTrigger(StrEnum):
     EXPLICIT = "explicit"  #: the application called acknowledge()
     COMMIT = "commit"  #: a transaction was committed
     CLOSE = "close"  #: the consumer or session closes
+
+
+#: What an ACK of one message is written for, as names of the module: see core/delivery_state.py.
+EACH: Final = AckTrigger.EACH
+EXPLICIT: Final = AckTrigger.EXPLICIT
 
 
 class TransactionOutcome(StrEnum):

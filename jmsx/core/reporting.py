@@ -151,9 +151,12 @@ class ConsumerReports:
             delivery.started_at,
             delivery.ended_at,
             outcome,
-            transaction_id=transaction_id,
-            size=len(delivery.frame.body),
-            subscription=settings.subscription,
+            None,  # no error, up to now
+            None,
+            None,
+            transaction_id,
+            len(delivery.frame.body),
+            settings.subscription,
         )
         if (failure := delivery.failure) is not None:
             ended.error_type, ended.error_place = failure.error_type, failure.place

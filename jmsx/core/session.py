@@ -72,6 +72,8 @@ class SessionCore:
     ) -> None:
         self.settings = settings
         self._does = settings.mode.does
+        self._covers_nothing = self._does.acknowledge_covers is Covers.NOTHING
+        self._covers_message = self._does.acknowledge_covers is Covers.MESSAGE
         self.transacted = self._does.transacted  #: it is SESSION_TRANSACTED
         self.epoch = 0
         self._dialect = dialect
@@ -455,14 +457,13 @@ class SessionCore:
         delivers that message again. Raises IllegalStateError if the consumer is closed. Source:
         `ActiveMQSession.java:1843-1848`, `ActiveMQMessageConsumer.java:620-638,1145-1172,1231-1240`.
         """
-        covers = self._does.acknowledge_covers
-        if covers is Covers.NOTHING:
+        if self._covers_nothing:
             return
         consumer = self._consumers.find(delivery.subscription_id)
         if self._is_stale(delivery):
             consumer.reports.dropped(1, now)
-            self._consumers.acknowledged_late(delivery, alone=covers is Covers.MESSAGE)
-        elif covers is Covers.MESSAGE:
+            self._consumers.acknowledged_late(delivery, alone=self._covers_message)
+        elif self._covers_message:
             consumer.acknowledge_one(delivery, now)
         else:
             self._consumers.note_held_not_failed()

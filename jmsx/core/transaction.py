@@ -38,6 +38,10 @@ class TxInput(Enum):
     LOST = auto()  #: the link is gone
 
 
+# What each message asks for, as names of the module: see core/delivery_state.py.
+ACTIVE: Final = TxState.ACTIVE
+COMMITTING: Final = TxState.COMMITTING
+
 _NEXT: Final = {
     (TxState.IDLE, TxInput.BEGIN): TxState.ACTIVE,
     (TxState.IDLE, TxInput.COMMIT): TxState.COMMITTING,  # one plain ACK is a transaction of its own
@@ -107,7 +111,7 @@ class Transaction:
     @property
     def begun(self) -> bool:
         """Whether BEGIN is on the wire."""
-        return self.state is TxState.ACTIVE
+        return self.state is ACTIVE
 
     def touch(self, now: float) -> None:
         """Note that something was delivered or sent in the transaction."""

@@ -20,7 +20,7 @@ from jmsx.core.commit_repeat import CommitRepeats
 from jmsx.core.commit_ways import Batches, Commit, Way, plain_acks
 from jmsx.core.consumer import ConsumerCore
 from jmsx.core.delivery import Delivery
-from jmsx.core.delivery_state import DeliveryInput
+from jmsx.core.delivery_state import COMMIT, SETTLE
 from jmsx.core.destination_names import is_foreign_temporary
 from jmsx.core.dialect import Dialect
 from jmsx.core.events import AckTrigger, Outcome, TransactionOutcome
@@ -30,7 +30,7 @@ from jmsx.core.journal_barrier import journal_barrier
 from jmsx.core.lost_deliveries import LostDeliveries
 from jmsx.core.requests import Request, Requests, answered, unanswered
 from jmsx.core.sends import Sends
-from jmsx.core.transaction import Transaction, TxInput, TxSend, TxState
+from jmsx.core.transaction import COMMITTING, Transaction, TxInput, TxSend, TxState
 from jmsx.core.two_steps import TwoSteps
 from jmsx.core.values import SessionSettings
 from jmsx.errors import (
@@ -122,7 +122,7 @@ class UnitOfWork:
     @property
     def committing(self) -> bool:
         """Whether a commit waits for its answer."""
-        return self._transaction.state is TxState.COMMITTING
+        return self._transaction.state is COMMITTING
 
     @property
     def bound(self) -> bool:
@@ -286,7 +286,7 @@ class UnitOfWork:
         for consumer in consumers:
             consumer.copies.committing = refusable and not consumer.settings.individual
             for delivery in consumer.take_delivered():
-                delivery.step(DeliveryInput.COMMIT)
+                delivery.step(COMMIT)
         transaction.step(TxInput.COMMIT)
         self._begin(commit, way)
         return whole
@@ -508,7 +508,7 @@ class UnitOfWork:
             consumer.reports.acknowledged(batch, AckTrigger.COMMIT, now)
             consumer.end(batch, Outcome.COMMITTED, now, transaction.transaction_id)
             for delivery in batch:
-                delivery.step(DeliveryInput.SETTLE)
+                delivery.step(SETTLE)
         if not transaction.sent:
             self._sending.report_all(transaction, "confirmed", now)
         self._sending.report_end(

@@ -38,9 +38,9 @@ class SessionLog:
         self._lines = Seldom(PAUSE)
         self._refused = Seldom(PAUSE)
         self._poison_frames = PoisonFrames()
-        #: What is done about an event, by its class; most are of another one
+        #: What is done about an event, by its class; most are of another one. How deliveries end is asked for while
+        #: links have ended at unreadable frames, and not of each message of a link that is well.
         self._notes: dict[type, Callable[[Any, Source], object]] = {
-            DeliveryEnded: lambda event, _: self._poison_frames.note(event),
             LinkClosed: self._note_end,
             MessageDeadLettered: lambda event, _: _tell_of_dead_letter(event),
             DeadLetterFailed: lambda event, _: self._tell_of_refusal(event),
@@ -54,7 +54,10 @@ class SessionLog:
             note(event, source)
 
     def _note_end(self, event: LinkClosed, source: Source) -> None:
-        if not self._poison_frames.note(event) or self._poison_frames.count != MANY:
+        if not self._poison_frames.note(event):
+            return
+        self._notes[DeliveryEnded] = self._note_delivery
+        if self._poison_frames.count != MANY:
             return
         _log.error(
             "link ends again and again at a frame that cannot be read: remove that message at the broker",
@@ -63,6 +66,11 @@ class SessionLog:
             times=MANY,
             error=self._poison_frames.cause,
         )
+
+    def _note_delivery(self, event: DeliveryEnded, _source: Source) -> None:
+        self._poison_frames.note(event)
+        if not self._poison_frames.count:
+            del self._notes[DeliveryEnded]
 
     def _tell_of_refusal(self, event: DeadLetterFailed) -> None:
         left_out = self._refused.due(event.at)

@@ -44,16 +44,24 @@ def test_every_state_is_reached_and_left() -> None:
 
 
 def test_nobody_sets_a_state() -> None:
-    """A delivery begins as WAITING, and goes on by its arrows."""
+    """A delivery begins as WAITING, and goes on by its arrows; so does a transaction, as IDLE."""
     found = [
-        f"{path.name}:{node.lineno}"
+        (path.name, ast.unparse(node))
         for path in sorted((ROOT / "jmsx" / "core").glob("*.py"))
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if ast.unparse(target).endswith(".state") and "Delivery" in ast.unparse(node.value)
+        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign))
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if ast.unparse(target).endswith(".state")
     ]
-    assert [one.partition(":")[0] for one in found] == ["delivery.py"]
+    assert sorted(found) == [
+        (
+            "delivery.py",
+            "self.state = ARROWS.get((self.state, given)) or next_state(self.state, given)",
+        ),
+        ("delivery.py", "self.state = WAITING"),
+        ("transaction.py", "self.state = TxState.IDLE"),
+        ("transaction.py", "self.state = next_state(self.state, given)"),
+    ]
 
 
 @pytest.mark.parametrize(

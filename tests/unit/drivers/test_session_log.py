@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jmsx.core.events import DeadLetterFailed, LinkClosed, Source
+from jmsx.core.events import DeadLetterFailed, DeliveryEnded, LinkClosed, Outcome, Source
 from jmsx.drivers.session_log import PAUSE, SessionLog
 
 if TYPE_CHECKING:
@@ -48,3 +48,35 @@ def test_a_frame_that_ends_each_link(caplog: pytest.LogCaptureFixture) -> None:
         log.observe(LinkClosed(at=0.0, reason=reason, detail="a lie"), SOURCE)
     assert len(caplog.records) == 1
     assert "again and again" in caplog.text
+
+
+def test_what_is_settled_in_between_begins_the_count_anew(caplog: pytest.LogCaptureFixture) -> None:
+    """Also a second time, and whatever was settled before the first such end; what is given back begins nothing."""
+
+    def ended(outcome: Outcome) -> DeliveryEnded:
+        return DeliveryEnded(
+            at=0.0,
+            consumer="desk",
+            destination="queue://q",
+            message_id="m",
+            message_key="m",
+            correlation_id=None,
+            ack_mode="auto",
+            prefetch=1,
+            attempt=1,
+            redelivered=False,
+            sent_ms=None,
+            received_at=0.0,
+            started_at=0.0,
+            ended_at=0.0,
+            outcome=outcome,
+        )
+
+    log = SessionLog()
+    lie = LinkClosed(at=0.0, reason="protocol", detail="a lie")
+    settled, released = ended(Outcome.ACKNOWLEDGED), ended(Outcome.RELEASED)
+    for event in (settled, lie, lie, settled, settled, lie, lie, settled, lie, released, lie):
+        log.observe(event, SOURCE)
+    assert not caplog.records
+    log.observe(lie, SOURCE)
+    assert len(caplog.records) == 1
