@@ -147,7 +147,7 @@ class Engine:
         self.lock = reentrant()
         self.changed = self._machine.changed(self.lock, self._refuse_to_wait)
         self.forked = self._ended = self._told = True
-        self._up = False
+        self._up = self._working = False
         self.outage = None
         self.error = left_behind(
             f"the connection to {self.source.broker} was opened", "open one in the child"
@@ -188,6 +188,11 @@ class Engine:
                 if self._reentered or not isinstance(error, JmsxError):
                     self.interrupted(f"a call was interrupted by {type(error).__name__}")
                 raise
+
+    def refuse_reentry(self) -> None:
+        """Raise IllegalStateError in a signal handler or observer that interrupts a call: before what ends the link."""
+        with self.lock:
+            self._refuse_to_wait()
 
     def _refuse_to_wait(self) -> None:
         """Raise in the middle of a call: that may be what is waited for, and others would have the core meanwhile."""
@@ -289,7 +294,7 @@ class Engine:
             self._lose("closed", reason, dropped=True)
 
     def end(self, reason: str) -> None:
-        """Close the socket and stop the thread; idempotent."""
+        """Close the socket and stop the thread, which a caller that holds the lock does not wait for; idempotent."""
         if self.forked:
             return
         self._told = True
@@ -302,7 +307,8 @@ class Engine:
             self._lose("closed", reason, for_good=True)
             self._give_up(self.error or self._gone(reason))
         self._inbox.put(None)
-        if threading.current_thread() is not self._thread and self._thread.ident is not None:
+        waits = threading.current_thread() is not self._thread and not self.changed.owned
+        if waits and self._thread.ident is not None:
             self._thread.join(DISCONNECT_WAIT)
 
     # The thread ------------------------------------------------------------------------------------------------------

@@ -205,14 +205,15 @@ class SessionLink:
         self.engine.end("aborted")
 
     def close(self) -> None:
-        """As `Session.close`."""
+        """As `Session.close`; one that is interrupted leaves all that is not settled to the broker."""
         if self.closed:
             return
+        self.engine.refuse_reentry()
         self.closed = True
         reachable = self.engine.reachable
-        self.calls.begin_close()
-        idle = self.dispatcher.stop()
         try:
+            self.calls.begin_close()
+            idle = self.dispatcher.stop()
             self.calls.tidy_up()
             if self.engine.error is None:
                 self.calls.linger()
@@ -482,6 +483,12 @@ class ConnectionLinks:
         with self._lock:
             if self._closed:
                 return
+            open_links = list(self._links)
+        for link in open_links:  # before any is closed
+            link.engine.refuse_reentry()
+        with self._lock:
+            if self._closed:
+                return
             self._closed = True
             links, spare = self._let_go()
         errors: list[JmsxError] = []
@@ -490,6 +497,9 @@ class ConnectionLinks:
                 link.close()
             except JmsxError as error:
                 errors.append(error)
+            except BaseException:  # Ctrl-C: the others are not waited for, and they would never be closed
+                self.abort()
+                raise
         if spare is not None:
             spare.calls.leave("connection closed")
         self._release_ledger()

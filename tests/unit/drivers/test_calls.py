@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -172,6 +175,86 @@ def test_a_consumer_whose_close_was_refused_can_be_closed(*, listening: bool) ->
             assert received.text == "x"
         with pytest.raises(IllegalStateError, match="Consumer is closed"):
             consumer.receive_no_wait()
+
+
+@pytest.mark.parametrize("closing", ["session", "connection"])
+def test_a_close_in_the_middle_of_a_call_is_refused_at_once(closing: str) -> None:
+    """It waited 2 s for a thread that could not end before the call, whose link it ended; and nothing was given back."""
+    with FakeBrokerServer("classic") as server, Connection(server.url, request_timeout=5) as one:
+        session = one.create_session(AcknowledgeMode.SESSION_TRANSACTED)
+        session.create_producer(Queue("q")).send(Message("x"))
+        consumer = session.create_consumer(Queue("q"))
+        one.start()
+        engine = link_of(session).engine
+
+        def commit_and_be_interrupted(core: SessionCore, now: float) -> Request:
+            request = core.commit(now)
+            began = time.monotonic()
+            with pytest.raises(IllegalStateError, match="in the middle of another of its calls"):
+                (session if closing == "session" else one).close()
+            assert time.monotonic() - began < 1
+            return request
+
+        link_of(session).calls.wait(engine.call(commit_and_be_interrupted))
+        assert engine.core.epoch == 1
+        received = consumer.receive(5)
+        assert received is not None
+        assert received.text == "x"
+        (session if closing == "session" else one).close()
+        assert engine.error is not None
+        with pytest.raises(IllegalStateError, match="closed"):
+            session.create_producer(Queue("q"))
+
+
+def test_a_close_of_a_connection_that_was_refused_leaves_its_other_sessions_open() -> None:
+    """Else some are closed and some are not, and the second close() would do nothing."""
+    with FakeBrokerServer("classic") as server, Connection(server.url, request_timeout=5) as one:
+        first, second = one.create_session(), one.create_session()
+
+        def work_and_be_interrupted(_core: SessionCore, _now: float) -> None:
+            with pytest.raises(IllegalStateError, match="in the middle of another of its calls"):
+                one.close()
+
+        link_of(second).engine.call(work_and_be_interrupted)
+        first.create_producer(Queue("q")).send(Message("x"))
+        one.close()
+        assert not link_of(first).alive
+        assert not link_of(second).alive
+
+
+@pytest.mark.parametrize("closing", ["session", "connection"])
+def test_what_is_interrupted_when_it_closes_has_ended(closing: str) -> None:
+    """Ctrl-C while it waits for a listener: its socket stayed open, and what it had prefetched was nobody's."""
+    began, may_end = threading.Event(), threading.Event()
+
+    def listener(_message: Message) -> None:
+        began.set()
+        may_end.wait(30)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    with FakeBrokerServer("classic") as server, Connection(server.url, request_timeout=30) as one:
+        try:
+            session, other = one.create_session(), one.create_session()
+            for _ in range(2):
+                session.create_producer(Queue("q")).send(Message("x"))
+            session.create_consumer(Queue("q")).set_listener(listener)
+            one.start()
+            assert began.wait(5)
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            with pytest.raises(KeyboardInterrupt):
+                (session if closing == "session" else one).close()
+            assert link_of(session).engine.error is not None
+            assert (link_of(other).engine.error is None) == (closing == "session")
+            with Connection(server.url) as second:
+                second.start()
+                consumer = second.create_session().create_consumer(Queue("q"))
+                assert [getattr(consumer.receive(5), "text", None) for _ in range(2)] == ["x", "x"]
+        finally:
+            signal.signal(signal.SIGALRM, before)
+            may_end.set()
 
 
 @pytest.mark.parametrize(
