@@ -46,10 +46,11 @@ async def _async_manager() -> AsyncIterator[None]:
     yield
 
 
-#: What is done by whoever awaits, iterates or enters it: a generator of `contextlib` runs when it is entered.
-_LATER: Final = (
-    Awaitable, Generator, AsyncGenerator, type(_manager()), type(_async_manager()),
-)  # fmt: skip
+#: What `contextlib` makes of generators, which run when it is entered.
+_MANAGERS: Final = (type(_manager()), type(_async_manager()))
+
+#: What is done by whoever awaits, iterates or enters it.
+_LATER: Final = (Awaitable, Generator, AsyncGenerator, *_MANAGERS)
 
 #: Collections inside one another that are looked into; what lies deeper is data.
 _NESTED: Final = 8
@@ -133,8 +134,8 @@ def check_ran(handler: Callable[..., Any], result: object) -> None:
 
     So it is with a function or a `functools.partial` that is returned and not called (in a collection, such are data),
     with a Future of a pool that is not done, and with `map()` and its like. Files, cursors and other iterators are
-    results. Coroutines and generators are closed. No repetition can cure that. Of a Future that is done this raises
-    what its work raised.
+    results, and so is what `contextlib` made of a generator once it was entered and left. Coroutines and generators are
+    closed. No repetition can cure that. Of a Future that is done this raises what its work raised.
     """
     if result is None:
         return
@@ -172,7 +173,9 @@ def _parts(result: object) -> Iterator[object]:
 
 
 def _waits(result: object) -> bool:
-    """Whether it has yet to be awaited or iterated."""
+    """Whether it has yet to be awaited, iterated, or entered and left."""
+    if isinstance(result, _MANAGERS):
+        return not _ended(result.gen)
     return issubclass(type(result), _LATER) or _lazy(result)
 
 
@@ -225,6 +228,12 @@ def _lazy(result: object) -> bool:
     if isinstance(result, Future):
         return not result.done()
     return isinstance(result, map | filter | zip) or type(result).__module__ == "itertools"
+
+
+def _ended(body: Generator[Any, Any, Any] | AsyncGenerator[Any, Any]) -> bool:
+    """Whether the body of a context manager has run to its end: Python keeps no frame of it then."""
+    frame = body.ag_frame if inspect.isasyncgen(body) else getattr(body, "gi_frame", body)
+    return frame is None
 
 
 def _begun(result: Coroutine[Any, Any, Any] | Generator[Any, Any, Any]) -> bool:

@@ -497,7 +497,9 @@ class ConnectionLinks:
                 link.close()
             except JmsxError as error:
                 errors.append(error)
-            except BaseException:  # Ctrl-C: the others are not waited for, and they would never be closed
+            except (
+                BaseException
+            ):  # Ctrl-C: the others are not waited for, and they would never be closed
                 self.abort()
                 raise
         if spare is not None:

@@ -200,6 +200,25 @@ def test_so_is_a_generator_that_nobody_entered(manager: Callable[..., Any]) -> N
         check_ran(plain, manager("x"))
 
 
+def test_one_that_was_entered_and_left_is_a_result() -> None:
+    """It has run to its end, whoever entered it; what is entered only has not."""
+    entered = contextlib.contextmanager(generator)("x")
+    entered.__enter__()
+    with pytest.raises(Reject):
+        check_ran(plain, entered)
+    entered.__exit__(None, None, None)
+    check_ran(plain, entered)
+    check_ran(plain, [entered])
+
+    async def left() -> object:
+        async with (manager := contextlib.asynccontextmanager(async_generator)("x")):
+            with pytest.raises(Reject):
+                check_ran(plain, manager)
+        return manager
+
+    check_ran(plain, asyncio.run(left()))
+
+
 @pytest.mark.parametrize("given", [contextlib.nullcontext(), contextlib.ExitStack()])
 def test_other_context_managers_are_results(given: object) -> None:
     """As files and connections are."""
