@@ -201,6 +201,45 @@ class _Row:
         self.waiting |= kept.waiting
 
 
+class _Ends:
+    """
+    The ends of hand-outs that a ledger was told of, as none of them is told twice.
+
+    What succeeds at its last attempt has an end before a store remembers it, and the same one with its ACK.
+    """
+
+    def __init__(self) -> None:
+        self._ended: OrderedDict[tuple[StoreKey, int], HandOutEnd] = OrderedDict()
+
+    def begin(self, entry: Entry) -> None:
+        """Forget that a hand-out has ended: this is another one, of a row that is new."""
+        self._ended.pop((entry.identity, entry.number), None)
+
+    def adds(self, entry: Entry, end: HandOutEnd) -> bool:
+        """
+        Return whether `end` adds something to what was told of a hand-out.
+
+        Behind SETTLED its row is gone, and another one may have begun for the message. One that has failed may be done
+        after all.
+        """
+        before = self._ended.get((entry.identity, entry.number))
+        if before is None:
+            return True
+        if end is HandOutEnd.SETTLED:
+            return before is not end
+        return before is HandOutEnd.FAILED is not end
+
+    def note(self, entry: Entry, end: HandOutEnd) -> None:
+        """Remember that it was told."""
+        self._ended[entry.identity, entry.number] = end
+        while len(self._ended) > BACKLOG:
+            self._ended.popitem(last=False)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._ended.clear()
+
+
 class DeliveryLedger:
     """
     Counts hand-outs in the file `path`, which any number of processes on this host may share.
@@ -228,8 +267,7 @@ class DeliveryLedger:
         self._done: OrderedDict[tuple[StoreKey, int], set[HandOutEnd]] = OrderedDict()
         #: Those of them that the file has only if their transaction was committed
         self._unsure: set[tuple[StoreKey, int]] = set()
-        #: Hand-outs of this process that have an end, which is not told twice: done or unseen, or settled
-        self._ended: OrderedDict[tuple[StoreKey, int], HandOutEnd] = OrderedDict()
+        self._ends = _Ends()  #: of the hand-outs of this process
         #: Handed out by this process and not settled; of others it has only their counts
         self._open_rows: OrderedDict[StoreKey, _Row] = OrderedDict()
         self._anew = False  #: the file does not know of those
@@ -249,7 +287,7 @@ class DeliveryLedger:
         self._me = living.name()
         self._done.clear()
         self._unsure.clear()
-        self._ended.clear()
+        self._ends.clear()
         self._open_rows.clear()
 
     def begin(self, identity: StoreKey) -> Entry | None:
@@ -323,9 +361,8 @@ class DeliveryLedger:
         """Note that nobody has these, which may be in the file or not: nobody else will ever say how they went."""
         with self._file.lock:
             for entry in counted:
-                hand_out = (entry.identity, entry.number)
-                self._ended.pop(hand_out, None)  # of an earlier row
-                self._unsure.add(hand_out)
+                self._ends.begin(entry)
+                self._unsure.add((entry.identity, entry.number))
                 self._note_one(entry, HandOutEnd.UNSEEN)
 
     def _begin_anew(self) -> None:
@@ -441,7 +478,7 @@ class DeliveryLedger:
 
     def _keep(self, entry: Entry, *, waits: bool) -> None:
         """Keep what was handed out, in case somebody removes the file."""
-        self._ended.pop((entry.identity, entry.number), None)  # its row is a new one
+        self._ends.begin(entry)
         row = self._open_rows.setdefault(entry.identity, _Row(entry.number))
         row.deliveries, row.finished, row.unseen = entry.number, entry.finished, entry.unseen
         if self._me is not None:
@@ -486,11 +523,13 @@ class DeliveryLedger:
         with self._file.lock:
             for entry in entries:
                 self._note_one(entry, end)
-            self._trim()
+            while len(self._done) > BACKLOG:
+                self._done.popitem(last=False)
 
     def _note_one(self, entry: Entry, end: HandOutEnd) -> None:
-        if self._is_told(entry, end):
+        if not self._ends.adds(entry, end):
             return
+        self._ends.note(entry, end)
         self._done.setdefault((entry.identity, entry.number), set()).add(end)
         known = self._open_rows.get(entry.identity)
         if known is None or known.deliveries < entry.number:
@@ -499,27 +538,6 @@ class DeliveryLedger:
             del self._open_rows[entry.identity]
         else:
             known.end(entry.number, [end])
-
-    def _is_told(self, entry: Entry, end: HandOutEnd) -> bool:
-        """
-        Return whether a hand-out has had an end to which `end` adds nothing, and remember this one.
-
-        Behind SETTLED the row is gone, and another one may have begun for the message. One that has failed may be
-        done after all.
-        """
-        hand_out = (entry.identity, entry.number)
-        before = self._ended.get(hand_out)
-        if end is HandOutEnd.FAILED:
-            return before is not None
-        if before is HandOutEnd.SETTLED or (before is not None and end is not HandOutEnd.SETTLED):
-            return True
-        self._ended[hand_out] = end
-        return False
-
-    def _trim(self) -> None:
-        for kept in (self._done, self._ended):
-            while len(kept) > BACKLOG:
-                kept.popitem(last=False)
 
     def _now_ms(self) -> int:
         return round(self._clock.wall() * 1000)
@@ -569,10 +587,15 @@ _SHARED: Final = _Shared()
 
 
 class CustomLedger:
-    """A ledger of the application's: whatever it raises, and an answer that is none, means that it is away."""
+    """
+    A ledger of the application's: whatever it raises, and an answer that is none, means that it is away.
+
+    It is told each end of a hand-out once.
+    """
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
+        self._ends = _Ends()
         self._told: set[type[BaseException]] = set()
 
     def begin(self, identity: StoreKey) -> Entry | None:
@@ -594,25 +617,25 @@ class CustomLedger:
 
     def finish(self, entries: Iterable[Entry]) -> None:
         """As `Ledger.finish`; what cannot be told is in the log, and counts as a failure."""
-        self._tell("finish()", lambda: self._ledger.finish(entries))
+        self._tell("finish()", self._ledger.finish, entries, HandOutEnd.FINISHED)
 
     def fail(self, entries: Iterable[Entry]) -> None:
         """As `DoubtingLedger.fail`, if it is one; what cannot be told is in the log."""
         ledger = self._ledger
         if isinstance(ledger, DoubtingLedger):
-            self._tell("fail()", lambda: ledger.fail(entries))
+            self._tell("fail()", ledger.fail, entries, HandOutEnd.FAILED)
 
     def give_back(self, entries: Iterable[Entry]) -> None:
         """As `DoubtingLedger.give_back`; others are told that these are finished."""
         ledger = self._ledger
         if isinstance(ledger, DoubtingLedger):
-            self._tell("give_back()", lambda: ledger.give_back(entries))
+            self._tell("give_back()", ledger.give_back, entries, HandOutEnd.UNSEEN)
         else:
             self.finish(entries)
 
     def settle(self, entries: Iterable[Entry]) -> None:
         """As `Ledger.settle`; what cannot be told is in the log, and stays in the ledger."""
-        self._tell("settle()", lambda: self._ledger.settle(entries))
+        self._tell("settle()", self._ledger.settle, entries, HandOutEnd.SETTLED)
 
     def flush(self) -> None:
         """As `Ledger.flush`."""
@@ -626,6 +649,8 @@ class CustomLedger:
         entry = self._ask(what, question)
         if not isinstance(entry, Entry | None):
             raise StoreError(f"{self._name}.{what} gave {kind_of(entry)}, and no Entry or None")
+        if entry is not None:
+            self._ends.begin(entry)
         return entry
 
     def _ask(self, what: str, question: Callable[[], T]) -> T:
@@ -639,9 +664,20 @@ class CustomLedger:
             words = f"{type(error).__name__}: {text_of(error)}"
             raise StoreError(f"{self._name}.{what} failed: {words}") from error
 
-    def _tell(self, what: str, step: Callable[[], object]) -> None:
+    def _tell(
+        self,
+        what: str,
+        step: Callable[[Iterable[Entry]], object],
+        entries: Iterable[Entry],
+        end: HandOutEnd,
+    ) -> None:
+        news = [one for one in entries if self._ends.adds(one, end)]
+        if not news:
+            return
         try:
-            self._ask(what, step)
+            self._ask(what, lambda: step(news))
+            for one in news:
+                self._ends.note(one, end)
         except StoreError as error:
             kind = type(error.__cause__ or error)
             if kind not in self._told:

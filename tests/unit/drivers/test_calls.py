@@ -179,7 +179,7 @@ def test_a_consumer_whose_close_was_refused_can_be_closed(*, listening: bool) ->
 
 @pytest.mark.parametrize("closing", ["session", "connection"])
 def test_a_close_in_the_middle_of_a_call_is_refused_at_once(closing: str) -> None:
-    """It waited 2 s for a thread that could not end before the call, whose link it ended; and nothing was given back."""
+    """It waited 2 s for a thread that could not end before the call, and ended the link of that."""
     with FakeBrokerServer("classic") as server, Connection(server.url, request_timeout=5) as one:
         session = one.create_session(AcknowledgeMode.SESSION_TRANSACTED)
         session.create_producer(Queue("q")).send(Message("x"))

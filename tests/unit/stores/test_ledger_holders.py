@@ -422,6 +422,89 @@ def test_a_ledger_of_the_applications_that_knows_ends_only() -> None:
     assert plain.finished == [Entry(A, 1)]
 
 
+class Ends:
+    """A ledger of an application's that knows ends only, and writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, Entry]] = []
+        self.handed_out = 0
+        self.broken = False
+
+    def begin(self, identity: StoreKey) -> Entry | None:
+        """Each is another one."""
+        self.handed_out += 1
+        return Entry(identity, self.handed_out)
+
+    def finish(self, entries: Iterable[Entry]) -> None:
+        """Done."""
+        if self.broken:
+            raise StoreError("away")
+        self.told += [("finish", one) for one in entries]
+
+    def settle(self, entries: Iterable[Entry]) -> None:
+        """Gone."""
+        self.told += [("settle", one) for one in entries]
+
+    def flush(self) -> None:
+        """Nothing is put off."""
+
+
+class Doubts(Ends):
+    """One that knows failures, too."""
+
+    def fail(self, entries: Iterable[Entry]) -> None:
+        """Failed."""
+        self.told += [("fail", one) for one in entries]
+
+    def give_back(self, entries: Iterable[Entry]) -> None:
+        """Unseen."""
+        self.told += [("give_back", one) for one in entries]
+
+
+def test_a_ledger_of_the_applications_is_told_each_end_once() -> None:
+    """One that counts what it is told would take an attempt that succeeded for two, and hide one that failed."""
+    ends = Ends()
+    custom = CustomLedger(ends)
+    first = custom.begin(A)
+    assert first is not None
+    custom.finish([first])  # before a store remembers it
+    custom.finish([first])  # with its ACK
+    custom.give_back([first])
+    custom.settle([first])
+    custom.settle([first])
+    custom.finish([first])
+    assert ends.told == [("finish", first), ("settle", first)]
+    ends.handed_out, ends.told = 0, []
+    again = custom.begin(A)  # its row is a new one, and it may have the same number
+    assert again == first
+    custom.finish([first])
+    assert ends.told == [("finish", first)]
+
+
+def test_an_end_that_could_not_be_told_is_told_again() -> None:
+    """When it has another occasion."""
+    ends = Ends()
+    custom = CustomLedger(ends)
+    entry = Entry(A, 1)
+    ends.broken = True
+    custom.finish([entry])
+    ends.broken = False
+    custom.finish([entry])
+    assert ends.told == [("finish", entry)]
+
+
+def test_one_that_failed_may_be_done_after_all() -> None:
+    """As where its process was taken for dead; what it failed at is told once."""
+    doubts = Doubts()
+    custom = CustomLedger(doubts)
+    entry = Entry(A, 1)
+    custom.fail([entry])
+    custom.fail([entry])
+    custom.finish([entry])
+    custom.fail([entry])
+    assert doubts.told == [("fail", entry), ("finish", entry)]
+
+
 def earlier_file(path: Path, *, holder: bool) -> sqlite3.Connection:
     """A ledger of an earlier version, which knew at most who has the last hand-out."""
     connection = sqlite3.connect(path, isolation_level=None)
