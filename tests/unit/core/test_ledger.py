@@ -638,6 +638,42 @@ def test_what_a_handler_is_still_at_is_in_doubt(
     assert called(other.held()) == "a#2"
 
 
+@pytest.mark.parametrize("mode", [CLIENT, INDIVIDUAL])
+@pytest.mark.parametrize("late", ["never", "before", "after"])
+@pytest.mark.parametrize("most", [0, 1, 2])
+def test_what_was_lost_is_tried_as_often_as_without_a_ledger(
+    mode: AcknowledgeMode, late: str, most: int
+) -> None:
+    """
+    Whenever its acknowledgement comes too late: before the message was handed out again, or behind that.
+
+    What of its failures nobody has told stays noted then; that delays the limit before a hand-out, and nothing else.
+    """
+
+    def tried(talk: Talk) -> list[str]:
+        talk.subscribe(policy=at_most(most))
+        talk.comes("a")
+        first = talk.held()
+        talk.cut()
+        talk.reopen()
+        talk.comes("a", redelivered="true")
+        if late == "before":
+            talk.core.acknowledge(first, talk.now)
+        calls = []
+        while (delivery := talk.take()) is not None:
+            calls.append(called(delivery))
+            if late == "after":
+                talk.core.acknowledge(first, talk.now)
+            talk.core.recover(talk.now)
+            talk.wrote()
+            talk.wait_until(talk.now + 60)
+        return calls
+
+    tries = tried(Talk(mode))
+    assert tried(Counted(mode, Book())) == tries
+    assert len(tries) == max(most + (late == "before"), 1)
+
+
 @pytest.mark.parametrize("dialect", [DIALECT, ARTEMIS], ids=["classic", "artemis"])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("alone", [True, False])
