@@ -54,6 +54,7 @@ class Remembered(NamedTuple):
     dead_letter_cause: DeadLetterCause | None = None
     #: It came with the broker's flag, was not handed out, and nobody here knows of any delivery of it
     only_flagged: bool = False
+    guessed: bool = False  #: one of `deliveries` is nothing but that flag
 
 
 class History(NamedTuple):
@@ -117,6 +118,7 @@ def merge(
     flagged = flagged or (lost is not None and lost.flag_unexplained)
     deliveries, failures = max(1 if flagged else 0, sent_back), sent_back
     certain = sent_back
+    guessed = False
     untold = 0
     if lost is not None:
         deliveries, failures = lost.deliveries, lost.failures
@@ -126,11 +128,13 @@ def merge(
         explained = True
         if remembered.deliveries >= certain:
             deliveries, failures = remembered.deliveries, remembered.failures
+            guessed = remembered.guessed
     if remembered is not None:
         certain = max(certain, remembered.deliveries)
     if entry is not None and sent_back + entry.deliveries >= certain:
         deliveries = sent_back + entry.deliveries
         failures = sent_back + entry.failures
+        guessed = False
         if (
             entry.in_doubt and lost is not None
         ):  # they may be this session's own, which counts them as failed
@@ -144,6 +148,6 @@ def merge(
         flag_unexplained=unexplained,
         after_loss=lost is not None,
         commit_refused=lost is not None and lost.refused,
-        guessed=unexplained and entry is None and not sent_back,
+        guessed=guessed or (unexplained and entry is None and not sent_back),
         untold=untold,
     )

@@ -145,7 +145,22 @@ def _returned(delivery: Delivery) -> Remembered:
         history.on_arrival + handed_out,
         delivery.failures,
         only_flagged=history.guessed and history.on_arrival == 1 and not handed_out,
+        guessed=history.guessed,
     )
+
+
+def _handed_out(delivery: Delivery) -> Remembered:
+    """Return what is known of a delivery that was handed out, by what the broker counts of it."""
+    history = delivery.history
+    if history is NEW:
+        return ONCE
+    return Remembered(history.on_arrival + 1, history.failures, guessed=history.guessed)
+
+
+def _told(delivery: Delivery) -> Remembered:
+    """Return what is known of one that was handed out, by what the application was told."""
+    history = delivery.history
+    return Remembered(delivery.delivery_count, history.failures, guessed=history.guessed)
 
 
 class ConsumerMemory:
@@ -184,7 +199,7 @@ class ConsumerMemory:
 
     def in_hand(self, batch: Iterable[Delivery]) -> None:
         """Remember messages that were handed out, and of which nobody knows yet whether they failed."""
-        self._note((one, Remembered(one.history.on_arrival + 1, one.failures)) for one in batch)
+        self._note((one, _handed_out(one)) for one in batch)
 
     def was_handed_out_again(self, delivery: Delivery) -> bool:
         """Return whether somebody in the process was handed the message after `delivery`, which was the last here."""
@@ -193,7 +208,7 @@ class ConsumerMemory:
     def lost(self, batch: Iterable[Delivery]) -> None:
         """Remember messages that were handed out, which the broker now delivers again, to any consumer."""
         self._note(
-            (one, Remembered(one.history.on_arrival + 1, one.failures + 1))
+            (one, _handed_out(one)._replace(failures=one.failures + 1))
             for one in batch
             if not one.unseen
         )
@@ -212,37 +227,28 @@ class ConsumerMemory:
 
     def acknowledged(self, batch: Iterable[Delivery]) -> None:
         """Remember messages that did not fail, and were acknowledged."""
-        self._note(
-            [
-                (one, ONCE if one.history is NEW else Remembered(one.delivery_count, one.failures))
-                for one in batch
-            ]
-        )
+        self._note([(one, ONCE if one.history is NEW else _told(one)) for one in batch])
 
     def processed(self, batch: Iterable[Delivery]) -> None:
         """Remember messages that did not fail, and whose ACK the broker has refused: it is all that is owed."""
-        self._note(
-            (one, Remembered(one.delivery_count, one.failures, only_ack_owed=True)) for one in batch
-        )
+        self._note((one, _told(one)._replace(only_ack_owed=True)) for one in batch)
 
     def copied(self, batch: Iterable[Delivery], *, only_ack_owed: bool) -> None:
         """Remember messages that failed and became dead letters by copy, and whether their ACK is still to be done."""
         self._note(
-            (one, Remembered(one.delivery_count, one.failures + 1, only_ack_owed=only_ack_owed))
+            (one, _told(one)._replace(failures=one.failures + 1, only_ack_owed=only_ack_owed))
             for one in batch
         )
 
     def dying(self, delivery: Delivery) -> None:
         """Remember a message whose copy was on its way to a dead letter queue when the link was lost, and why."""
-        past = Remembered(delivery.redelivery_count, delivery.failures)
+        history = delivery.history
+        past = Remembered(history.deliveries, history.failures, guessed=history.guessed)
         self._note([(delivery, past._replace(dead_letter_cause=delivery.dead_letter_cause))])
 
     def sent_back(self, batch: Iterable[Delivery]) -> None:
         """Remember messages that failed, whose copies are on their way to the broker's scheduler."""
-        self._note(
-            (one, Remembered(one.history.on_arrival + 1, one.failures, sent_back=True))
-            for one in batch
-        )
+        self._note((one, _handed_out(one)._replace(sent_back=True)) for one in batch)
 
     def not_sent_back(self, batch: Iterable[Delivery]) -> None:
         """Remember messages of which the broker has refused the copies: they failed, and are there once."""

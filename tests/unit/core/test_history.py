@@ -121,9 +121,27 @@ def test_what_the_flag_alone_tells_is_a_guess() -> None:
         "counted": {"entry": entry(2)},
         "nobody": {},
         "lost, as it came": {"lost": Lost(1, 0, refused=False, flag_unexplained=True)},
+        "remembered, as it came": {"remembered": Remembered(2, 1, guessed=True)},
+        "lost, and another session's": {
+            "lost": Lost(1, 0, refused=False),
+            "remembered": Remembered(2, 1, guessed=True),
+        },
+        "lost again": {
+            "lost": Lost(2, 1, refused=False),
+            "remembered": Remembered(2, 1, guessed=True),
+        },
+        "remembered, and counted": {
+            "remembered": Remembered(2, 1, guessed=True),
+            "entry": entry(3),
+        },
     }
     guessed = {name for name, what in known.items() if merge(flagged=True, **what).guessed}
-    assert guessed == {"nobody", "lost, as it came"}
+    assert guessed == {
+        "nobody",
+        "lost, as it came",
+        "remembered, as it came",
+        "lost, and another session's",
+    }
     assert not merge(flagged=False).guessed
 
 

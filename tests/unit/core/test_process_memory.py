@@ -388,6 +388,31 @@ def test_a_dead_letter_tells_of_all_its_attempts(dialect: Dialect) -> None:
     assert [letter[1] for letter in dead_letters(two)] == [3]
 
 
+@pytest.mark.parametrize("end", ["lost", "closed", "cut"])
+@pytest.mark.parametrize("mode", list(AcknowledgeMode), ids=str)
+def test_the_flag_of_the_broker_stays_no_attempt_in_another_session(
+    mode: AcknowledgeMode, end: str
+) -> None:
+    """It came with the flag, was handled here once, and then by another session of the process as often as is left."""
+    memory = ProcessMemory()
+    one, two = (Talk(way, memory=memory) for way in (mode, AUTO))
+    for talk in (one, two):
+        talk.subscribe(policy=at_most(2))
+    one.comes("a", redelivered="true")
+    assert called(one.held()) == "a#2"
+    if end == "closed":
+        (one.core.rollback if mode is TRANSACTED else one.core.recover)(one.now)
+        one.core.close(one.now)
+    else:
+        one.lose()
+        if end == "lost":
+            (one.core.rollback if mode is TRANSACTED else one.core.recover)(one.now)
+    two.comes("a", redelivered="true")
+    seen = [call for call in (two.listen(BROKEN) for _ in range(4)) if call is not None]
+    assert seen[0] == "a#3"
+    assert [letter[:2] for letter in dead_letters(two)] == [("a", 1 + len(seen))]
+
+
 @pytest.mark.parametrize("mode", [AUTO, TRANSACTED, INDIVIDUAL], ids=str)
 @pytest.mark.parametrize("confirmed", [True, False])
 @pytest.mark.parametrize("to", ["same", "other"])
