@@ -125,6 +125,7 @@ class Engine:
         self._parting: tuple[Epoch, set[str]] | None = None
         #: What is to be done because the link is gone
         self._losing: Callable[[], None] | None = None
+        self._parts = False  #: and somebody is at it
         self._lost_for = ""  #: what ended the last link
         self._flaps = 0  #: links in a row that did not last, or were not to be had
         self._armed = self._epoch.next_timer()  #: what the thread waits for (seconds, monotonic)
@@ -196,7 +197,7 @@ class Engine:
 
     def _refuse_to_wait(self) -> None:
         """Raise in the middle of a call: that may be what is waited for, and others would have the core meanwhile."""
-        if self._working:
+        if self._working or self._parts:
             self._refuse_reentry()
 
     def _refuse_reentry(self) -> None:
@@ -650,7 +651,11 @@ class Engine:
 
     def _finish_losing(self) -> None:
         if self._losing is not None:
-            self._losing()
+            self._parts = True
+            try:
+                self._losing()
+            finally:
+                self._parts = False
             self._losing = None
 
     def _lose_link(self, reason: str, detail: str, *, dropped: bool, for_good: bool) -> None:

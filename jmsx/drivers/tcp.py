@@ -30,6 +30,9 @@ QUICK_ACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
 #: Seconds that a write blocks at most before it looks whether it is of any use.
 GLANCE: Final = 0.25
 
+#: Seconds that one thread gives another to end a connection, which takes it microseconds.
+_PATIENCE: Final = 1.0
+
 
 class TcpStream:
     """
@@ -143,9 +146,22 @@ class TcpStream:
         self.write(data, self.deadline())
 
     def shutdown(self) -> None:
-        """End reading and writing at once, also where another thread waits in them; `close` is for the reader."""
-        with self._ending, contextlib.suppress(OSError):  # closed already: that is what is wanted
-            self._socket.shutdown(socket.SHUT_RDWR)
+        """
+        End reading and writing at once, also where another thread waits in them; `close` is for the reader.
+
+        Somebody else who is at that is not waited for without end: he may be in the middle of a signal handler, which
+        waits for this thread.
+        """
+        taken: list[bool] = []
+        try:
+            # In one step for Python, as in locks.py.
+            taken += map(self._ending.acquire, (True,), (_PATIENCE,))
+            if taken == [True]:
+                with contextlib.suppress(OSError):  # closed already: that is what is wanted
+                    self._socket.shutdown(socket.SHUT_RDWR)
+        finally:
+            if taken == [True]:
+                self._ending.release()
 
     def close(self) -> None:
         """

@@ -22,7 +22,6 @@ from stomp.transport import Transport
 
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.wire import Splitter
-from jmsx.drivers.locks import mutex
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,7 +74,6 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
         self._sink = sink
         self._splitter = Splitter(body_limit)
         self.cause: Exception | None = None  #: why reading ended; None: the broker closed
-        self._ending = mutex()
         self._last_call: threading.Timer | None = None  #: closes the socket if the broker does not
         self.bytes_in = 0
         self.frames_in = 0
@@ -135,21 +133,21 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
         """
         Close the socket without DISCONNECT; stomp.py's thread then ends by itself.
 
-        The broker may close it first, within `after` seconds.
+        The broker may close it first, within `after` seconds. No lock is held: a signal handler may come in between
+        and wait for a thread that is dropping the link, too.
         """
-        with self._ending:
-            if after:
-                if self._last_call is None:
-                    self._last_call = threading.Timer(after, self.drop)
-                    self._last_call.daemon = True
-                    self._last_call.start()
-                return
-            if self._last_call is not None:
-                self._last_call.cancel()
-                self._last_call = None
-            stream: Stream | None = self.socket
-            if stream is not None:
-                stream.shutdown()
+        if after:
+            if self._last_call is None:
+                self._last_call = threading.Timer(after, self.drop)
+                self._last_call.daemon = True
+                self._last_call.start()
+            return
+        last_call, self._last_call = self._last_call, None
+        if last_call is not None:
+            last_call.cancel()
+        stream: Stream | None = self.socket
+        if stream is not None:
+            stream.shutdown()
 
     def forget(self) -> None:
         """
@@ -158,10 +156,8 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
         They refer to it in turn; without this, dead links stay in memory until the garbage collector looks at the
         oldest objects, hundreds of links later.
         """
-        with self._ending:
-            self._connect, self._sink, self.touched = _give_up, _overhear, _overhear
-            for name in list(self.listeners):
-                self.remove_listener(name)
+        self._connect, self._sink, self.touched = _give_up, _overhear, _overhear
+        self.listeners.clear()  # in one step, without stomp.py's lock
 
 
 def _give_up() -> Stream:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 import time
@@ -204,6 +205,60 @@ def test_a_close_in_the_middle_of_a_call_is_refused_at_once(closing: str) -> Non
         assert engine.error is not None
         with pytest.raises(IllegalStateError, match="closed"):
             session.create_producer(Queue("q"))
+
+
+class InterruptedEnd:
+    """The lock of a socket's end; a signal comes when that is shut down, once."""
+
+    def __init__(self, lock: Any, interrupt: Callable[[], object]) -> None:
+        self._lock, self._interrupts = lock, [interrupt]
+        self.acquire = lock.acquire
+
+    def release(self) -> None:
+        """It is still held by who was interrupted."""
+        while self._interrupts:
+            self._interrupts.pop()()
+        self._lock.release()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+@pytest.mark.parametrize("call", ["close", "receive", "abort"])
+def test_a_call_in_the_middle_of_dropping_a_link_waits_for_nothing(call: str) -> None:
+    """By a signal handler: the session's own thread ends the link, too, and each waited for the other, for ever."""
+    refused: list[bool] = []
+    with FakeBrokerServer("classic") as server, Connection(server.url, request_timeout=2) as one:
+        session = one.create_session()
+        consumer = session.create_consumer(Queue("q"))
+        one.start()
+
+        calls: dict[str, Callable[[], object]] = {
+            "close": session.close,
+            "receive": consumer.receive,
+            "abort": one.abort,
+        }
+
+        def interrupt() -> None:
+            with contextlib.ExitStack() as expected:
+                if call != "abort":
+                    expected.enter_context(pytest.raises(IllegalStateError, match="in the middle"))
+                calls[call]()
+            refused.append(call != "abort")
+
+        engine = link_of(session).engine
+        stream: Any = engine._epoch.link._transport.socket
+        stream._ending = InterruptedEnd(stream._ending, interrupt)
+        dropping = threading.Thread(target=engine.renew, args=["a test"], daemon=True)
+        dropping.start()
+        dropping.join(10)
+        assert not dropping.is_alive()
+        assert refused == [call != "abort"]
+        if call != "abort":
+            assert consumer.receive(0.1) is None
 
 
 def test_a_close_of_a_connection_that_was_refused_leaves_its_other_sessions_open() -> None:
