@@ -22,8 +22,12 @@ def may_ask(session: Session) -> bool:
     return link_of(session).options.use_management
 
 
-def ask(session: Session, inquiry: Inquiry[T]) -> T:
-    """What the inquiry comes to, on a link of its own; raises CannotAskError if the broker cannot be asked."""
+def ask(session: Session, inquiry: Inquiry[T], patience: float | None = None) -> T:
+    """
+    What the inquiry comes to, on a link of its own; raises CannotAskError if the broker cannot be asked.
+
+    An answer is waited for as long as `patience` (seconds; None: as `RequestLink` does).
+    """
     link = link_of(session)
     # It lives for some questions, and nobody sends heart-beats on it
     options = replace(link.options, heartbeat=(0.0, 0.0))
@@ -34,6 +38,7 @@ def ask(session: Session, inquiry: Inquiry[T]) -> T:
         dialect=link.dialect,
         management=MANAGEMENT,
         machine=Machine(),
+        patience=patience,
     )
 
 

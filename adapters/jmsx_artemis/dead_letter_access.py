@@ -50,6 +50,10 @@ BATCH: Final = 50
 #: Messages on a page, of which each takes 8 KB on the wire.
 PAGE: Final = 200
 
+#: Seconds for an answer of a management that has answered before, so that it is busy if it does not: a page far behind
+#: the head of a long queue takes its time, and an operator who was woken has more of it than a session.
+BUSY: Final = 60.0
+
 #: What a copy by `copyMessage` does not tell of the message, or only as its sender would have it: the lists do.
 _LISTED: Final = frozenset(
     {"messageID", "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE", "_AMQ_ORIG_MESSAGE_ID", "timestamp"}
@@ -71,6 +75,7 @@ class ArtemisDeadLetters:
                 f"{link.address} shows and moves dead letters only through its management, and use_management is off"
             )
         self._session = session
+        self._patience: float | None = None
 
     def queues(self) -> list[str]:
         """Return the queues of each dead letter address that a setting names, and those whose names are like one."""
@@ -174,9 +179,11 @@ class ArtemisDeadLetters:
 
     def _ask(self, inquiry: Inquiry[T]) -> T:
         try:
-            return ask(self._session, inquiry)
+            told = ask(self._session, inquiry, self._patience)
         except CannotAskError as error:
             raise type(error.cause)(f"{error.cause}{_advice(error)}") from error
+        self._patience = BUSY
+        return told
 
     @contextmanager
     def _copying(

@@ -40,13 +40,16 @@ def conduct(
     dialect: Dialect,
     management: Management,
     machine: Machine,
+    patience: float | None = None,
 ) -> T:
     """
     What the inquiry comes to; raises what it raises, and CannotAskError if the broker cannot be asked.
 
-    Takes at most `connect_timeout` or LIMIT, and PATIENCE for each answer.
+    Takes at most `connect_timeout` or LIMIT, and `patience` (seconds; None: PATIENCE) for each answer.
     """
-    link = _ManagementLink(address, bounded(options), dialect, management, machine)
+    link = _ManagementLink(
+        address, bounded(options), dialect, management, machine, patience=patience
+    )
     try:
         _begin(link)
         result = _answered(inquiry, link)
@@ -79,8 +82,10 @@ class _ManagementLink(RequestLink):
         dialect: Dialect,
         management: Management,
         machine: Machine,
+        *,
+        patience: float | None,
     ) -> None:
-        super().__init__(address, options, dialect, machine)
+        super().__init__(address, options, dialect, machine, patience=patience)
         self._management = management
         self._answers = f"jmsx.answers.{uuid.uuid4().hex}"
 

@@ -48,7 +48,8 @@ class RequestLink:
     """
     Frames and their answers on a link of its own, whose caller waits for each.
 
-    `told` is shared by the links on which one after the other reads the same queue.
+    `told` is shared by the links on which one after the other reads the same queue. An answer is waited for as long as
+    `patience` (seconds; None: PATIENCE).
     """
 
     def __init__(
@@ -58,7 +59,10 @@ class RequestLink:
         dialect: Dialect,
         machine: Machine,
         told: Told | None = None,
+        *,
+        patience: float | None = None,
     ) -> None:
+        self._patience = patience
         self._inbox = machine.inbox(awaited=True)
         #: What nobody has asked for yet; a receipt that is awaited must not cost the messages before it
         self._frames: deque[Frame | MessageFrame] = deque()
@@ -158,7 +162,8 @@ class RequestLink:
     ) -> Came:
         """The next frame of the kind that has the header; those of the kind before it answer nobody any more."""
         broker = self.broker
-        deadline = self._machine.monotonic() + PATIENCE
+        patience = PATIENCE if self._patience is None else self._patience
+        deadline = self._machine.monotonic() + patience
         came = self._messages if kind is MessageFrame else self._frames
         while True:
             while came:
@@ -175,7 +180,7 @@ class RequestLink:
             except queue.Empty:
                 break
             self._take([] if arrived is None else arrived[1], f"at {command} {subject}")
-        raise BrokerTimeoutError(f"{broker} did not answer {command} {subject} in {PATIENCE:g} s")
+        raise BrokerTimeoutError(f"{broker} did not answer {command} {subject} in {patience:g} s")
 
     def _take(self, arrival: Arrival, when: str) -> None:
         """Keep what has come; raises what the end of the link means, or a message that goes on (core/wire.py)."""

@@ -13,6 +13,7 @@ from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress
 from jmsx.core.frames import MessageFrame
 from jmsx.drivers.request_link import MisreadError, RequestLink
+from jmsx.errors import BrokerTimeoutError
 from jmsx_classic import DIALECT
 
 if TYPE_CHECKING:
@@ -58,6 +59,15 @@ def link_on(*chunks: list[MessageFrame]) -> RequestLink:
     return RequestLink(
         BrokerAddress("mq", 61613), ConnectionOptions(), DIALECT, cast("Machine", machine)
     )
+
+
+def test_a_caller_may_have_more_patience_or_less() -> None:
+    """As he says; the error tells it."""
+    machine = cast("Machine", Played())
+    address = BrokerAddress("mq", 61613)
+    link = RequestLink(address, ConnectionOptions(), DIALECT, machine, patience=0.02)
+    with pytest.raises(BrokerTimeoutError, match=r"did not answer SUBSCRIBE orders in 0\.02 s"):
+        link.message("orders")
 
 
 def last(headers: Mapping[str, str]) -> bool:

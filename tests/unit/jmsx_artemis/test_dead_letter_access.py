@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -15,8 +16,20 @@ from jmsx.errors import (
     InvalidDestinationError,
     JmsxError,
 )
-from jmsx_artemis.dead_letter_access import PAGE, _advice, _letter, _listed, _made
+from jmsx_artemis import dead_letter_access
+from jmsx_artemis.dead_letter_access import (
+    BUSY,
+    PAGE,
+    ArtemisDeadLetters,
+    _advice,
+    _letter,
+    _listed,
+    _made,
+)
 from tests.unit.jmsx_artemis.inquiring import Broker, queue
+
+if TYPE_CHECKING:
+    from jmsx import Session
 
 
 @pytest.mark.parametrize(
@@ -48,6 +61,20 @@ def test_permissions_are_blamed_for_a_refusal_only(
     advice = _advice(CannotAskError(cause, reached=reached))
     assert told in advice
     assert bool(told) == bool(advice)
+
+
+def test_a_busy_broker_is_waited_for_once_it_has_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 20,000 dead letters a page may take a busy one more than the 5 s in which silence is told of."""
+    given: list[float | None] = []
+    monkeypatch.setattr(dead_letter_access, "may_ask", lambda _: True)
+    monkeypatch.setattr(dead_letter_access, "link_of", lambda _: None)
+    monkeypatch.setattr(
+        dead_letter_access, "ask", lambda _session, _inquiry, patience: given.append(patience)
+    )
+    access = ArtemisDeadLetters(cast("Session", None))
+    access.count("DLQ")
+    access.count("DLQ")
+    assert given == [None, BUSY]
 
 
 def test_its_key_is_that_of_the_message_that_died() -> None:
