@@ -320,7 +320,7 @@ def replay(
     properties and key, and lose their expiry. What a topic's subscriber could not handle needs --to.
 
     Where a message came from is told by its headers, which whoever may send to the dead letter queue can write: look at
-    the plan (--dry-run), or name the queue (--to).
+    the plan (--dry-run), or name the queue (--to). Exit code 1: some of those that are meant stay where they are.
 
     Example: jmsx dlq replay ActiveMQ.DLQ --error TimeoutError --rate 50
     """
@@ -350,7 +350,7 @@ def replay(
             found = find(access, name, fits, limit)
             meant.warn()
             _print_staying(staying)
-            return found
+            return found._replace(staying=staying.total())
 
         # in steps of a second at the most, rather than a hundred at once and then a pause
         step = None if rate is None else max(1, int(rate))

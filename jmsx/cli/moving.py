@@ -27,6 +27,7 @@ class Found(NamedTuple):
 
     letters: list[DeadLetter]
     hidden: str  #: what the broker does not show of the queue, a sentence; empty: nothing
+    staying: int = 0  #: others that are meant, and cannot be moved
 
     def warn(self) -> None:
         """Say what is hidden."""
@@ -72,7 +73,7 @@ class Move:
 
     def carry_out(self, *, dry_run: bool, yes: bool, as_json: bool) -> None:
         """
-        Say the plan, ask, and do it; exit code 1 if some of the letters were not there any more.
+        Say the plan, ask, and do it; exit code 1 if some of what is meant stays, or was not there any more.
 
         What the broker shows only when others have left the queue is found then, and belongs to it.
         """
@@ -96,12 +97,14 @@ class Move:
                     break
                 done += self._do(found.letters)
         missing = 0 if dry_run else planned - done
+        staying = 0 if planned == self.limit else found.staying
         if as_json:
-            print_json({"planned": planned, "done": done, "missing": missing, "dry_run": dry_run})
+            counts = {"planned": planned, "done": done, "missing": missing, "staying": staying}
+            print_json({**counts, "dry_run": dry_run})
         elif planned and not dry_run:
             rest = f"; {missing:,} were not there any more" if missing else ""
             _out.print(f"{done:,} done{rest}")
-        if missing:
+        if missing or (staying and not dry_run):
             raise typer.Exit(1)
 
     def _do(self, letters: Sequence[DeadLetter]) -> int:

@@ -337,6 +337,18 @@ def test_the_bar_tells_the_rate_that_is_kept(
     assert max(speeds) <= 40
 
 
+def test_what_stays_is_not_done(broker: Hiding) -> None:
+    """A script is told so, by the exit code and by a number; who asked for no more than has gone has all of it."""
+    broker.letters[1] = read("1", {}, origin=None, astray="it does not tell where it came from")
+    broker.letters[2:] = []
+    told = json.loads(run("replay", "dead", "--dry-run", "--json").splitlines()[-1])
+    assert (told["planned"], told["staying"]) == (1, 1)
+    assert "1 done" in run("replay", "dead", "--yes", "--limit", "1")
+    told = json.loads(run("replay", "dead", "--yes", "--json", code=1).splitlines()[-1])
+    assert (told["planned"], told["done"], told["staying"]) == (0, 0, 1)
+    assert [one.id for one in broker.letters] == ["1"]
+
+
 @pytest.mark.parametrize(
     "to",
     [
