@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from jmsx import Session
 from jmsx.check.finding import Finding, Level
+from jmsx.core.headers import whole
 from jmsx.core.management import Inquiry
 from jmsx.drivers.management_link import CannotAskError
 from jmsx.errors import JmsxError
+from jmsx.log import counted
 from jmsx_artemis.asking import MANAGEMENT, ask, may_ask
 from jmsx_artemis.dead_letter_access import dead_letter_queues
 from jmsx_artemis.questions import Queue, queues
@@ -35,10 +37,11 @@ def inspect(session: Session, names: Sequence[str]) -> Iterator[Finding]:
         if queue is None:
             told = "does not exist yet; it is made at its first use"
         else:
-            told = f"{queue['messageCount']} messages, {queue['consumerCount']} consumers"
+            told = f"{_counted(queue['messageCount'], 'message')}, {_counted(queue['consumerCount'], 'consumer')}"
         yield Finding(f"queue {name}", Level.NOTE, told)
         if queue is not None and queue["ringSize"] != "-1":
-            told = f"it keeps {queue['ringSize']} messages only (ring-size): for a newer one the oldest is deleted"
+            kept = _counted(queue["ringSize"], "message")
+            told = f"it keeps {kept} only (ring-size): for a newer one the oldest is deleted"
             yield Finding(f"queue {name}", Level.WARNING, told)
     try:  # by itself, for this user may not be allowed to ask that
         dead = ask(session, dead_letter_queues(("#", *names)))
@@ -48,11 +51,17 @@ def inspect(session: Session, names: Sequence[str]) -> Iterator[Finding]:
     for name, waiting in dead.items():
         if name not in found:
             level = Level.WARNING if waiting else Level.NOTE
-            yield Finding(f"queue {name}", level, f"{waiting} dead letters")
+            yield Finding(f"queue {name}", level, counted(waiting, "dead letter"))
 
 
 def _not_visible(check: str, error: Exception) -> Finding:
     return Finding(check, Level.WARNING, f"not visible: {error}; {MANAGEMENT.remedy}")
+
+
+def _counted(told: str, thing: str) -> str:
+    """A number of things, as the broker tells it."""
+    number = whole(told)
+    return f"{told} {thing}s" if number is None else counted(number, thing)
 
 
 def _find(names: Sequence[str]) -> Inquiry[dict[str, Queue | None]]:

@@ -33,6 +33,7 @@ from jmsx.jms.message import Message
 from jmsx.jms.outcomes import Reject
 from jmsx.jms.session import Session
 from jmsx.jms.translation import ReceivedMessage
+from jmsx.log import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -102,7 +103,9 @@ class InvalidMessagesError(Exception):
     """Some messages of a batch are not as the handler says; it was not called."""
 
     def __init__(self, rejects: dict[Message, Reject]) -> None:
-        super().__init__(f"{len(rejects)} messages of the batch do not fit")
+        super().__init__(
+            f"{counted(len(rejects), 'message')} of the batch {'does' if len(rejects) == 1 else 'do'} not fit"
+        )
         self.rejects = rejects
 
 

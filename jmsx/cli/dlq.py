@@ -484,7 +484,10 @@ def _life(letter: DeadLetter, events: Path) -> list[str]:
 
 def _print_staying(staying: Counter[str]) -> None:
     for why, count in staying.most_common():
-        _err.tell(visible(f"{count:,} stay: {why}", keep=""), style="yellow")
+        _err.tell(
+            visible(f"{count:,} {'stays' if count == 1 else 'stay'}: {why}", keep=""),
+            style="yellow",
+        )
 
 
 @contextmanager

@@ -159,8 +159,8 @@ def test_redelivery_by_broker_and_client(artemis_broker: Broker, tmp_path: Path)
     assert "redelivery-delay 200, max-delivery-attempts 3, maximum_redeliveries 6" in told["told"]
     assert findings["management"]["level"] == "ok"
     assert findings[f"queue {queue.name}"]["told"].splitlines() == [
-        "1 messages, 0 consumers",
-        "it keeps 1000 messages only (ring-size): for a newer one the oldest is deleted",
+        "1 message, 0 consumers",
+        "it keeps 1,000 messages only (ring-size): for a newer one the oldest is deleted",
     ]
 
 

@@ -55,11 +55,17 @@ def test_dead_letter_queues_are_told_once(links: list[object], waiting: str, lev
 def test_what_can_be_seen_is_told(links: list[object]) -> None:
     """Who may look at these queues, and not list all, is told of these."""
     broker = Broker(
-        [queue("orders", messageCount="7")], refusals={"getQueueNames": BrokerError("not you")}
+        [queue("orders", messageCount="1", consumerCount="1", ringSize="1")],
+        refusals={"getQueueNames": BrokerError("not you")},
     )
     assert told(broker, "orders") == [
         ("management", "ok", "it answers"),
-        ("queue orders", "note", "7 messages, 0 consumers"),
+        ("queue orders", "note", "1 message, 1 consumer"),
+        (
+            "queue orders",
+            "warning",
+            "it keeps 1 message only (ring-size): for a newer one the oldest is deleted",
+        ),
         ("dead letter queues", "warning", "not visible: not you"),
     ]
     assert len(links) == 2
