@@ -198,29 +198,35 @@ def _lines(reading: Reading) -> pl.DataFrame:
 
 
 def _files(reading: Reading, aside: pl.DataFrame, repeats: pl.DataFrame) -> pl.DataFrame:
-    def count(rows: pl.DataFrame, name: str) -> pl.DataFrame:
-        located = reading.located(rows.select("line").sort("line"))
-        return located.group_by("segment").agg(pl.len().cast(pl.Int64).alias(name))
-
     files = _lines(reading)
     for rows, name in ((aside, "aside"), (repeats, "repeated")):
-        files = files.join(count(rows, name), on="segment", how="left")
-    return files.fill_null(0).select(*ABOUT["files"])
+        count = pl.len().cast(pl.Int64).alias(name)
+        if rows.height:
+            located = reading.located(rows.select("line").sort("line"))
+            files = files.join(
+                located.group_by("segment").agg(count), on="segment", how="left"
+            ).with_columns(pl.col(name).fill_null(0))
+        else:
+            files = files.with_columns(pl.lit(0, pl.Int64).alias(name))
+    return files.select(*ABOUT["files"])
 
 
 def _quarantine(reading: Reading, aside: pl.DataFrame) -> pl.DataFrame:
     number = (pl.col("line") - pl.col("start")).cast(pl.Int64) + pl.col("first") + 1
+    empty = _lines(reading).filter(lines=0)
+    if aside.is_empty() and empty.is_empty():
+        return pl.DataFrame(schema=ABOUT["quarantine"])
     lines = reading.located(aside.sort("line")).select(
         pl.col("segment").alias("path"), number.alias("line"), "what", "why"
     )
-    empty = (
-        _lines(reading)
-        .filter(lines=0)
-        .select(
-            pl.col("segment").alias("path"),
-            pl.lit(0, pl.Int64).alias("line"),
-            pl.lit(EMPTY).alias("what"),
-            pl.lit("an empty segment").alias("why"),
-        )
+    return pl.concat(
+        [
+            lines,
+            empty.select(
+                pl.col("segment").alias("path"),
+                pl.lit(0, pl.Int64).alias("line"),
+                pl.lit(EMPTY).alias("what"),
+                pl.lit("an empty segment").alias("why"),
+            ),
+        ]
     )
-    return pl.concat([lines, empty])

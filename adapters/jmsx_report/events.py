@@ -99,7 +99,9 @@ class Events:
         if kind not in self._made:
             frame = self.of(kind)
             names = [name for name in _NAMES if name in frame.columns]
-            self._made[kind] = frame.with_columns(pl.col(names).cast(pl.Categorical))
+            self._made[kind] = frame.with_columns(
+                pl.col(names).cast(pl.Categorical), kind=pl.lit(kind, pl.Categorical)
+            )
         return self._made[kind]
 
     def once(self, of: Callable[[Events], pl.DataFrame]) -> pl.DataFrame:

@@ -63,13 +63,13 @@ def hashed(key: pl.Expr) -> pl.Expr:
     return key.hash(_SEED).reinterpret(signed=True)
 
 
-def bucket(key: pl.Expr, instant: pl.Expr) -> pl.Expr:
+def bucket(key: pl.Expr, instant: pl.Expr, number: pl.Expr | None = None) -> pl.Expr:
     """
     The bucket of a key, of which `instant` is the time: the beginning of its 10 seconds, or a negative number.
 
-    Both ends of a message give the same.
+    Both ends of a message give the same. `number` is `hashed(key)`, where that is there already.
     """
-    shard = -1 - (hashed(key) & (SHARDS - 1))
+    shard = -1 - ((hashed(key) if number is None else number) & (SHARDS - 1))
     nameless = key.is_null() | (key == "")
     return (
         pl.when(nameless)
@@ -149,7 +149,7 @@ def _both(events: Events) -> pl.LazyFrame:
         events.once(keyed)
         .lazy()
         .with_columns(
-            bucket(pl.col("msg_key"), instant).alias("bucket"),
+            bucket(pl.col("msg_key"), instant, pl.col("hash")).alias("bucket"),
             (pl.coalesce(instant, "told_us") // HOUR_US * HOUR_US).alias("hour_us"),
         )
     )
