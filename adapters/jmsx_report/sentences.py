@@ -17,13 +17,21 @@ def one_line(audit: Mapping[str, Any]) -> str:
 
 
 def headline(audit: Mapping[str, Any]) -> str:
-    """Word the verdict and up to when it holds: "balanced until 2026-11-22 14:02:00 UTC; 358 messages since"."""
+    """
+    Word the verdict and for which time it holds: "balanced until 2026-11-22 14:02:00 UTC; 358 messages since".
+
+    That is not beyond the period that was asked for: nobody looked at what was sent after it, or before.
+    """
     words = str(audit["verdict"])
     horizon, since = audit.get("horizon"), audit.get("since") or 0
+    period = audit.get("period") or {}
+    begin, end = period.get("since_us"), period.get("until_us")
     if horizon is not None:
+        until = horizon if end is None else min(horizon, end)
         # What is wrong stays wrong; only what is right may end.
-        judged = "" if audit["verdict"] == "balanced" else ", judged"
-        words += f"{judged} until {moment(horizon)} UTC"
+        words += "" if audit["verdict"] == "balanced" else ", judged"
+        words += f" from {moment(begin)}" if begin is not None and begin < until else ""
+        words += f" until {moment(until)} UTC"
     if since:
         words += f"; {counted(since, 'message')} since"
     return words

@@ -47,6 +47,21 @@ def _audit(**numbers: Any) -> dict[str, Any]:
     }
 
 
+def test_the_headline_holds_for_the_period_that_was_asked_for() -> None:
+    """Nobody looked at what was sent after it, or before: the end of the log is not how far the verdict holds."""
+    hour = 3_600_000_000
+    audit = {"verdict": "balanced", "horizon": _START_US + 4 * hour}
+
+    asked = audit | {"period": {"since_us": _START_US, "until_us": _START_US + hour}}
+    assert headline(asked) == (
+        f"balanced from {moment(_START_US)} until {moment(_START_US + hour)} UTC"
+    )
+    later = audit | {"period": {"since_us": None, "until_us": _START_US + 9 * hour}}
+    assert headline(later) == f"balanced until {moment(_START_US + 4 * hour)} UTC"
+    beyond = audit | {"period": {"since_us": _START_US + 5 * hour, "until_us": None}}
+    assert headline(beyond) == f"balanced until {moment(_START_US + 4 * hour)} UTC"
+
+
 def test_the_headline_says_up_to_when() -> None:
     """A living fleet has messages that are not judged yet."""
     audit = _audit(horizon=_START_US, since=358, sent=1358)
