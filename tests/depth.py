@@ -1,5 +1,6 @@
 """
-How deep a run looks where there is always more to try: drawn programs, seeds, the steps at which a signal may come.
+How deep a run looks where there is always more to try: drawn programs, seeds, the steps at which a signal may come,
+the bytes at which a stream may be cut.
 
 A run over `tests/unit` or `tests/property` answers somebody who has just changed a line, and tries a part. Every other
 run tries all there is: CI's, and one of named files or tests.
