@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import struct
 import subprocess
 import tempfile
 from functools import cache
@@ -75,23 +76,69 @@ def compiled(source: Path, *, java: Path, jars: Path) -> Path:
 
 
 @cache
-def _command(peer: str) -> tuple[str, ...]:
+def _classes(peer: str) -> Path:
     java = find_java()
-    jars = classic_libraries(java)
-    classes = compiled(_PEERS / f"{peer}.java", java=java.resolve().parent, jars=jars)
-    path = os.pathsep.join([f"{jars}{os.sep}*", str(classes)])  # CI's archives begin with the jars
-    return (str(java), *JAVA_OPTIONS, "-cp", path, peer)
+    return compiled(
+        _PEERS / f"{peer}.java", java=java.resolve().parent, jars=classic_libraries(java)
+    )
+
+
+class _Peers:
+    """A Java machine that runs programs one after the other, for most take less time than it needs to start."""
+
+    def __init__(self) -> None:
+        java = find_java()
+        jars = f"{classic_libraries(java)}{os.sep}*"
+        path = os.pathsep.join([jars, str(_classes("Peers"))])  # CI's archives begin with the jars
+        self._process = subprocess.Popen(
+            [str(java), *JAVA_OPTIONS, "-cp", path, "Peers"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def run(self, *texts: str) -> tuple[str, str]:
+        """Run a program, as Peers.java says: why it failed, and what it printed."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(struct.pack(">i", len(texts)) + b"".join(map(_framed, texts)))
+        self._process.stdin.flush()
+        return self._text(), self._text()
+
+    def end(self) -> None:
+        """End it, whatever it does."""
+        self._process.kill()
+        self._process.communicate()
+
+    def _text(self) -> str:
+        assert self._process.stdout is not None
+        (length,) = struct.unpack(">i", self._process.stdout.read(4))
+        return self._process.stdout.read(length).decode()
+
+
+def _framed(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack(">i", len(data)) + data
+
+
+@cache
+def _peers() -> _Peers:
+    return _Peers()
 
 
 def run_peer(peer: str, *arguments: str, told: str = "") -> str:
     """Run the program `peer` of tests/integration/java, which reads `told`; returns what it prints."""
-    done = subprocess.run(
-        [*_command(peer), *arguments],
-        input=told,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    peers = _peers()
+    try:
+        failure, printed = peers.run(str(_classes(peer)), peer, told, *arguments)
+    except BaseException:  # its answer may come yet, or never
+        end_peers()
+        raise
+    assert not failure, failure
+    return printed
+
+
+def end_peers() -> None:
+    """End the machine that runs peers, if there is one."""
+    if _peers.cache_info().currsize:
+        _peers().end()
+        _peers.cache_clear()

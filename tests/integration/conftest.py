@@ -9,11 +9,19 @@ import pytest
 from jmsx_broker import Broker, ClassicBroker
 from tests.integration.proxy import Proxy
 from tests.integration.support import Diary, fresh_queue
+from tests.jdk import end_peers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jmsx import Queue
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _java_peers() -> Iterator[None]:
+    """The machine of the Java programs ends with this process: in good order here, else as its input ends."""
+    yield
+    end_peers()
 
 
 @pytest.fixture(scope="session")
