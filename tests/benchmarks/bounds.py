@@ -27,6 +27,8 @@ class Cost:
     alone: float | None  #: with recorded frames, on one thread
     socket: float | None  #: what a bare socket takes to do the same
     waits: float | None  #: how often a thread goes to wait, a message
+    #: What the broker takes meanwhile, where nothing else is in its figure
+    broker: float | None = None
 
     @property
     def least(self) -> float | None:
@@ -41,6 +43,8 @@ class Cost:
             told.append(f"a bare socket takes {self.socket:.0f}")
         if self.waits is not None:
             told.append(f"its threads go to wait {self.waits:.1f} times")
+        if self.broker is not None:
+            told.append(f"the broker takes {self.broker:.0f}")
         return "; ".join(told)
 
 
@@ -60,6 +64,12 @@ class Miss:
         if cost is None or self.other is None or self.goal.figure == "p50":
             return None
         return (1e6 / cost if self.goal.figure == "rate" else cost) / self.other
+
+    def full(self, processors: int) -> float | None:
+        """The ratio if client and broker kept all `processors` busy, at what they take; None where nothing tells."""
+        if self.cost is None or self.cost.broker is None or self.goal.figure != "rate":
+            return None
+        return self.best((self.cost.whole + self.cost.broker) / processors)
 
 
 def misses(results: Results, alone: Alone) -> Iterator[Miss]:
@@ -111,6 +121,8 @@ def _cost(results: Results, kind: str, suite: str, label: str, alone: Alone) -> 
         None if costs is None else costs["+ both" in label],
         _median(results.get((kind, where), {}), bare, "us"),
         _median(results[kind, suite], label, "waits"),
+        # of the other suites the broker's figure has in it that the queue is emptied
+        _median(results[kind, suite], label, "broker_us") if where == "consume" else None,
     )
 
 

@@ -46,7 +46,9 @@ _BOUND: Final = (
     " (*raw*, in the same mode); that one writes the ACKs of all that one read brought together, and `receive()` has to"
     " write each by itself. Where one thread alone misses the goal, it is the work of jmsx itself in Python that bounds"
     " it; where only the sum does, the calls of the system; where neither does, the hand-over between threads and the"
-    " broker."
+    " broker. *Processors full*: the ratio if client and broker, at what they take now, kept the machine's processors"
+    " busy all the time; where that misses the goal, no better overlap of the two helps, and one of them has to take"
+    " less."
 )
 
 _BEYOND: Final = (
@@ -181,8 +183,8 @@ def _bounds(missed: list[Miss]) -> str:
     rows = []
     for one in missed:
         sign = "≤" if one.goal.most else "≥"
-        costs = () if one.cost is None else (one.cost.alone, one.cost.least)
-        best = [one.best(cost) for cost in costs]
+        costs = (None, None) if one.cost is None else (one.cost.alone, one.cost.least)
+        best = [*map(one.best, costs), one.full(os.cpu_count() or 1)]
         rows.append(
             [
                 one.kind,
@@ -192,7 +194,8 @@ def _bounds(missed: list[Miss]) -> str:
                 *("" if ratio is None else f"{ratio:.2f}" for ratio in best),
             ]
         )
-    return _rows(["broker", "what", "goal", "reached", "one thread", "and a socket"], rows)
+    head = ["broker", "what", "goal", "reached", "one thread", "and a socket", "processors full"]
+    return _rows(head, rows)
 
 
 def _table(runs: Runs, suite: str, kind: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from tests.benchmarks import __main__ as command
@@ -84,6 +86,23 @@ def test_readme_tells_goals_and_tables() -> None:
     cost = "Classic: `jmsx receive auto` takes 10 µs of CPU a message, 50 on one thread; a bare socket takes 10."
     assert "- **receive, AUTO: throughput to Java.** `receive()` writes" in text
     assert cost in text
+
+
+def test_readme_tells_what_full_processors_would_do() -> None:
+    """Of throughput, where it is known what the broker takes; of the client's CPU that says nothing."""
+    runs = runs_of(SUITES["consume"]("classic"), 900.0)
+    runs["jmsx receive auto"][0]["broker_us"] = 990.0
+    text = readme.made({("classic", "consume"): runs}, {}, readme.of(100, 1), profiled=200)
+    full = (os.cpu_count() or 1) * 1e6 / (10 + 990) / 1000
+    (line,) = [
+        one for one in text.splitlines() if "jmsx receive auto to java receive auto, rate |" in one
+    ]
+    assert line.endswith(f"| {full:.2f} |")
+    (line,) = [
+        one for one in text.splitlines() if "jmsx receive auto to stomp.py each, us |" in one
+    ]
+    assert line.endswith("|  |")
+    assert "a bare socket takes 10; the broker takes 990." in text
 
 
 def test_goals_say_what_bounds_them() -> None:
