@@ -327,6 +327,14 @@ class SessionLink:
         self.check_open()
         return TemporaryTopic(self._temporary_name(), owner=self)
 
+    def owns(self, destination: Destination) -> bool:
+        """Whether a temporary destination is of this session: as it was made, or as a message of its own names it."""
+        if isinstance(destination, Temporary):
+            return destination.owner is self
+        return destination.name.startswith(
+            (f"{self.session_id}-", f"{self.greeting.get('session')}:")
+        )
+
     def _temporary_name(self) -> str:
         return f"{self.session_id}-{next(self._ids)}"
 

@@ -110,7 +110,7 @@ class Session:
         destination = destination_of(destination)
         if isinstance(destination, Temporary):
             destination.check()
-        if isinstance(destination, Temporary) and destination.owner is not self._link:
+        if destination.is_temporary and not self._link.owns(destination):
             raise InvalidDestinationError(
                 f"{destination} belongs to another session; over STOMP only that one can read it"
             )

@@ -119,6 +119,31 @@ def test_temporary_topics(connection: Connection) -> None:
         other.create_consumer(topic)
 
 
+@pytest.mark.parametrize("kind", ["queue", "topic"])
+def test_what_names_a_temporary_one_lets_its_own_session_read_it(
+    broker: Broker, connection: Connection, queue: Queue, kind: str
+) -> None:
+    """Who was asked could take the answers that were meant for others, as `reply_to` names no owner."""
+    session = connection.create_session()
+    made = session.create_temporary_queue() if kind == "queue" else session.create_temporary_topic()
+    with Connection(broker.url) as server:
+        server.start()
+        serving = server.create_session()
+        for reader in (session, serving):
+            session.create_producer(queue).send(Message("ask", reply_to=made))
+            asking = reader.create_consumer(queue)
+            (message,) = take(asking, 1)
+            asking.close()
+            assert message.reply_to is not None
+            if reader is session:
+                mine = session.create_consumer(message.reply_to)
+            else:
+                with pytest.raises(InvalidDestinationError, match="belongs to another session"):
+                    serving.create_consumer(message.reply_to)
+        serving.create_producer(message.reply_to).send(Message("answer"))
+        assert [one.text for one in take(mine, 1)] == ["answer"]
+
+
 def test_no_durable_subscription_of_a_temporary_topic(broker: Broker) -> None:
     """TemporaryDestinationTest.testDurableSubscriptionOnTemporaryTopic, and of one that came as a reply-to."""
     with Connection(broker.url, client_id=uuid.uuid4().hex) as connection:
