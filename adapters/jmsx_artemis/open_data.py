@@ -56,7 +56,10 @@ def messages(told: Mapping[str, Sequence[str]]) -> list[Mapping[str, Any]]:
     types = None
     for text in told[_NAME]:
         stream = _Stream(base64.b64decode(text), types)
-        found.append(_message(stream.contents()))
+        try:
+            found.append(_message(stream.contents()))
+        except RecursionError:
+            raise ValueError("serialized Java objects are too deep in each other") from None
         types = stream.types
     return found
 
@@ -189,7 +192,10 @@ class _Stream:
             if kind not in _PRIMITIVES:
                 self.read()  # the name of the field's class
         self._beside()
-        made.parent = self.read()
+        parent = self.read()
+        if any(one is made for one in _line(parent)):
+            raise ValueError("a serialized Java class is above itself")
+        made.parent = parent
         return made
 
     def _object(self) -> _Object:

@@ -90,3 +90,23 @@ def test_what_java_can_write_and_a_list_has_not_is_refused() -> None:
         messages({NAME: [base64.b64encode(b"\xac\xed\x00\x05\x7e").decode()]})
     with pytest.raises(ValueError, match="no serialized"):
         messages({NAME: [base64.b64encode(b"hello").decode()]})
+
+
+def test_a_stream_without_an_end_is_refused() -> None:
+    """A class above itself, directly or by another one, and lists in lists: an answer may be anything."""
+
+    def described(name: bytes) -> bytes:  # a class without fields, up to what is above it
+        return b"\x72" + len(name).to_bytes(2, "big") + name + bytes(8) + b"\x02\0\0\x78"
+
+    first = b"\x71\x00\x7e\x00\x00"  # what was described first
+    streams = {
+        "above itself": [
+            b"\x73" + described(b"A") + first,
+            b"\x73" + described(b"A") + described(b"B") + first,
+        ],
+        "too deep": [(b"\x75" + described(b"[L") + b"\x70\0\0\0\x01") * 10_000],
+    }
+    for why, several in streams.items():
+        for stream in several:
+            with pytest.raises(ValueError, match=why):
+                messages({NAME: [base64.b64encode(b"\xac\xed\x00\x05" + stream).decode()]})
