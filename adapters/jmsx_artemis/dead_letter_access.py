@@ -31,7 +31,12 @@ from jmsx.dead_letters.letter import (
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.management_link import CannotAskError
 from jmsx.drivers.request_link import RequestLink
-from jmsx.errors import BrokerTimeoutError, InvalidDestinationError, UnsupportedError
+from jmsx.errors import (
+    BrokerError,
+    BrokerTimeoutError,
+    InvalidDestinationError,
+    UnsupportedError,
+)
 from jmsx.jms.session import link_of
 from jmsx_artemis.asking import MANAGEMENT, ask, may_ask
 from jmsx_artemis.destinations import ANYCAST, MULTICAST
@@ -152,7 +157,7 @@ class ArtemisDeadLetters:
     ) -> Iterator[list[str]]:
         """The broker moves each; a queue that went because it was empty is made again."""
         targets = {letter.id: _target(to or letter.origin) for letter in letters}
-        self._ask(_made(set(targets.values())))
+        self._ask(_made(set(targets.values()), is_named=to is not None))
         here = _bare(queue)
         return self._each(
             letters,
@@ -265,7 +270,10 @@ def _listed(queue: str) -> Inquiry[tuple[int, list[Mapping[str, Any]]]]:
     total = yield from _there(queue)
     if total > PAGE:
         return total, (yield from _page(queue, 1))
-    told = yield Question(f"queue.{queue}", "listMessagesAsJSON", ("",))
+    try:
+        told = yield Question(f"queue.{queue}", "listMessagesAsJSON", ("",))
+    except BrokerError:  # JSON has no NaN and no Infinity, and one property that is such a number costs the whole list
+        return total, (yield from _page(queue, 1))
     listed: list[Mapping[str, Any]] = json.loads(told)
     return total, listed
 
@@ -298,16 +306,20 @@ def _naming(names: Collection[str]) -> str | None:
     )
 
 
-def _made(wanted: set[tuple[str, str]]) -> Inquiry[None]:
+def _made(wanted: set[tuple[str, str]], *, is_named: bool) -> Inquiry[None]:
     """
-    Have the queues of addresses, as (address, queue).
+    Have the queues of addresses, as (address, queue); `is_named`: by the operator, and not by the messages.
 
-    Raises InvalidDestinationError if one is gone that nobody but its subscriber makes; then none is made.
+    Raises InvalidDestinationError if one is not there that nobody but its subscriber makes; then none is made.
     """
     for address, queue in sorted(wanted, key=_is_own):
         if (yield from queues("NAME", queue)):
             continue
         if not _is_own((address, queue)):
+            if is_named:
+                raise InvalidDestinationError(
+                    f"{address} has no queue {queue}, and only its subscriber makes one; name one that is there"
+                )
             raise InvalidDestinationError(
                 f"queue {queue} of {address} is gone; name another one for what came from it"
                 f" (--from queue://{address}::{queue} --to queue://NAME), and choose the others by --from"

@@ -307,6 +307,19 @@ def test_a_long_queue_is_shown_page_by_page(tmp_path: Path) -> None:
         assert lying(broker, target) == Counter(["m479"])
 
 
+@NEEDS_JDK
+def test_a_number_that_json_has_not_hides_nothing(artemis_broker: ArtemisBroker) -> None:
+    """Artemis refuses its short list for one property that is no finite number, and tells its pages."""
+    dead, target = fresh_queue(), fresh_queue()
+    put(artemis_broker, dead, "first")
+    run_peer("BodyPeer", artemis_broker.openwire_url, dead.name, "persistent", "numbers")
+    put(artemis_broker, dead, "last")
+    shown = printed(artemis_broker, "show", dead.name)
+    assert [one["headers"].get("ratio") for one in shown] == [None, "nan", None]
+    assert "3 done" in run(artemis_broker, "replay", dead.name, "--to", target.uri, "--yes")
+    assert lying(artemis_broker, target) == Counter(["first", "numbers", "last"])
+
+
 def test_the_broker_is_asked_for_what_is_named(broker: Broker) -> None:
     """Not for the whole queue, which may be long; but Artemis cannot look for the number that it gave a message."""
     _, dead = dead_letters(broker, 5)

@@ -33,6 +33,12 @@ public class BodyPeer {
         switch (kind) {
             case "text":
                 return session.createTextMessage("Z\u00fcrich \ud83d\ude00");
+            case "numbers": {
+                Message message = session.createTextMessage("numbers");
+                message.setDoubleProperty("ratio", Double.NaN);
+                message.setFloatProperty("least", Float.NEGATIVE_INFINITY);
+                return message;
+            }
             case "empty":
                 return session.createTextMessage("");
             case "bytes": {

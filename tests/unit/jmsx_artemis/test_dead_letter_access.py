@@ -45,6 +45,18 @@ def test_what_waits_is_asked_for_by_pages(count: int, operation: str) -> None:
     assert asked.operation == operation
 
 
+def test_a_list_that_json_cannot_have_is_asked_for_as_a_page() -> None:
+    """The broker refuses it for a property that is no finite number; what no list can show is still told."""
+    inquiry = _listed("DLQ")
+    next(inquiry)
+    inquiry.send(json.dumps({"data": [queue("DLQ", messageCount="1")], "count": 1}))
+    asked = inquiry.throw(BrokerError("double value must not be NaN or Infinite"))
+    assert isinstance(asked, Question)
+    assert asked.operation == "browse"
+    with pytest.raises(BrokerError, match="not allowed"):
+        inquiry.throw(BrokerError("not allowed"))
+
+
 @pytest.mark.parametrize(
     ("cause", "reached", "told"),
     [
@@ -110,5 +122,12 @@ def test_no_queue_is_made_where_another_one_is_gone() -> None:
     """Of a subscription, which nobody but its subscriber makes; what to do about the others is told."""
     broker = Broker()
     with pytest.raises(InvalidDestinationError, match="--from queue://prices::bookkeeping --to"):
-        broker.conduct(_made({("orders", "orders"), ("prices", "bookkeeping")}))
+        broker.conduct(_made({("orders", "orders"), ("prices", "bookkeeping")}, is_named=False))
     assert not [one for one in broker.asked if getattr(one, "operation", "") == "createQueue"]
+
+
+def test_a_queue_that_the_operator_named_is_not_blamed_on_the_messages() -> None:
+    """They came from elsewhere, and to choose others would not help."""
+    with pytest.raises(InvalidDestinationError, match="prices has no queue bookkeping") as raised:
+        Broker().conduct(_made({("prices", "bookkeping")}, is_named=True))
+    assert "--from" not in str(raised.value)
