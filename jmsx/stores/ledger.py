@@ -521,10 +521,14 @@ class DeliveryLedger:
 
     def _note(self, entries: Iterable[Entry], end: HandOutEnd) -> None:
         with self._file.lock:
-            for entry in entries:
-                self._note_one(entry, end)
-            while len(self._done) > BACKLOG:
-                self._done.popitem(last=False)
+            self._note_each(entries, end)
+
+    def _note_each(self, entries: Iterable[Entry], end: HandOutEnd) -> None:
+        """Do it under the lock, in a function of its own: tests/packaging/test_exception_tables.py says why."""
+        for entry in entries:
+            self._note_one(entry, end)
+        while len(self._done) > BACKLOG:
+            self._done.popitem(last=False)
 
     def _note_one(self, entry: Entry, end: HandOutEnd) -> None:
         if not self._ends.adds(entry, end):
