@@ -138,9 +138,10 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
         """
         if after:
             if self._last_call is None:
-                self._last_call = threading.Timer(after, self.drop)
-                self._last_call.daemon = True
-                self._last_call.start()
+                timer = threading.Timer(after, self.drop)
+                timer.daemon = True
+                self._last_call = timer
+                timer.start()  # it does nothing if another thread has cancelled it meanwhile
             return
         last_call, self._last_call = self._last_call, None
         if last_call is not None:

@@ -9,6 +9,7 @@ import pytest
 
 from jmsx import AcknowledgeMode
 from jmsx.core.process_memory import ProcessMemory
+from jmsx.drivers.transport import DriverTransport, Stream
 from tests.benchmarks.one_thread import OneThread
 from tests.depth import some
 from tests.unit.interrupts import Alarm, Interrupt
@@ -61,3 +62,23 @@ def test_a_fault_in_it_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None
         engine.renew("a test")
     engine._run()
     assert "a test" in str(engine.error)
+
+
+class RacedTransport(DriverTransport):
+    """Another thread drops the link as soon as it is known that this shall be done later."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        if name == "_last_call" and value is not None:
+            self.drop()
+
+
+def test_a_link_that_is_dropped_while_its_end_is_put_off() -> None:
+    """As by stomp.py's thread, where the broker closes at that moment: it was a fault, which ended the session."""
+
+    def refuse() -> Stream:
+        raise ConnectionRefusedError
+
+    transport = RacedTransport(("mq", 61613), refuse, lambda _frames: None, 1)
+    transport.drop(after=0.01)
+    assert transport._last_call is None
