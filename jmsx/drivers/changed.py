@@ -24,21 +24,42 @@ def waitable(timeout: float | None) -> float | None:
 
 
 class Event(threading.Event):
-    """An event that may be waited for as long as one likes, and on an event loop."""
+    """
+    An event that may be waited for as long as one likes, and on an event loop.
+
+    Nobody holds a lock that others want: in `threading.Event` an exception of a signal handler may leave it held, and
+    whoever sets the event, or waits, then hangs for ever.
+    """
+
+    _flag: bool
 
     def __init__(self) -> None:
         super().__init__()
-        self._wakes: list[Callable[[], None]] = []  #: of those that wait on loops
+        self._wakes: list[Callable[[], None]] = []  #: of those that wait
 
     def set(self) -> None:
         """Set it as `threading.Event.set` does."""
-        super().set()
+        self._flag = True
         for wake in list(self._wakes):
             wake()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait as `threading.Event.wait` does."""
-        return super().wait(waitable(timeout))
+        gate = threading.Lock()
+        gate.acquire()
+
+        def wake() -> None:
+            with contextlib.suppress(RuntimeError):  # it was woken already
+                gate.release()
+
+        self._wakes.append(wake)
+        try:
+            if not self._flag:  # looked at when `set` would wake us
+                seconds = waitable(timeout)
+                gate.acquire(timeout=-1 if seconds is None else max(seconds, 0.0))
+        finally:
+            self._wakes.remove(wake)
+        return self._flag
 
     async def awaited(self, seconds: float) -> bool:
         """Wait so long at the most, while the event loop goes on; whether it is set."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import threading
 import time
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -17,6 +16,7 @@ from jmsx.config.uri import BrokerAddress
 from jmsx.core.frames import Frame, MessageFrame, escape
 from jmsx.core.heartbeat import header
 from jmsx.core.wire import Told
+from jmsx.drivers.changed import Event
 from jmsx.drivers.connect import connect
 from jmsx.drivers.transport import DriverConnection, DriverTransport, Stream
 from jmsx.errors import (
@@ -83,7 +83,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         self.awaited: Callable[[], bool] = lambda: False  #: whether the broker has yet to answer
         self._options = options
         self._inbox = inbox
-        self._answered = threading.Event()
+        self._answered = Event()
         self._asked = False  #: CONNECT was written
         self._connected: Frame | None = None
         self._refusal: str | None = None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import threading
+from functools import partial
 
 import pytest
 
 from jmsx.core.durations import LONGEST
 from jmsx.drivers.machine import Machine
+from tests.unit.interrupts import Alarm, Interrupt
 
 pytestmark = pytest.mark.timeout(10)
 
@@ -29,3 +31,29 @@ def test_as_long_as_one_likes(seconds: float | None) -> None:
         threading.Timer(0.05, tell).start()
         assert changed.wait_for(lambda: told, seconds)
     assert event.wait(seconds)
+
+
+@pytest.mark.parametrize("call", ["set", "wait"])
+def test_an_event_that_a_signal_handler_interrupts_holds_nobody_up(call: str) -> None:
+    """Its lock stayed held at some steps, and whoever ended the link hung with the session's lock, for ever."""
+    within = ("/threading.py", "/jmsx/drivers/changed.py")
+
+    def act(event: threading.Event) -> None:
+        if call == "set":
+            event.set()
+        else:
+            event.wait(0.001)
+
+    clean = Interrupt(within=within)
+    event = Machine().event()
+    clean.run(partial(act, event))
+    assert clean.steps
+    for step in range(1, clean.steps + 1):
+        event = Machine().event()
+        with pytest.raises(Alarm):
+            Interrupt(step, within=within).run(partial(act, event))
+        other = threading.Thread(target=event.set, daemon=True)
+        other.start()
+        other.join(1)
+        assert not other.is_alive(), step
+        assert event.wait(0)
