@@ -302,14 +302,14 @@ class Engine:
         self._connector.cancel()
         self._epoch.drop()  # first, and without the lock: it also ends a write that blocks under it
         with self.lock:
-            if self._ended:
-                return
-            self._ended = True
-            self._lose("closed", reason, for_good=True)
+            again, self._ended = self._ended, True
+            self._lose(
+                "closed", reason, for_good=True
+            )  # again, too, for that may have been interrupted
             self._give_up(self.error or self._gone(reason))
         self._inbox.put(None)
         waits = threading.current_thread() is not self._thread and not self.changed.owned
-        if waits and self._thread.ident is not None:
+        if waits and not again and self._thread.ident is not None:
             self._thread.join(DISCONNECT_WAIT)
 
     # The thread ------------------------------------------------------------------------------------------------------

@@ -68,6 +68,7 @@ class SessionLink:
         self.options = shared.options
         self.machine = shared.machine
         self.closed = False
+        self._closing = False  #: somebody is at that
         self._ids = itertools.count(1)
         self._temporary: set[str] = set()  #: URIs of the queues that end with it
         self._attach(link)
@@ -207,9 +208,19 @@ class SessionLink:
     def close(self) -> None:
         """As `Session.close`; one that is interrupted leaves all that is not settled to the broker."""
         if self.closed:
+            if not self._closing:  # it may have been interrupted even where it ends
+                self.abort()
+                self.shared.forget(self, reachable=False)
             return
         self.engine.refuse_reentry()
-        self.closed = True
+        self._closing = True
+        try:
+            self.closed = True
+            self._close()
+        finally:
+            self._closing = False
+
+    def _close(self) -> None:
         reachable = self.engine.reachable
         try:
             self.calls.begin_close()
@@ -505,9 +516,8 @@ class ConnectionLinks:
                 link.close()
             except JmsxError as error:
                 errors.append(error)
-            except (
-                BaseException
-            ):  # Ctrl-C: the others are not waited for, and they would never be closed
+            except BaseException:
+                # Ctrl-C: the others are not waited for, and they would never be closed.
                 self.abort()
                 raise
         if spare is not None:

@@ -312,6 +312,34 @@ def test_what_is_interrupted_when_it_closes_has_ended(closing: str) -> None:
             may_end.set()
 
 
+@pytest.mark.parametrize("step", ["leave", "end", "_give_up"])
+@pytest.mark.parametrize("closing", ["session", "connection"])
+def test_a_close_that_was_interrupted_where_it_ends_is_ended_by_the_next(
+    closing: str, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one did nothing, whether of the session or of the connection: its thread stayed for ever."""
+
+    def interrupt(*given: Any) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            original(*given)
+            return
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    with FakeBrokerServer("classic") as server, Connection(server.url, request_timeout=5) as one:
+        session = one.create_session()
+        link = link_of(session)
+        holder: Any = link.calls if step == "leave" else link.engine
+        original: Callable[..., object] = getattr(holder, step)
+        monkeypatch.setattr(holder, step, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            session.close()
+        (session if closing == "session" else one).close()
+        link.engine._thread.join(5)
+        assert not link.engine.alive
+        assert link.engine.error is not None
+
+
 @pytest.mark.parametrize(
     ("end", "said"),
     [
