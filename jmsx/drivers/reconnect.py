@@ -142,6 +142,8 @@ class Connector:
         if tried > 1:
             waited = round(self._machine.monotonic() - began, 3)
             _log.warning("connected", broker=str(self.uri), after_seconds=waited, attempts=tried)
+        else:
+            _log.info("connected", broker=str(connected.link.address), server=connected.server)
         return connected
 
     def restore(self, attempt: Callable[[], None], lost: BrokerAddress, *, flaps: int) -> int:

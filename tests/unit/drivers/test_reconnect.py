@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import queue
 from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx import AcknowledgeMode
+from jmsx import AcknowledgeMode, Connection
 from jmsx.config.options import FOR_EVER, ConnectionOptions, ReconnectPolicy
 from jmsx.config.uri import BrokerAddress, BrokerUri
 from jmsx.drivers.changed import Event
@@ -21,6 +22,7 @@ from jmsx.errors import (
     SecurityError,
     TlsError,
 )
+from jmsx.testing import FakeBrokerServer
 from tests.benchmarks.one_thread import OneThread
 
 if TYPE_CHECKING:
@@ -239,3 +241,16 @@ def test_start_has_an_end_unless_told_otherwise() -> None:
     with pytest.raises(ConnectionFailedError):
         endless.first(patient=True)
     assert endless.rounds == 50
+
+
+def test_who_is_connected_to_is_told_to_whoever_listens(caplog: pytest.LogCaptureFixture) -> None:
+    """As by `-v` of each command; nothing is told where nobody asked."""
+    for level, lines in ((logging.WARNING, 0), (logging.INFO, 1)):
+        caplog.clear()
+        with caplog.at_level(level), FakeBrokerServer("classic") as server:
+            with Connection(server.url) as connection:
+                connection.create_session()
+            told = [record.jmsx for record in caplog.records]  # type: ignore[attr-defined]  # our own extra field
+        assert [one["server"] for one in told if one["event"] == "connected"] == [
+            "ActiveMQ/6.1.8"
+        ] * lines
