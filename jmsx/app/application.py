@@ -32,7 +32,7 @@ from jmsx.app.registry import (
     Registry,
 )
 from jmsx.app.sender import SendKeywords
-from jmsx.app.signals import Interrupted, Signals
+from jmsx.app.signals import Signals
 from jmsx.app.watch import Watch
 from jmsx.app.workers import Shared, Workers
 from jmsx.config.options import (
@@ -551,7 +551,9 @@ class App:
         with Signals() as signals:
             self._wake = signals.wake
             try:
-                self._open_unless_told(signals)
+                if not self._open_unless_told(limit, signals):
+                    self.abort()  # nothing was taken yet
+                    return
                 self._begin()
                 if self.endpoint is not None:
                     _tell(announce, f"health at {self.endpoint.url}")
@@ -572,8 +574,6 @@ class App:
                     " a second signal aborts",
                 )
                 self._stop_or_abort(limit, signals)
-            except Interrupted:  # nothing was taken yet
-                self.abort()
             except BaseException:
                 self.abort()
                 raise
@@ -585,15 +585,28 @@ class App:
                 _log.info("idle", seconds=patience)
                 self.quit()
 
-    def _open_unless_told(self, signals: Signals) -> None:
-        """As `_open`; raises Interrupted if a signal or `quit()` comes meanwhile."""
+    def _open_unless_told(self, limit: float, signals: Signals) -> bool:
+        """
+        As `_open`, beside the main thread; False if a signal or `quit()` comes meanwhile.
+
+        Whatever of the application's keeps the opening from ending then is waited for `limit` seconds at the most.
+        Raises KeyboardInterrupt after a second signal.
+        """
+        opening = signals.beside(self._open, "jmsx-start")
         try:
-            with signals.interrupting():
-                self._open()
+            if opening.wait() is not None:
+                until = self._machine.monotonic() + limit
+                while not opening.over and self._machine.monotonic() < until:
+                    self._stopping.set()  # again, for it may have come before the start
+                    self._workers.leave_opening()
+                    if opening.wait(LOOK) is not None:
+                        raise KeyboardInterrupt
+                return False
         except JmsxError:
             if self._failure is None and self._stopping.is_set():
-                raise Interrupted from None
+                return False
             raise
+        return True
 
     def __enter__(self) -> Self:
         try:
@@ -814,23 +827,9 @@ class App:
 
     def _stop_or_abort(self, drain_timeout: float, signals: Signals) -> None:
         """Drain beside the main thread, which waits for the end of that or for a second signal."""
-        outcome: list[BaseException | None] = []
-
-        def stop() -> None:
-            try:
-                self.stop(drain_timeout)
-            except BaseException as error:  # noqa: BLE001 - raised below, on the main thread
-                outcome.append(error)
-            else:
-                outcome.append(None)
-            signals.wake()
-
-        threading.Thread(target=stop, name="jmsx-stop", daemon=True).start()
-        while not outcome:
-            if signals.wait() is not None:
-                raise KeyboardInterrupt
-        if outcome[0] is not None:
-            raise outcome[0]
+        stopping = signals.beside(partial(self.stop, drain_timeout), "jmsx-stop")
+        if stopping.wait() is not None:
+            raise KeyboardInterrupt
 
     def _fail(self, error: JmsxError) -> None:
         self._failure = self._failure or error

@@ -3,6 +3,8 @@ SIGTERM and Ctrl-C, as the app takes them.
 
 Python runs a signal handler on the main thread between any two instructions of it, also while that thread holds a lock.
 So the handler does nothing but put the signal into a queue that may be interrupted by itself; who waits there decides.
+Above all it never raises: between two instructions of an import, say, that leaves Python's own lock held, and every
+thread that imports something, or writes its first line of the log, waits for ever.
 """
 
 from __future__ import annotations
@@ -10,12 +12,13 @@ from __future__ import annotations
 import contextlib
 import queue
 import signal
+import threading
 from typing import TYPE_CHECKING, Final, Self
 
 from jmsx.drivers.process import tell_of_forks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
     from types import FrameType
 
 _NUMBERS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -24,16 +27,11 @@ _NUMBERS: Final = (signal.SIGTERM, signal.SIGINT)
 LOOK_EVERY: Final = 0.5
 
 
-class Interrupted(BaseException):
-    """A signal came while nothing was running yet; not an Exception, so that nobody swallows it."""
-
-
 class Signals:
     """In a `with` on the main thread: signals can be waited for; the old handlers come back with its end."""
 
     def __init__(self) -> None:
-        self._notices: queue.SimpleQueue[signal.Signals | None] = queue.SimpleQueue()
-        self._interrupting = False
+        self._notices: queue.SimpleQueue[signal.Signals | Beside | None] = queue.SimpleQueue()
         self._previous = {}  # type: ignore[var-annotated]  # what signal.signal() returns has no name
         tell_of_forks(self)
 
@@ -52,30 +50,24 @@ class Signals:
         """
         while True:
             with contextlib.suppress(queue.Empty):
-                return self._notices.get(timeout=LOOK_EVERY)
+                notice = self._notices.get(timeout=LOOK_EVERY)
+                if not isinstance(notice, Beside):
+                    return notice
 
     def wait_briefly(self, timeout: float) -> signal.Signals | None:
         """The next signal; None for a `wake()`, or if none has come in `timeout` seconds."""
         with contextlib.suppress(queue.Empty):
-            return self._notices.get(timeout=timeout)
+            notice = self._notices.get(timeout=timeout)
+            return None if isinstance(notice, Beside) else notice
         return None
 
     def wake(self) -> None:
         """End one `wait()`; from any thread."""
         self._notices.put(None)
 
-    @contextlib.contextmanager
-    def interrupting(self) -> Iterator[None]:
-        """
-        In this block a signal raises Interrupted at once; for work that may be left at any point.
-
-        It can be waited for, too: what it raises may end where nobody sees it, in an `except:` of a library, say.
-        """
-        self._interrupting = True
-        try:
-            yield
-        finally:
-            self._interrupting = False
+    def beside(self, work: Callable[[], object], name: str) -> Beside:
+        """Do this on a thread of its own, called `name`, while the main thread waits for signals."""
+        return Beside(work, name, self._notices)
 
     def __enter__(self) -> Self:
         for number in _NUMBERS:
@@ -88,6 +80,49 @@ class Signals:
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
         self._notices.put(signal.Signals(number))
-        if self._interrupting:
-            self._interrupting = False  # one is enough: what follows is cleaning up
-            raise Interrupted
+
+
+class Beside:
+    """What a thread does while the main thread waits for its end or for a signal; see `Signals.beside`."""
+
+    def __init__(
+        self,
+        work: Callable[[], object],
+        name: str,
+        notices: queue.SimpleQueue[signal.Signals | Beside | None],
+    ) -> None:
+        self._notices = notices
+        self._error: BaseException | None = None
+        self._woken = False
+        self.over = False  #: and `wait` has said so
+        threading.Thread(target=self._run, args=(work,), name=name, daemon=True).start()
+
+    def wait(self, timeout: float | None = None) -> signal.Signals | None:
+        """
+        The next signal; None: it is over, or `timeout` (seconds; None: no matter how long) has passed.
+
+        Raises what the work raised. A `wake()` that comes meanwhile is for whoever waits next.
+        """
+        while not self.over:
+            try:
+                notice = self._notices.get(timeout=LOOK_EVERY if timeout is None else timeout)
+            except queue.Empty:
+                if timeout is not None:
+                    return None
+                continue
+            if isinstance(notice, signal.Signals):
+                return notice
+            self._woken = self._woken or notice is None
+            self.over = notice is self
+        if self._woken:
+            self._notices.put(None)
+        if self._error is not None:
+            raise self._error
+        return None
+
+    def _run(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - raised on the thread that waits
+            self._error = error
+        self._notices.put(self)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import threading
 
 import pytest
 
-from jmsx.app.signals import Interrupted, Signals
+from jmsx.app.signals import Signals
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -26,11 +25,40 @@ def test_a_signal_that_another_thread_gets() -> None:
         other.join()
 
 
-def test_a_signal_whose_exception_is_swallowed() -> None:
-    """It came while the app started, and ended in somebody's `except:`; the app is told to stop all the same."""
+def test_a_signal_raises_nothing() -> None:
+    """
+    Whatever the main thread does goes on, and whoever waits is told.
+
+    Raised in an import it left Python's own lock held: all threads waited at their next import, for ever.
+    """
     with Signals() as signals:
-        with signals.interrupting(), contextlib.suppress(BaseException):
-            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
         assert signals.wait_briefly(0) is signal.SIGTERM
-        with pytest.raises(Interrupted), signals.interrupting():
-            signal.raise_signal(signal.SIGTERM)
+
+
+def test_what_is_done_beside() -> None:
+    """Signals are told meanwhile, then its end; who else woke the main thread has woken it afterwards."""
+    goes_on, done = threading.Event(), list[str]()
+
+    def work() -> None:
+        signals.wake()
+        signal.raise_signal(signal.SIGTERM)
+        goes_on.wait()
+        done.append("all of it")
+
+    with Signals() as signals:
+        beside = signals.beside(work, "work")
+        assert beside.wait() is signal.SIGTERM
+        assert beside.wait(0) is None
+        assert not beside.over
+        goes_on.set()
+        assert beside.wait() is None
+        assert beside.over
+        assert done == ["all of it"]
+        assert signals.wait() is None
+
+
+def test_what_is_done_beside_raises() -> None:
+    """On the thread that waits."""
+    with Signals() as signals, pytest.raises(ZeroDivisionError):
+        signals.beside(lambda: 1 // 0, "work").wait()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sqlite3
 import threading
 import time
@@ -133,6 +135,41 @@ def test_idle_is_not_who_waits(server: FakeBrokerServer, database: Database) -> 
 
     app.run(until_idle=0.2, announce=announce)
     assert database.done() == 1
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_signal_while_it_does_not_answer(
+    server: FakeBrokerServer, database: Database, *, answers: bool
+) -> None:
+    """
+    It is interrupted nowhere, and is waited for as long as for running handlers.
+
+    An exception in the middle of it would leave locks held: Python's own, too, if it was importing something.
+    """
+    asked, answer, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def connect() -> Any:
+        asked.set()
+        answer.wait(20)
+        ended.set()
+        return database.connect()
+
+    def interrupt() -> None:
+        asked.wait(20)
+        os.kill(os.getpid(), signal.SIGTERM)
+        if answers:
+            answer.set()
+
+    database.error = None
+    app = App(server.url)
+    app.consumer("queue://books", dedupe=DatabaseStore(connect))(lambda _message: None)
+    threading.Thread(target=interrupt).start()
+    app.run(drain_timeout=20 if answers else 0.1)
+    assert ended.is_set() == answers
+    answer.set()
+    assert eventually(ended.is_set, 5)
+    assert eventually(lambda: "jmsx-start" not in {one.name for one in threading.enumerate()}, 5)
+    assert not app.live().body["workers"]
 
 
 @pytest.mark.parametrize(
