@@ -32,7 +32,7 @@ from jmsx.app.registry import (
     Registry,
 )
 from jmsx.app.sender import SendKeywords
-from jmsx.app.signals import Signals
+from jmsx.app.signals import Beside, Signals
 from jmsx.app.watch import Watch
 from jmsx.app.workers import Shared, Workers
 from jmsx.config.options import (
@@ -594,19 +594,22 @@ class App:
         """
         opening = signals.beside(self._open, "jmsx-start")
         try:
-            if opening.wait() is not None:
-                until = self._machine.monotonic() + limit
-                while not opening.over and self._machine.monotonic() < until:
-                    self._stopping.set()  # again, for it may have come before the start
-                    self._workers.leave_opening()
-                    if opening.wait(LOOK) is not None:
-                        raise KeyboardInterrupt
-                return False
+            if opening.wait() is None:
+                return True
+            self._leave_opening(opening, limit)
         except JmsxError:
-            if self._failure is None and self._stopping.is_set():
-                return False
-            raise
-        return True
+            if self._failure is not None or not self._stopping.is_set():
+                raise
+        return False
+
+    def _leave_opening(self, opening: Beside, limit: float) -> None:
+        """Have it end that the app is opened, within `limit` seconds; raises what `_open_unless_told` does."""
+        until = self._machine.monotonic() + limit
+        while not opening.over and self._machine.monotonic() < until:
+            self._stopping.set()  # again, for it may have come before the start
+            self._workers.leave_opening()
+            if opening.wait(LOOK) is not None:
+                raise KeyboardInterrupt
 
     def __enter__(self) -> Self:
         try:

@@ -11,6 +11,7 @@ import pytest
 from jmsx import Connection, Message, Queue
 from jmsx.core.frames import Frame
 from jmsx.jms.session import link_of
+from jmsx.log import counted
 from jmsx_broker.wire import Wire
 from tests.integration.broker_support import python
 from tests.integration.liar import Client, Liar
@@ -253,7 +254,7 @@ def test_dead_letters_that_wait_on_artemis(artemis_broker: Broker) -> None:
     waiting = artemis_broker.statistics(name).size
     assert waiting > 0
     _, findings, _ = check(artemis_broker.url)
-    assert findings[f"queue {name}"]["told"] == f"{waiting} dead letters"
+    assert findings[f"queue {name}"]["told"] == counted(waiting, "dead letter")
 
 
 @pytest.mark.parametrize("command", ["check", "broker stats orders --broker"])

@@ -241,7 +241,7 @@ def test_letters_that_name_acks_of_others(classic_broker: ClassicBroker, ends: b
         told = printed(
             classic_broker, "replay", dead.name, "--to", target.uri, "--limit", "1", "--yes"
         )
-        assert told == {"planned": 1, "done": 1, "missing": 0, "dry_run": False}, text
+        assert told == {"planned": 1, "done": 1, "missing": 0, "staying": 0, "dry_run": False}, text
     assert lying(classic_broker, target) == Counter(texts)
     assert classic_broker.statistics(dead.name).size == 0
 
