@@ -274,6 +274,7 @@ def test_promtool_accepts_the_rules() -> None:
     assert "SUCCESS" in checked.stdout
 
 
+@pytest.mark.timeout(600)
 def test_promtool_passes_the_tests_of_the_rules() -> None:
     """Every alert fires when it must, is quiet when it must, and says what it should."""
     assert len([point for one in SCENARIOS for point in one.points]) >= 4 * len(ALERTS)
