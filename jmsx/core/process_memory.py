@@ -160,6 +160,8 @@ def _handed_out(delivery: Delivery) -> Remembered:
 def _told(delivery: Delivery) -> Remembered:
     """Return what is known of one that was handed out, by what the application was told."""
     history = delivery.history
+    if history is NEW:
+        return ONCE
     return Remembered(delivery.delivery_count, history.failures, guessed=history.guessed)
 
 
@@ -227,7 +229,7 @@ class ConsumerMemory:
 
     def acknowledged(self, batch: Iterable[Delivery]) -> None:
         """Remember messages that did not fail, and were acknowledged."""
-        self._note([(one, ONCE if one.history is NEW else _told(one)) for one in batch])
+        self._note([(one, _told(one)) for one in batch])
 
     def processed(self, batch: Iterable[Delivery]) -> None:
         """Remember messages that did not fail, and whose ACK the broker has refused: it is all that is owed."""

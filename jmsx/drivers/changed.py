@@ -43,6 +43,10 @@ class Event(threading.Event):
         for wake in list(self._wakes):
             wake()
 
+    def clear(self) -> None:
+        """Clear it as `threading.Event.clear` does."""
+        self._flag = False
+
     def wait(self, timeout: float | None = None) -> bool:
         """Wait as `threading.Event.wait` does."""
         gate = threading.Lock()

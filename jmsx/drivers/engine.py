@@ -303,9 +303,8 @@ class Engine:
         self._epoch.drop()  # first, and without the lock: it also ends a write that blocks under it
         with self.lock:
             again, self._ended = self._ended, True
-            self._lose(
-                "closed", reason, for_good=True
-            )  # again, too, for that may have been interrupted
+            # A second time, too: the first one may have been interrupted here.
+            self._lose("closed", reason, for_good=True)
             self._give_up(self.error or self._gone(reason))
         self._inbox.put(None)
         waits = threading.current_thread() is not self._thread and not self.changed.owned

@@ -33,16 +33,20 @@ def test_as_long_as_one_likes(seconds: float | None) -> None:
     assert event.wait(seconds)
 
 
-@pytest.mark.parametrize("call", ["set", "wait"])
+@pytest.mark.parametrize("call", ["set", "wait", "clear"])
 def test_an_event_that_a_signal_handler_interrupts_holds_nobody_up(call: str) -> None:
     """Its lock stayed held at some steps, and whoever ended the link hung with the session's lock, for ever."""
     within = ("/threading.py", "/jmsx/drivers/changed.py")
 
     def act(event: threading.Event) -> None:
-        if call == "set":
-            event.set()
-        else:
+        if call == "wait":
             event.wait(0.001)
+        else:
+            getattr(event, call)()
+
+    def use(event: threading.Event) -> None:
+        event.clear()
+        event.set()
 
     clean = Interrupt(within=within)
     event = Machine().event()
@@ -52,7 +56,7 @@ def test_an_event_that_a_signal_handler_interrupts_holds_nobody_up(call: str) ->
         event = Machine().event()
         with pytest.raises(Alarm):
             Interrupt(step, within=within).run(partial(act, event))
-        other = threading.Thread(target=event.set, daemon=True)
+        other = threading.Thread(target=use, args=(event,), daemon=True)
         other.start()
         other.join(1)
         assert not other.is_alive(), step
