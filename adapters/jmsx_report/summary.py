@@ -53,28 +53,25 @@ _ANEW: Final = (
 _BY_THE_BROKER: Final = {
     "foreign_in": (
         "foreign_producers",
-        "at least {} messages came from foreign producers, which keep no log here",
+        "at least {} came from foreign producers, which keep no log here",
     ),
     "foreign_out": (
         "foreign_consumers",
-        "at least {} messages went to foreign consumers, which keep no log here",
+        "at least {} went to foreign consumers, which keep no log here",
     ),
     "fewer_in": (
         "uncounted_sends",
         (
-            "{} messages fewer came than its senders were told: they wait for their time or expired as they came,"
+            "{} fewer came than its senders were told: they wait for their time or expired as they came,"
             f" {_ANEW}, or the broker has lost them"
         ),
     ),
     "fewer_out": (
         "uncounted_acks",
-        (
-            "{} messages fewer went than consumers say that they settled: they come again, or"
-            f" {_ANEW}"
-        ),
+        (f"{{}} fewer went than consumers say that they settled: they come again, or {_ANEW}"),
     ),
-    "size": ("waiting", "{} messages wait there unread"),
-    "expired": ("expired", "{} messages expired"),
+    "size": ("waiting", "{} left there unread"),
+    "expired": ("expired", "{} expired"),
 }
 
 
@@ -82,11 +79,11 @@ _BY_THE_BROKER: Final = {
 _IN_A_GAP: Final = {
     "foreign_in": (
         "untold_producers",
-        "at least {} messages came of which no line is here: from foreign producers, or the lines are missing",
+        "at least {} came of which no line is here: from foreign producers, or the lines are missing",
     ),
     "foreign_out": (
         "untold_consumers",
-        "at least {} messages went of which no line is here: to foreign consumers, or the lines are missing",
+        "at least {} went of which no line is here: to foreign consumers, or the lines are missing",
     ),
 }
 
@@ -175,7 +172,7 @@ def _findings(held: Books, missing: pl.DataFrame, judged: pl.DataFrame) -> list[
             _finding(
                 what,
                 row["route"],
-                f"{row['route']}: by the broker's count {words.format(row[column])}",
+                f"{row['route']}: by the broker's count {words.format(counted(row[column], 'message'))}",
             )
             for column, (what, words) in by_the_broker.items()
             if row[column]
@@ -199,10 +196,10 @@ def _findings(held: Books, missing: pl.DataFrame, judged: pl.DataFrame) -> list[
             for row in held.terms.quarantine.head(LISTED).iter_rows(named=True)
         ]
     for name, text in (*PROOFS.items(), *DOUBTS.items()):
-        counted = judged.filter(pl.col(name) > 0).group_by("dest").agg(pl.col(name).sum())
+        sums = judged.filter(pl.col(name) > 0).group_by("dest").agg(pl.col(name).sum())
         told += [
             _finding(NUMBER_OF.get(name, name), dest, f"{dest}: {text.format(n)}")
-            for dest, n in counted.sort("dest").head(LISTED).iter_rows()
+            for dest, n in sums.sort("dest").head(LISTED).iter_rows()
         ]
     return told
 

@@ -70,6 +70,7 @@ class _Meant:
             None if events is None else Deaths(plugins.load("jmsx.logs", "deaths")(events))
         )
         self.passed_by = 0  #: that may be meant, and do not tell
+        self._unseen = set(choice.ids)  #: of the names that are asked for
         self._guessed = 0  #: that were taken to be meant
         self._spared = 0  #: that were not, and would be by when they were sent
 
@@ -80,6 +81,7 @@ class _Meant:
     def fits(self, letter: DeadLetter) -> bool:
         """Whether it is one of them, as far as it or the log tells."""
         told = self.told(letter)
+        self._unseen -= told.names
         fits = self.choice.fits(told)
         guessed = fits and self.choice.guesses(told)
         spared = guessed and not self.by_sending
@@ -87,6 +89,11 @@ class _Meant:
         self._spared += spared
         self.passed_by += spared or (not fits and self.choice.may_fit(told))
         return fits and not spared
+
+    def absent(self, found: Found, limit: int | None) -> frozenset[str]:
+        """Which names nothing has, if all that lies there was looked at to find `found`."""
+        is_whole = not found.hidden and len(found.letters) != limit
+        return frozenset(self._unseen) if is_whole else frozenset()
 
     def warn(self) -> None:
         """Say of how many of those that were looked at nobody knows whether they are meant; they are forgotten then."""
@@ -320,7 +327,7 @@ def replay(
     properties and key, and lose their expiry. What a topic's subscriber could not handle needs --to.
 
     Where a message came from is told by its headers, which whoever may send to the dead letter queue can write: look at
-    the plan (--dry-run), or name the queue (--to). Exit code 1: some of those that are meant stay where they are.
+    the plan (--dry-run), or name the queue (--to). Exit code 1: some of those that are meant stay, or are not there.
 
     Example: jmsx dlq replay ActiveMQ.DLQ --error TimeoutError --rate 50
     """
@@ -350,7 +357,7 @@ def replay(
             found = find(access, name, fits, limit)
             meant.warn()
             _print_staying(staying)
-            return found._replace(staying=staying.total())
+            return found._replace(staying=staying.total(), absent=meant.absent(found, limit))
 
         # in steps of a second at the most, rather than a hundred at once and then a pause
         step = None if rate is None else max(1, int(rate))
@@ -396,7 +403,7 @@ def purge(
         def chosen(limit: int | None) -> Found:
             found = find(access, name, meant.fits, limit)
             meant.warn()
-            return found
+            return found._replace(absent=meant.absent(found, limit))
 
         move = Move(
             find=chosen,
@@ -424,7 +431,7 @@ def export(
     Write dead letters with headers and bodies into a file; they stay where they are.
 
     A body is `text` if it is UTF-8, else `base64`; null if it does not come over STOMP. Exit code 1: the broker does
-    not show all that lies there.
+    not show all that lies there, or a message that you name is not there.
 
     Example: jmsx dlq export ActiveMQ.DLQ dead.jsonl
     """
@@ -432,11 +439,14 @@ def export(
     with opened(broker) as access:
         with _made(out) as lines:
             count, seen = _export(access.look(name, bodies=True), meant, limit, lines)
-        rest = Found([], "" if count == limit else hidden(access, name, seen))
+        rest = Found([], "")
+        if count != limit:
+            rest = Found([], hidden(access, name, seen))
+            rest = rest._replace(absent=meant.absent(rest, limit))
     _out.print(f"{counted(count, 'dead letter')} in {out}")
     meant.warn()
     rest.warn()
-    if rest.hidden:
+    if rest.hidden or rest.absent:
         raise typer.Exit(1)
 
 

@@ -28,11 +28,15 @@ class Found(NamedTuple):
     letters: list[DeadLetter]
     hidden: str  #: what the broker does not show of the queue, a sentence; empty: nothing
     staying: int = 0  #: others that are meant, and cannot be moved
+    absent: frozenset[str] = frozenset()  #: what the command names, and is not there
 
     def warn(self) -> None:
-        """Say what is hidden."""
+        """Say what is hidden, and what is not there."""
         if self.hidden:
             _err.tell(self.hidden, style="yellow")
+        if self.absent:
+            names = ", ".join(sorted(self.absent))
+            _err.tell(visible(f"not there: {names}", keep=""), style="yellow")
 
 
 def find(
@@ -73,7 +77,7 @@ class Move:
 
     def carry_out(self, *, dry_run: bool, yes: bool, as_json: bool) -> None:
         """
-        Say the plan, ask, and do it; exit code 1 if some of what is meant stays, or was not there any more.
+        Say the plan, ask, and do it; exit code 1 if some of what is meant stays, or is not there.
 
         What the broker shows only when others have left the queue is found then, and belongs to it.
         """
@@ -83,26 +87,28 @@ class Move:
         told = f"{self.plan(found.letters)}{follows}" if planned else "nothing to do"
         # names in it were written by whoever may send: a line feed in one would write a plan of its own
         (_err if as_json else _out).tell(visible(told, keep=""))
-        if not planned:
+        if not planned or found.absent:
             found.warn()
-        elif not dry_run:
+        if planned and not dry_run:
             if not yes:
                 _confirm()
             done = self._do(found.letters)
             while found.hidden and done == planned and (self.limit is None or done < self.limit):
                 found = self.find(None if self.limit is None else self.limit - done)
                 planned += len(found.letters)
-                if not found.letters:
+                if not found.letters or found.absent:
                     found.warn()
+                if not found.letters:
                     break
                 done += self._do(found.letters)
-        missing = 0 if dry_run else planned - done
+        missing = 0 if dry_run else planned - done + len(found.absent)
         staying = 0 if planned == self.limit else found.staying
         if as_json:
             counts = {"planned": planned, "done": done, "missing": missing, "staying": staying}
             print_json({**counts, "dry_run": dry_run})
         elif planned and not dry_run:
-            rest = f"; {missing:,} were not there any more" if missing else ""
+            gone = planned - done
+            rest = f"; {gone:,} {'was' if gone == 1 else 'were'} not there any more" if gone else ""
             _out.print(f"{done:,} done{rest}")
         if missing or (staying and not dry_run):
             raise typer.Exit(1)

@@ -349,6 +349,31 @@ def test_what_stays_is_not_done(broker: Hiding) -> None:
     assert [one.id for one in broker.letters] == ["1"]
 
 
+@pytest.mark.parametrize("command", [("purge", "--yes"), ("replay", "--yes"), ("export",)])
+def test_a_message_that_is_named_and_not_there(
+    broker: Hiding, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """It was done before, or is misspelled: whoever names it hears of it, and a script by the exit code."""
+    broker.letters[2:] = []
+    name, *rest = command
+    out = [str(tmp_path / "out")] if name == "export" else []
+    found = ["--id", "1"]
+    told = run(name, "dead", *out, *rest, *found, "--id", "absent\nand more", code=1)
+    assert "not there: absent\\nand more" in told
+    assert [one.id for one in broker.letters] == (["0", "1"] if name == "export" else ["0"])
+    if name == "export":
+        return
+    told = run(name, "dead", *rest, "--id", "0", "--id", "absent", "--limit", "1")
+    assert "1 done" in told  # no more was asked for
+    assert "nothing to do" in run(name, "dead", *rest, "--id", "absent", code=1)
+
+
+@pytest.mark.usefixtures("broker")
+def test_what_is_named_may_be_hidden() -> None:
+    """Nobody knows then whether it is there."""
+    assert "not there" not in run("replay", "dead", "--yes", "--id", "absent")
+
+
 @pytest.mark.parametrize(
     "to",
     [

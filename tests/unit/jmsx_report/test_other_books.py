@@ -41,7 +41,7 @@ def test_the_broker_tells_of_others() -> None:
     assert summary["verdict"] == "unverifiable"
     assert "at least 7 messages came" in findings(summary, "foreign_producers")[0]
     assert "at least 4 messages went" in findings(summary, "foreign_consumers")[0]
-    assert "3 messages wait" in findings(summary, "waiting")[0]
+    assert "3 messages left there unread" in findings(summary, "waiting")[0]
 
 
 def counted(log: Log, **at_last: int) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def test_what_a_killed_reader_did_is_not_said_to_be_of_others() -> None:
 
     assert summary["verdict"] == "unverifiable"
     assert findings(summary, "foreign_consumers") == []
-    assert "at least 1 messages went" in findings(summary, "untold_consumers")[0]
+    assert "at least 1 message went" in findings(summary, "untold_consumers")[0]
 
 
 def test_the_brokers_book_proves_foreign_messages() -> None:
