@@ -9,6 +9,7 @@ letter at once.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 import re
 import types
@@ -28,7 +29,7 @@ from jmsx.jms.outcomes import Reject
 from jmsx.log import shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 #: What a reader makes of a message; it raises Reject for one that does not fit.
 Read = typing.Callable[[Message], Any]
@@ -302,20 +303,26 @@ def _validated(annotation: Any, adapter: _Validator, raw: Read | None) -> Read:
 def _adapter(annotation: Any, never: Collection[str], what: str) -> _Validator:
     """What reads `annotation`; raises ConfigurationError for what is none, or `never` is `what` is to be read."""
     try:
-        from pydantic import PydanticUserError, TypeAdapter  # noqa: PLC0415 - 0.2 s, and it may not be there
+        from pydantic import TypeAdapter  # noqa: PLC0415 - 0.2 s, and it may not be there
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             f"to read a {shown(annotation)} jmsx needs the package pydantic; install it with: pip install"
             " 'jmsx[pydantic]'. Without it there are str, bytes, dict and list"
         ) from error
+    if isinstance(annotation, types.FunctionType | types.MethodType):  # pydantic would call it
+        raise ConfigurationError(f"{shown(annotation)} is a function, and no type of data")
     try:
         adapter: _Validator = TypeAdapter(annotation)
         fits = not _is_never(adapter.core_schema, never)
-    except (PydanticUserError, NameError) as error:  # NameError: of names within it
-        words = str(error).splitlines()[0].partition(". ")[0]
+    except Exception as error:  # whatever pydantic comes upon in what is no type, such as an object
+        words = (str(error) or type(error).__name__).splitlines()[0].partition(". ")[0]
         raise ConfigurationError(
-            f"{shown(annotation)} is no type of data to pydantic ({words})"
+            f"{shown(annotation)} is no type of data to pydantic ({words}), and never {what}"
         ) from error
+    if (old := _of_pydantic_1(adapter.core_schema)) is not None:
+        raise ConfigurationError(
+            f"{shown(old)} is made for pydantic 1: derive it from pydantic.BaseModel, or make it a dataclass"
+        )
     if not fits:
         raise ConfigurationError(f"{shown(annotation)} is never {what}")
     return adapter
@@ -331,6 +338,19 @@ def _is_never(schema: Any, never: Collection[str]) -> bool:
         return _is_never(inner, never)
     own = kind in ("dataclass", "model") and inner["type"].startswith("function-")
     return kind in never and not own  # a validator of its own may take anything
+
+
+def _of_pydantic_1(schema: object) -> Any:
+    """What in pydantic's `schema` has a validator that takes the value alone, as pydantic 1 has them; or None."""
+    for one in _parts(schema):
+        if isinstance(one, Mapping) and one.get("type") == "with-info":
+            try:
+                inspect.signature(one["function"]).bind("value", "info")
+            except TypeError:
+                return getattr(one["function"], "__self__", one["function"])
+            except ValueError:  # what is not written in Python does not tell
+                continue
+    return None
 
 
 def _refusals() -> type[ValueError]:
@@ -374,17 +394,19 @@ def _said(fault: Mapping[str, Any]) -> str:
 
 def _strings(schema: object) -> set[str]:
     """All texts in a schema, among them the names of fields."""
-    found: set[str] = set()
+    return {one for one in _parts(schema) if isinstance(one, str)}
+
+
+def _parts(schema: object) -> Iterator[object]:
+    """All that is in a schema."""
     left = [schema]
     while left:
         one = left.pop()
-        if isinstance(one, str):
-            found.add(one)
-        elif isinstance(one, Mapping):
+        yield one
+        if isinstance(one, Mapping):
             left.extend((*one.keys(), *one.values()))
         elif isinstance(one, list | tuple):
             left.extend(one)
-    return found
 
 
 def shown(annotation: Any) -> str:

@@ -36,7 +36,7 @@ from jmsx.jms.translation import ReceivedMessage
 from jmsx.log import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 _ORDER: Final = "the message comes first, then the session: (message: Message, session: Session)"
 
@@ -316,6 +316,15 @@ class _Reading:
                     f"{self._name} has {type(marker).__name__} as the {'type' if one is plain else 'default'} of"
                     f" {parameter.name}; write {parameter.name}: {_spelt(kind, marker)}"
                 )
+        bound = self._is_bound(parameter, annotation)
+        for inner in () if bound else _annotated_within(plain):
+            marker, kind = _marked(inner)
+            if marker is not None:
+                whole = shown(plain).replace(shown(inner), shown(kind))
+                raise ConfigurationError(
+                    f"{self._name} has {type(marker).__name__} within the type of {parameter.name}; write"
+                    f" {parameter.name}: {_spelt(whole, marker)}"
+                )
 
     def _by_type(
         self, parameter: inspect.Parameter, annotation: Any, *, first: bool, by_name: bool
@@ -506,6 +515,14 @@ def _spelt(kind: str, marker: Property | Header | None) -> str:
 
 def _is_annotated(annotation: Any) -> bool:
     return typing.get_origin(annotation) is typing.Annotated
+
+
+def _annotated_within(annotation: Any) -> Iterator[Any]:
+    """The `Annotated[...]` that an annotation is made of."""
+    if _is_annotated(annotation):
+        yield annotation
+    for one in typing.get_args(annotation):
+        yield from _annotated_within(one)
 
 
 def _made(extra: object) -> Property | Header | None:

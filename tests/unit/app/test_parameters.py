@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType, TypeVar
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+import pydantic.v1
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, RootModel, field_validator
 from typing_extensions import TypedDict  # which pydantic wants on Python 3.11
@@ -542,6 +543,9 @@ def header_as_property(text: str, c: Annotated[str, Property("JMSCorrelationID")
 def property_as_header(text: str, region: Annotated[str, Header("region")]) -> None: ...
 def two_marks(text: str, c: Annotated[str, Property("c"), Header("type")]) -> None: ...
 def misnamed(text: str, c: Annotated[str, Property(5)]) -> None: ...
+def mark_within_a_union(text: str, region: Annotated[str, Property()] | None = None) -> None: ...
+def mark_within_a_list(orders: list[Order], tags: list[Annotated[str, Property()]]) -> None: ...
+def message_in_a_property(text: str, it: Annotated[Message, Property()]) -> None: ...
 def sets_in_a_batch(messages: set[Message]) -> None: ...
 def lists_in_a_batch(messages: list[list[Message]]) -> None: ...
 def awaited_by_nobody(message: Message) -> Awaitable[None]:
@@ -582,6 +586,29 @@ def own_message(message: OwnMessage | None) -> None: ...
 def own_messages(messages: list[OwnMessage]) -> None: ...
 
 
+class Old(pydantic.v1.BaseModel):
+    """A model of pydantic 1."""
+
+    id: int
+
+
+@dataclass
+class Parcel:
+    """Has one in it."""
+
+    old: Old
+
+
+def make_order(number: int) -> Order:
+    return Order(number)
+
+
+def of_pydantic_1(order: Old) -> None: ...
+def of_pydantic_1_within(parcels: list[Parcel]) -> None: ...
+def an_object(order: Order(1)) -> None: ...  # type: ignore[valid-type]  # and no class
+def a_factory(order: make_order) -> None: ...  # type: ignore[valid-type]  # of the class that was meant
+
+
 class Elsewhere(BaseModel):
     """Part of it is known to nobody."""
 
@@ -591,6 +618,7 @@ class Elsewhere(BaseModel):
 def unknown_within(order: Elsewhere) -> None: ...
 
 
+@pytest.mark.filterwarnings("ignore:Mixing V1 models")
 @pytest.mark.parametrize(
     ("handler", "settings", "right"),
     [
@@ -660,6 +688,17 @@ def unknown_within(order: Elsewhere) -> None: ...
             {},
             "so its body would not run for a message that is equal to an earlier one; put functools.cache on",
         ),
+        (
+            mark_within_a_union,
+            {},
+            "has Property within the type of region; write region: Annotated[",
+        ),
+        (mark_within_a_list, {"batch": 10}, "write tags: Annotated[list[str], Property()]"),
+        (message_in_a_property, {}, "and never a property, which is a text, number or flag"),
+        (of_pydantic_1, {}, "Old is made for pydantic 1: derive it from pydantic.BaseModel"),
+        (of_pydantic_1_within, {}, "Old is made for pydantic 1: derive it from"),
+        (an_object, {}, "takes order: Order(1), but Order(id=1, note='') is no type of data"),
+        (a_factory, {}, "make_order is a function, and no type of data. A parameter is a Message"),
         (awaited_by_nobody, {}, "says that it returns a Awaitable, so its body has not run to its"),
         (
             called_by_nobody,
