@@ -517,13 +517,18 @@ class App:
                 raise failure
 
     def abort(self) -> None:
-        """Drop everything at once; unfinished messages come again."""
+        """
+        Drop everything at once; unfinished messages come again.
+
+        It ends `wait()` and `run()`, too, and may be called from any thread, also from a handler.
+        """
         if self._left is not None:
             self._outgoing.abort()
             return
         self._stopping.set()
         self._drop()
         self._end()
+        self._wake()
 
     def run(
         self,

@@ -75,6 +75,7 @@ class BatchWorker(Worker):
             finally:
                 self._gate.ended(NOT_CALLED, 0.0)
                 self.call = None
+                self._check_session()
             batch = self._gathering.again(undone) if undone and self.transacted else []
 
     def _handle_batch(self, batch: list[Message]) -> list[Message]:

@@ -327,6 +327,17 @@ class Worker:
             if not self._gate.is_open:
                 self._gate.ended(NOT_CALLED, 0.0)
             self.call = None
+            self._check_session()
+
+    def _check_session(self) -> None:
+        """The app ends if a handler has closed the session that it was given: nothing can come in it any more."""
+        if self._link.closed and not self._left:
+            self._failing(
+                IllegalStateError(
+                    f"consumer {self.consumer.name}: its handler closed the session that it shares with all its calls;"
+                    " to end the app, call quit()"
+                )
+            )
 
     def _enter(self, messages: Sequence[Message]) -> None:
         """
