@@ -35,6 +35,7 @@ from jmsx.core.option_checks import (
     check_text,
     check_whole,
     is_writable,
+    nearest,
     offers,
     unknown,
     wrong_type,
@@ -420,6 +421,14 @@ _FLAGS: Final = (
 _PARTS: Final = {"prefetch_policy": PrefetchPolicy, "tls": TlsOptions}
 
 
+def _meant(given: object) -> str:
+    """What `dead_letter=given` may have been meant to be, as a question; nothing if nobody knows."""
+    if not isinstance(given, str) or not given or " " in given:
+        return ""
+    near = nearest(given, [str(strategy) for strategy in DeadLetterStrategy])
+    return f"; did you mean {near or f'queue://{given}'!r}?"
+
+
 def dead_letter_place(given: str) -> str:
     """
     A strategy, or the URI of the queue that is meant; found at the door, and not when the first message has died.
@@ -433,7 +442,7 @@ def dead_letter_place(given: str) -> str:
     strategies = ", ".join(DeadLetterStrategy)
     if not isinstance(given, str) or not (":" in given or "/" in given):
         raise ConfigurationError(
-            f"dead_letter={given!r} is neither one of {strategies} nor like queue://NAME"
+            f"dead_letter={given!r} is neither one of {strategies} nor like queue://NAME{_meant(given)}"
         )
     place = parse_destination(given)
     if place.kind != "queue" or is_pattern(place.name):

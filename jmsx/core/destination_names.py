@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
-from jmsx.core.option_checks import kind_of, odd_character, unknown
+from jmsx.core.option_checks import kind_of, nearest, odd_character, unknown
 from jmsx.errors import InvalidDestinationError
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ KINDS: Final = (
     "remote-temp-queue",
     "remote-temp-topic",
 )
+
+#: How URLs of brokers begin, which are no kinds.
+_BROKERS: Final = ("stomp", "stomp+ssl", "tcp", "ssl", "failover")
 
 #: Something that looks like a kind, before what may be meant to divide it from the name.
 _DIVIDED: Final = re.compile(r"(/?)([A-Za-z-]+)(://|:/|:|//|/|\Z)(.*)", re.DOTALL)
@@ -80,9 +83,7 @@ def split_name(text: str, default_kind: str = "queue") -> tuple[str, str]:
     kind, separator, _ = text.partition("?")[0].partition("://")
     found = _DIVIDED.fullmatch(text)
     if separator and kind.lower().removeprefix("/") not in KINDS:
-        raise InvalidDestinationError(
-            f"{text!r} is not a destination: {kind!r} is none of {', '.join(KINDS)}"
-        )
+        raise _of_no_kind(text, kind)
     if found is None or found[2].lower() not in KINDS or not (found[1] or found[3]):
         if text.startswith("/"):
             raise InvalidDestinationError(
@@ -97,6 +98,19 @@ def split_name(text: str, default_kind: str = "queue") -> tuple[str, str]:
         return default_kind, text  # a name with a slash in it, such as queue/orders
     raise InvalidDestinationError(
         f"{text!r} is not a destination; write {kind.lower()}://{name.lstrip('/') or 'NAME'}"
+    )
+
+
+def _of_no_kind(text: str, kind: str) -> InvalidDestinationError:
+    """An error that has the right spelling, or says what `text` is instead."""
+    if kind in _BROKERS:
+        return InvalidDestinationError(
+            f"{text!r} is not a destination: that is the URL of a broker; write queue://NAME"
+        )
+    near = nearest(kind, list(KINDS))
+    hint = f"; write {near}://{text.partition('://')[2]}" if near else ""
+    return InvalidDestinationError(
+        f"{text!r} is not a destination: {kind!r} is none of {', '.join(KINDS)}{hint}"
     )
 
 
@@ -209,7 +223,7 @@ def check_name(name: str, destination: str) -> None:
     """
     if not name.strip():
         raise InvalidDestinationError(
-            f"{destination!r} is not a destination: a name in it is empty"
+            f"{destination!r} is not a destination: a name in it is empty; write queue://NAME"
         )
     odd = odd_character(name)
     if odd is not None:

@@ -9,7 +9,7 @@ from jmsx.config.options import ConnectionKeywords, ConnectionOptions
 from jmsx.config.uri import BrokerUri, parse_broker_uri
 from jmsx.core.durations import Duration, timeout_of
 from jmsx.core.modes import AcknowledgeMode
-from jmsx.core.option_checks import check_position
+from jmsx.core.option_checks import check_position, nearest
 from jmsx.drivers.machine import Machine
 from jmsx.errors import ConfigurationError, JmsxError
 from jmsx.jms.link import ConnectionLinks
@@ -64,7 +64,7 @@ class Connection:
         """
         if isinstance(mode, bool) or mode not in tuple(AcknowledgeMode):
             raise ConfigurationError(
-                f"a session takes one AcknowledgeMode, such as SESSION_TRANSACTED, not {mode!r}"
+                f"a session takes one AcknowledgeMode, such as {_mode_like(mode)}, not {mode!r}"
             )
         return Session(self._links.add(AcknowledgeMode(mode)))
 
@@ -97,3 +97,10 @@ class Connection:
 
     def __repr__(self) -> str:
         return f"<Connection {self._links}>"
+
+
+def _mode_like(given: object) -> str:
+    """The mode that `given` may have been meant to be; of nothing like one, the transacted."""
+    names = {name: mode.name for mode in AcknowledgeMode for name in (mode.label, mode.name)}
+    near = nearest(given.replace("-", "_"), list(names)) if isinstance(given, str) else None
+    return f"AcknowledgeMode.{names.get(near or '', 'SESSION_TRANSACTED')}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Never
 
 from jmsx.core.dialect import Body
-from jmsx.core.option_checks import check_properties, kind_of
+from jmsx.core.option_checks import check_names, check_properties, kind_of
 from jmsx.errors import MessageFormatError, MessageNotReadableError
 from jmsx.jms.destination import Destination, destination
 
@@ -19,6 +19,23 @@ PropertyValue = str | int | float | bool | None
 
 #: What a body may be, but for None.
 _BODIES: Final = (str, bytes, Mapping, bytearray, memoryview)
+
+#: What a message is made of.
+_FIELDS: Final = [
+    *("body", "properties", "correlation_id", "type", "reply_to", "group_id", "group_sequence"),
+]
+
+#: Where what `send()` decides is said.
+_ELSEWHERE: Final = {
+    "persistent": "send(message, persistent=...)",
+    "priority": "send(message, priority=...)",
+    "time_to_live": "send(message, time_to_live=...)",
+    "ttl": "send(message, time_to_live=...)",
+    "expires": "send(message, time_to_live=...)",
+    "expiration": "send(message, time_to_live=...)",
+    "delay": "send(message, delivery_delay=...)",
+    "destination": "send(message, destination=...)",
+}
 
 #: What to do instead of changing a message that came in.
 READ_ONLY: Final = (
@@ -37,7 +54,7 @@ class Message:
     A body of `str` is a JMS TextMessage, of `bytes` a BytesMessage, None a TextMessage without text; a mapping (of str,
     int, float, bool, bytes and None) is a MapMessage. `reply_to` may be spelt, as `queue://answers`. Raises
     MessageFormatError for another body and for properties that are no mapping, InvalidDestinationError for a `reply_to`
-    that is none.
+    that is none, and ConfigurationError for a field that there is not, naming the nearest.
 
     Attributes:
         body: text, bytes, the entries of a map, or None.
@@ -69,7 +86,9 @@ class Message:
         reply_to: Destination | str | None = None,
         group_id: str | None = None,
         group_sequence: int | None = None,
+        **others: Never,
     ) -> None:
+        check_names("field of a message", others, _FIELDS, _ELSEWHERE)
         check_body(body)
         self._body = body
         self._properties: MutableMapping[str, PropertyValue] = (
@@ -224,6 +243,7 @@ class MapMessage(Message):
         reply_to: Destination | str | None = None,
         group_id: str | None = None,
         group_sequence: int | None = None,
+        **others: Never,
     ) -> None:
         if not isinstance(body, Mapping):
             raise MessageFormatError(f"the body of a MapMessage is a mapping, not {kind_of(body)}")
@@ -235,6 +255,7 @@ class MapMessage(Message):
             reply_to=reply_to,
             group_id=group_id,
             group_sequence=group_sequence,
+            **others,
         )
 
 

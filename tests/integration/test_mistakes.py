@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jmsx import Connection, Message, ReconnectPolicy, RedeliveryPolicy, Retry
+from jmsx import Connection, MapMessage, Message, ReconnectPolicy, RedeliveryPolicy, Retry
 from jmsx.app import App
 from jmsx.errors import (
     ConfigurationError,
@@ -163,6 +163,47 @@ def test_messages_that_are_none(session: Session, fields: dict[str, Any], text: 
     """An error of jmsx, which names the field."""
     with pytest.raises(MessageFormatError, match=text):
         session.create_producer(fresh_queue()).send(Message("x", **fields))
+
+
+@pytest.mark.parametrize("kind", [Message, MapMessage])
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        (
+            {"headers": {"a": "b"}},
+            "unknown field of a message 'headers'; did you mean 'properties'",
+        ),
+        ({"corelation_id": "x"}, "did you mean 'correlation_id'"),
+        ({"priority": 5}, r"write send\(message, priority=\.\.\.\)"),
+        ({"ttl": 5}, r"write send\(message, time_to_live=\.\.\.\)"),
+        ({"zzz": 5}, "there are body, correlation_id, group_id"),
+    ],
+)
+def test_fields_of_a_message(kind: type[Message], fields: dict[str, Any], text: str) -> None:
+    """The nearest is named, or where it is said instead."""
+    with pytest.raises(ConfigurationError, match=text):
+        kind({"a": 1}, **fields)
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"),
+    [
+        ("client", "CLIENT_ACKNOWLEDGE"),
+        ("Auto_Acknowledge", "AUTO_ACKNOWLEDGE"),
+        ("transacted", "SESSION_TRANSACTED"),
+        ("dups-ok", "DUPS_OK_ACKNOWLEDGE"),
+        ("INDIVIDUAL", "INDIVIDUAL_ACKNOWLEDGE"),
+        ("x", "SESSION_TRANSACTED"),
+        (17, "SESSION_TRANSACTED"),
+    ],
+)
+def test_modes_as_text(mode: Any, name: str) -> None:
+    """The nearest is named."""
+    with (
+        Connection("stomp://127.0.0.1:1") as connection,
+        pytest.raises(ConfigurationError, match=f"such as AcknowledgeMode.{name}, not"),
+    ):
+        connection.create_session(mode)
 
 
 def test_where_to_answer_as_text(session: Session) -> None:

@@ -57,6 +57,10 @@ def test_what_is_meant(text: str, meant: tuple[str, str]) -> None:
         ("TOPIC://x", "write topic://x"),
         ("/orders", "write queue://orders, or queue:///orders"),
         ("que://x", "'que' is none of queue, topic"),
+        ("que://x", "write queue://x"),
+        ("Topics://x?a=b", "write topic://x"),
+        ("stomp://localhost:61613", "that is the URL of a broker"),
+        ("http://x", "is none of queue, topic,"),
         (17, "not an int"),
         (None, "not a NoneType"),
     ],
@@ -66,6 +70,13 @@ def test_what_nobody_means(text: Any, right: str) -> None:
     with pytest.raises(InvalidDestinationError) as caught:
         split_name(text)
     assert right in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", " ", "queue:// "])
+def test_no_name(text: str) -> None:
+    """It is said how one is written."""
+    with pytest.raises(InvalidDestinationError, match="write queue://NAME"):
+        destination(text)
 
 
 def test_everywhere() -> None:
@@ -86,8 +97,20 @@ def test_a_queue_is_no_topic() -> None:
         Topic("queue://x")
 
 
-@pytest.mark.parametrize("given", ["sfe", "dead", "", None, 3])
-def test_a_strategy_that_is_none(given: Any) -> None:
-    """A bare name may be a misspelt strategy."""
-    with pytest.raises(ConfigurationError, match="neither one of safe, broker"):
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("sfe", "; did you mean 'safe'?"),
+        ("Broker", "; did you mean 'broker'?"),
+        ("dead", "; did you mean 'queue://dead'?"),
+        ("my dead", "NAME"),
+        ("", "NAME"),
+        (None, "NAME"),
+        (3, "NAME"),
+    ],
+)
+def test_a_strategy_that_is_none(given: Any, meant: str) -> None:
+    """A bare name may be a misspelt strategy, or a queue."""
+    with pytest.raises(ConfigurationError, match="neither one of safe, broker") as caught:
         dead_letter_place(given)
+    assert str(caught.value).endswith(meant)
