@@ -186,8 +186,9 @@ def ls(
 
     Example: jmsx dlq ls --broker stomp://mq:61613
     """
+    named = [queue_name(one) for one in queues or ()]
     with opened(broker) as access:
-        names = [queue_name(one) for one in queues] if queues else access.queues()
+        names = named or access.queues()
         counts = {name: access.count(name) for name in names}
     if as_json:
         print_json([{"queue": name, "messages": count} for name, count in counts.items()])
@@ -215,8 +216,9 @@ def groups(
 
     Example: jmsx dlq groups ActiveMQ.DLQ --since 24h
     """
+    name = queue_name(queue)
     with opened(broker) as access:
-        seen = find(access, queue_name(queue), meant.fits, None)
+        seen = find(access, name, meant.fits, None)
     seen.warn()
     meant.warn()
     letters = [meant.told(one) for one in seen.letters]
@@ -269,9 +271,10 @@ def show(
     """
     if message is not None:
         meant.choice = replace(meant.choice, ids=frozenset({message}))
+    name = queue_name(queue)
     with opened(broker) as access:
         whole = message is not None
-        seen = find(access, queue_name(queue), meant.fits, 1 if whole else limit, bodies=whole)
+        seen = find(access, name, meant.fits, 1 if whole else limit, bodies=whole)
     seen.warn()
     doubtful = meant.passed_by
     meant.warn()
@@ -281,7 +284,7 @@ def show(
         print_json([record(one) | ({} if life is None else {"log": life}) for one in found])
     elif not found:
         nothing = "nothing tells that of itself" if doubtful else "nothing of that lies"
-        _out.print(f"{nothing} in {queue_name(queue)}")
+        _out.print(f"{nothing} in {name}")
     elif message is not None:
         _print_whole(found[0])
         if life is not None:

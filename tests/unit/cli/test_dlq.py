@@ -408,3 +408,11 @@ def test_who_says_no(broker: Hiding, monkeypatch: pytest.MonkeyPatch) -> None:
     done = CliRunner().invoke(dlq.app, ["purge", "dead"], input="n\n")
     assert (done.exit_code, "nothing was done" in done.output) == (1, True), done.output
     assert len(broker.letters) == 5
+
+
+@pytest.mark.parametrize("command", ["ls", "groups", "show", "replay", "purge"])
+def test_a_url_in_the_place_of_a_queue(command: str) -> None:
+    """The broker is named by an option; that is told before another one is asked."""
+    asked = [command, "stomp://mq:61613", "--broker", "stomp://127.0.0.1:1"]
+    done = CliRunner().invoke(dlq.app, asked)
+    assert "that is the URL of a broker" in f"{done.output} {done.exception}"
