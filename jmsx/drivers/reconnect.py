@@ -47,8 +47,8 @@ TELL_EVERY: Final = 10
 #: Seconds before another link at most, after however many that did not last: each may have done some work.
 CALM: Final = 5.0
 
-#: Seconds that a broker is given to give up a link whose CONNECT it has not answered: who has our client id after that
-#: is taken for somebody else.
+#: Seconds that a broker is given to give up a link of ours that has ended, or whose CONNECT it has not answered: who
+#: has our client id after that is taken for somebody else.
 UNHEARD: Final = 60.0
 
 #: What no second try cures when a session is opened for the first time.
@@ -151,7 +151,8 @@ class Connector:
         Make `attempt()`, which calls `connect`, until it succeeds, for as long as the policy says.
 
         `lost` is the broker whose link was lost; `flaps` links in a row did not last, which is as if attempts had
-        failed, so that pauses go on growing. Returns the number of attempts; raises the last JmsxError.
+        failed, so that pauses go on growing. Without a policy there is one attempt, and others only for as long as the
+        broker has our client id for the link that was lost. Returns the number of attempts; raises the last JmsxError.
         """
         policy = self.policy or ONCE
         self._failed = lost
@@ -160,6 +161,9 @@ class Connector:
         retrying = self._retrying(
             policy, policy.maximum_attempts, math.inf, lambda _error: False, before=flaps
         )
+        if self.policy is None:
+            once = retrying.stop
+            retrying.stop = lambda state: once(state) and not _is_our_own(state)
         retrying(attempt)
         return int(retrying.statistics["attempt_number"])
 
@@ -267,6 +271,12 @@ def _summary(failures: list[JmsxError]) -> JmsxError:
     if len(failures) == 1:
         return failures[0]
     return ConnectionFailedError("; ".join(str(failure) for failure in failures))
+
+
+def _is_our_own(state: RetryCallState) -> bool:
+    """Whether it may be a link of ours that has the client id for which the broker refuses us."""
+    error = None if state.outcome is None else state.outcome.exception()
+    return isinstance(error, InvalidClientIdError) and _spent(state) < UNHEARD
 
 
 def _spent(state: RetryCallState) -> float:

@@ -338,6 +338,24 @@ def test_a_durable_subscription_is_taken_up_again(proxy: Proxy, queue: Queue) ->
         session.unsubscribe("news")
 
 
+def test_a_link_that_a_plain_connection_drops_is_restored_with_its_client_id(
+    proxy: Proxy, queue: Queue
+) -> None:
+    """What interrupts a call may cost a link without a DISCONNECT; the broker has the client id until it notices."""
+    topic = Topic(queue.name)
+    with Connection(proxy.url, client_id=queue.name) as connection:
+        connection.start()
+        session = connection.create_session(AUTO)
+        consumer = session.create_durable_consumer(topic, "news")
+        with proxy.frozen():
+            link_of(session).engine.renew("a call was interrupted by Alarm")
+            time.sleep(1)
+        connection.create_session(AUTO).create_producer(topic).send(Message("a"))
+        assert told(consumer.receive(20)) == ("a", 1)
+        consumer.close()
+        session.unsubscribe("news")
+
+
 def test_a_session_that_cannot_be_moved_stays(proxy: Proxy, queue: Queue) -> None:
     """A durable consumer of another session needs its client id, and no broker is there: it loses nothing by that."""
     with (

@@ -150,6 +150,22 @@ def test_a_client_id_that_may_be_that_of_a_link_of_ours(ago: float, rounds: int)
     assert connector.rounds == rounds
 
 
+def test_our_client_id_that_the_broker_has_for_the_link_that_was_lost() -> None:
+    """It notices the end of that soon; a session without a policy is restored then, too, and waits for nothing else."""
+    refused = InvalidClientIdError("in use")
+    connector = Stubborn(None, refused)
+
+    def attempt() -> None:
+        if connector.rounds < 3:
+            connector.connect()
+
+    assert connector.restore(attempt, A, flaps=0) == 4
+    waiting = Stubborn(None, refused, DOWN)
+    with pytest.raises(ConnectionFailedError):
+        waiting.restore(waiting.attempt, A, flaps=0)
+    assert waiting.rounds == 2
+
+
 def test_links_that_did_not_last_count_as_failed_attempts() -> None:
     """So the next one is not opened at once."""
     connector = Stubborn(ReconnectPolicy(maximum_attempts=1), DOWN)
