@@ -312,7 +312,9 @@ class Worker:
 
     def _awaited(self) -> str | None:
         """What it waits for because that is away, and why."""
-        store = self.away or getattr(self.consumer.dedupe, "away", None)
+        told = getattr(self.consumer.dedupe, "away", None)
+        # A store of the application's own may mean something else by that name.
+        store = self.away or (told if isinstance(told, str) else None)
         if store is not None:
             return f"store, which is away: {store}"
         ledger = self._link.ledger_away

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jmsx import App, Message
+from jmsx import App, MemoryStore, Message
 from jmsx.errors import ConfigurationError, StoreError
 from jmsx.stores import DatabaseStore, pauses
 from jmsx.stores.ledger import DeliveryLedger
@@ -104,6 +104,19 @@ def test_the_others_start(server: FakeBrokerServer, database: Database) -> None:
         assert eventually(lambda: app.ready().ok, 5)
         assert len(app.ready().body["workers"]) == 4
     assert seen == ["news"]
+
+
+@pytest.mark.parametrize("away", [False, "away".upper])
+def test_what_a_store_of_the_application_s_own_means_by_away(
+    server: FakeBrokerServer, away: object
+) -> None:
+    """No protocol names it, so it tells nothing: a flag, or a method, is no reason why its consumer waits."""
+    store = MemoryStore()
+    vars(store)["away"] = away
+    app = App(server.url)
+    app.consumer("queue://books", dedupe=store)(lambda _message: None)
+    with app:
+        assert eventually(lambda: app.ready().ok, 5), reasons(app)
 
 
 def test_it_is_stopped_meanwhile(server: FakeBrokerServer, database: Database) -> None:
