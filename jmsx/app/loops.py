@@ -19,6 +19,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from jmsx.drivers.locks import mutex
+from jmsx.drivers.process import Origin, keep_for_ever, tell_of_forks
 from jmsx.errors import IllegalStateError, JmsxError
 from jmsx.log import logger
 
@@ -167,9 +168,28 @@ class Loop:
         self._cancelled: set[asyncio.Task[None]] = set()  #: by us, as the app ends
         self._given_up: set[asyncio.Task[None]] = set()
         self._thread: threading.Thread | None = None
+        self._origin = Origin()
+        self._forked: asyncio.Task[Any] | None = None  #: the task that has, in the child
         if given is None:
             self._thread = threading.Thread(target=self._run, name="jmsx-loop", daemon=True)
             self._thread.start()
+            tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """
+        In the child of a fork: wait for nothing more, for what a loop of ours waits on is shared with the parent.
+
+        A handler that has forked goes on to its end, or until it awaits something; then the thread ends, and with it
+        the child.
+        """
+        keep_for_ever(self._loop)
+        self._forked = asyncio.current_task(self._loop)
+        self._ending = True
+        for due in getattr(
+            self._loop, "_ready", ()
+        ):  # in this turn, of asyncio's own: the parent does it
+            due.cancel()
+        self._loop.stop()
 
     @property
     def here(self) -> bool:
@@ -223,18 +243,26 @@ class Loop:
                 # a handler stops it, or asyncio raises what a task of its own has left by: one delivery's affair
                 with contextlib.suppress(SystemExit, KeyboardInterrupt):
                     self._loop.run_forever()
-            left = asyncio.all_tasks(self._loop)
-            for task in left - self._cancelled:  # a second time would cut off how it cleans up
-                task.cancel()
-            awaited = left - self._given_up
-            ending = asyncio.wait(awaited, timeout=1.0) if awaited else _nothing()
-            self._loop.run_until_complete(ending)
-            for task in asyncio.all_tasks(self._loop):  # who has gone on ends here, and hears of it
-                task.cancel()
-            self._loop.run_until_complete(_nothing())
-            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            if self._origin.here:
+                self._end_tasks()
+            elif self._forked is not None and not self._forked.done():
+                _log.error("a child of fork() ends, for it cannot await on the parent's event loop")
         finally:
-            self._loop.close()
+            if self._origin.here:
+                self._loop.close()
+
+    def _end_tasks(self) -> None:
+        """End what runs on it, in good order."""
+        left = asyncio.all_tasks(self._loop)
+        for task in left - self._cancelled:  # a second time would cut off how it cleans up
+            task.cancel()
+        awaited = left - self._given_up
+        ending = asyncio.wait(awaited, timeout=1.0) if awaited else _nothing()
+        self._loop.run_until_complete(ending)
+        for task in asyncio.all_tasks(self._loop):  # who has gone on ends here, and hears of it
+            task.cancel()
+        self._loop.run_until_complete(_nothing())
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
 
 
 class Running:

@@ -6,6 +6,7 @@ The last line that it writes is JSON, for the test that runs it.
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import json
 import multiprocessing
@@ -231,11 +232,19 @@ def returning(url: str, queue: str) -> dict[str, Any]:
     app.consumer(f"queue://{queue}.dedupe", name="dedupe", dedupe=SqliteStore(f"{queue}.x"))(
         forking
     )
+
+    async def forking_on_the_loop(message: jmsx.Message) -> None:
+        await asyncio.sleep(0)
+        forking(message)
+
+    loop = [f"async {mode}" for mode in _MODES]
+    for mode, name in zip(_MODES, loop, strict=True):
+        app.consumer(f"queue://{queue}.{name}", mode=_MODES[mode], name=name)(forking_on_the_loop)
     with app:
-        for mode in (*_MODES, "dedupe"):
+        for mode in (names := (*_MODES, "dedupe", *loop)):
             app.send(f"queue://{queue}.{mode}", mode)
         deadline = time.monotonic() + LONGEST
-        while len(got) < len(_MODES) + 1 and time.monotonic() < deadline:
+        while len(got) < len(names) and time.monotonic() < deadline:
             time.sleep(0.05)
         time.sleep(0.5)  # whoever is repeated comes now
     return {"got": sorted(got), "codes": codes}
