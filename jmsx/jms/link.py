@@ -189,9 +189,10 @@ class SessionLink:
         """
         if not self.engine.core.idle:
             raise UnsupportedError(
-                f"session {self.engine.source.session_id} has consumers on its socket, so it can neither take the"
-                " client id of the connection nor give it up: over STOMP all durable subscriptions of a client id share"
-                " one socket; make all durable consumers in one session, the first before its other consumers"
+                f"session {self.engine.source.session_id} has consumers on its socket to {self.broker}, so it can"
+                " neither take the client id of the connection nor give it up: over STOMP all durable subscriptions of"
+                " a client id share one socket; make all durable consumers of the connection in one session, and the"
+                " first of them before any other consumer of the connection, or give them a connection of their own"
             )
         link = self.shared.open_link(client_id)
         self.calls.leave("session moved")

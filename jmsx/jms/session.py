@@ -147,7 +147,8 @@ class Session:
         A consumer of the durable subscription called `subscription`, which the broker keeps while nobody reads it.
 
         Raises UsageError if it is in use or the connection has no client id, and UnsupportedError if durable
-        subscriptions of the connection live in another session already: over STOMP they share one socket.
+        subscriptions of the connection live in another session already, or the session that has its client id has
+        other consumers: over STOMP they share one socket, so make the first before all other consumers.
 
         Args:
             topic: whose messages it gets.

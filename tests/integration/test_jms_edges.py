@@ -10,7 +10,13 @@ import pytest
 
 from jmsx import AcknowledgeMode, Connection, Destination, Message, RedeliveryPolicy, Session, Topic
 from jmsx.app import App
-from jmsx.errors import ConfigurationError, IllegalStateError, InvalidDestinationError, UsageError
+from jmsx.errors import (
+    ConfigurationError,
+    IllegalStateError,
+    InvalidDestinationError,
+    UnsupportedError,
+    UsageError,
+)
 from jmsx_broker import ClassicBroker
 from tests.integration.artemis_support import Console
 from tests.integration.broker_support import eventually
@@ -392,6 +398,28 @@ def test_closing_a_browser_ends_its_iterations(classic_broker: ClassicBroker, qu
         browser.close()
         assert list(shown) == []
         assert eventually(lambda: classic_broker.statistics(queue.name).consumer_count == 0, 5)
+
+
+def test_durable_consumers_beside_other_consumers(broker: Broker, queue: Queue) -> None:
+    """Where another session's consumers hold the client id the error says what to do, and that helps."""
+    topic, name = Topic(f"{queue.name}.topic"), queue.name
+    advice = "the first of them before any other consumer of the connection"
+    with Connection(broker.url, client_id=name) as connection:
+        first, second = connection.create_session(), connection.create_session()
+        first.create_consumer(queue)
+        with pytest.raises(UnsupportedError, match=advice):
+            second.create_durable_consumer(topic, "one")
+    with Connection(broker.url, client_id=name) as connection:
+        connection.start()
+        first, second = connection.create_session(), connection.create_session()
+        durables = [second.create_durable_consumer(topic, one) for one in ("one", "two")]
+        consumers = [*durables, first.create_consumer(queue), second.create_consumer(queue)]
+        first.create_producer(topic).send("x")
+        assert [take(durable, 1)[0].text for durable in durables] == ["x", "x"]
+        for consumer in consumers:
+            consumer.close()
+        for one in ("one", "two"):
+            second.unsubscribe(one)
 
 
 def test_a_durable_consumer_without_client_id(broker: Broker) -> None:
