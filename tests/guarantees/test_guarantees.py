@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -41,6 +42,7 @@ from tests.integration.support import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from jmsx.jms.link import SessionLink
     from jmsx_broker import Broker
 
 pytestmark = pytest.mark.broker
@@ -217,6 +219,50 @@ def test_poison_is_dead_after_its_deliveries(
     assert deliveries == [(key, 1), (key, 2), (key, 3), ("next", 1)]
     dead = broker.browse(DEAD_LETTERS[kind])
     assert [one.body.decode() for one in dead].count(key) == 1
+
+
+def _has_left(link: SessionLink, epoch: int) -> bool:
+    """Whether a session goes on with a later link."""
+    return link.epoch > epoch
+
+
+@pytest.mark.parametrize(
+    ("mode", "committing", "deliveries"),
+    [
+        (Mode.SESSION_TRANSACTED, False, 3),
+        (Mode.SESSION_TRANSACTED, True, 5),
+        (Mode.CLIENT_ACKNOWLEDGE, False, 5),
+    ],
+)
+def test_what_a_lost_link_counts(
+    broker: Broker, queue: jmsx.Queue, mode: Mode, deliveries: int, *, committing: bool
+) -> None:
+    """It is a failure in a transaction that had not come to its commit; with a limit of three, so often it comes."""
+    policy = jmsx.RedeliveryPolicy(
+        maximum_redeliveries=2, initial_redelivery_delay=0.0, redelivery_delay=0.0
+    )
+    counts: list[int] = []
+    with (
+        Proxy(broker.url) as proxy,
+        jmsx.Connection(
+            proxy.url, redelivery_policy=policy, reconnect=jmsx.ReconnectPolicy()
+        ) as failing,
+    ):
+        failing.start()
+        session = failing.create_session(mode)
+        session.create_producer(queue).send("x")
+        if session.transacted:
+            session.commit()
+        consumer = session.create_consumer(queue)
+        while len(counts) < 5 and (message := consumer.receive(3)) is not None:
+            counts.append(message.delivery_count)
+            epoch = link_of(session).epoch
+            proxy.hang_up()
+            assert eventually(partial(_has_left, link_of(session), epoch))
+            if committing:
+                with pytest.raises(jmsx.TransactionRolledBackError):
+                    session.commit()
+    assert counts == list(range(1, deliveries + 1))
 
 
 def test_failures_on_several_connections_count_together(
