@@ -486,8 +486,15 @@ class Worker:
             self._link.engine.hand_outs.returned(map(delivery_of, messages))
 
     def _reach(self, messages: Sequence[Message]) -> None:
-        """Have counted that the handler gets these; raises Unhandled where they are to wait for the ledger instead."""
+        """
+        Have counted that the handler gets these.
+
+        Raises Unhandled where they are to wait for the ledger instead, and if their link was lost meanwhile, as while
+        a store was waited for: they come again, and another may have them already.
+        """
         engine = self._link.engine
+        if any(map(engine.core.is_lost, map(delivery_of, messages))):
+            raise Unhandled
         try:
             engine.hand_outs.reach(map(delivery_of, messages), engine.now())
         except StoreError as error:
