@@ -8,12 +8,14 @@ import pytest
 
 from jmsx import Connection, Message
 from jmsx.errors import InvalidSelectorError
+from jmsx_broker import ClassicBroker
 from tests.integration.support import take
+from tests.jdk import NEEDS_JDK, run_peer
 
 if TYPE_CHECKING:
     from jmsx import Queue
     from jmsx.jms.message import PropertyValue
-    from jmsx_broker import Broker, ClassicBroker
+    from jmsx_broker import ArtemisBroker, Broker
 
 pytestmark = pytest.mark.broker
 
@@ -39,6 +41,17 @@ def test_types_arrive_as_they_were_sent(broker: Broker, queue: Queue) -> None:
         (message,) = take(session.create_consumer(queue), 1)
         assert dict(message.properties) == PROPERTIES
         assert message.properties["JMSXDeliveryCount"] == 1
+
+
+@NEEDS_JDK
+def test_a_null_of_java(broker: ClassicBroker | ArtemisBroker, queue: Queue) -> None:
+    """The broker makes a text of it, which STOMP does not tell from that text."""
+    run_peer("BodyPeer", broker.openwire_url, queue.name, "persistent", "null")
+    with Connection(broker.url) as connection:
+        connection.start()
+        (message,) = take(connection.create_session().create_consumer(queue), 1)
+    expected = "null" if isinstance(broker, ClassicBroker) else ""
+    assert message.properties["nothing"] == expected
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,11 @@ public class BodyPeer {
                 message.setFloatProperty("least", Float.NEGATIVE_INFINITY);
                 return message;
             }
+            case "null": {
+                Message message = session.createTextMessage("null");
+                message.setStringProperty("nothing", null);
+                return message;
+            }
             case "empty":
                 return session.createTextMessage("");
             case "bytes": {
