@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, Final
 
-from jmsx.app.loops import CALL, beside
+from jmsx.app.loops import CALL, Running, beside
 from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress, BrokerUri
 from jmsx.core.frames import Frame
@@ -602,10 +602,23 @@ class _Thread(threading.Thread):
 
 def _place(frame: FrameType | None) -> str:
     """The innermost line of what is neither jmsx nor Python's own."""
-    lines = traceback.extract_stack(frame)
+    lines = [*traceback.extract_stack(frame), *_on_a_loop(frame)]
     theirs = [line for line in lines if not _is_foreign(line.filename)]
     line = (theirs or lines)[-1]
     return f"{line.name}() at {line.filename}:{line.lineno} ({line.line})"
+
+
+def _on_a_loop(frame: FrameType | None) -> Iterator[traceback.FrameSummary]:
+    """The lines in which the handler on an event loop is that a thread waits for."""
+    inner: Any = None
+    while frame is not None and inner is None:
+        running = frame.f_locals.get("self")
+        if isinstance(running, Running) and running.task is not None:
+            inner = running.task.get_coro()
+        frame = frame.f_back
+    while (at := getattr(inner, "cr_frame", None)) is not None:
+        yield from traceback.extract_stack(at, limit=1)
+        inner = inner.cr_await
 
 
 def _is_foreign(file: str) -> bool:

@@ -466,6 +466,24 @@ def test_a_handler_that_blocks_is_named(kind: str) -> None:
     never.set()
 
 
+def test_a_handler_on_a_loop_that_does_not_return_is_named(kind: str) -> None:
+    """By the line that it awaits in, whichever function of its own that is."""
+    app = App()
+
+    async def wait_for_godot() -> None:
+        await asyncio.sleep(3600)
+
+    @app.consumer("queue://a")
+    async def handle(_message: Message) -> None:
+        await wait_for_godot()
+
+    with (
+        pytest.raises(BlockedError, match=r"wait_for_godot\(\) at .*:\d+ \(await asyncio.sleep\("),
+        harness(app, kind, patience=0.5) as mq,
+    ):
+        mq.send("queue://a", "x")
+
+
 def test_a_handler_that_waits_for_what_nobody_sends(kind: str) -> None:
     """It is waited for until the end, where it is late."""
     app = App()
