@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 #: JSON read at once: what bounds the memory of a worker.
-BATCH_BYTES: Final = 16 * 1024 * 1024
+BATCH_BYTES: Final = 32 * 1024 * 1024
 #: JSON whose partials are kept as one run, at most: each costs some thirty files, and is merged with others.
 RUN_BYTES: Final = 128 * 1024 * 1024
 #: So many runs are made, if they are not too small for that: several processes shall have something to do.
 _RUNS: Final = 12
 #: Less than so many batches are no run of their own, if there are more: what is made of each costs as much as reading
 #: some ten thousand lines.
-_LEAST_BATCHES: Final = 3
+_LEAST_BATCHES: Final = 2
 #: A living writer closes its segment every minute; one that is this much older than the newest file is stale.
 STALE_SECONDS: Final = 900
 #: So much at each end of a segment tells it from another of the same size and time.
