@@ -32,6 +32,7 @@ _KINDS_OF_CLASS: Final[Mapping[type, tuple[str, ...]]] = {
     core.TransactionEnded: tuple(_KIND_OF_TRANSACTION.values()),
     core.SubscriptionOpened: ("sub.open",),
     core.SubscriptionClosed: ("sub.close",),
+    core.SubscriptionRemoved: ("sub.removed",),
     core.LinkOpened: ("conn.up",),
     core.LinkClosed: ("conn.closed", "conn.lost"),
     core.LinkRestored: ("conn.restored",),

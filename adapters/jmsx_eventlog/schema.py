@@ -107,6 +107,12 @@ KINDS: Final = (
     Kind("sub.open", "the broker confirmed a subscription; holds what is constant for it", _WHERE),
     Kind("sub.close", "a consumer was closed", _WHERE),
     Kind(
+        "sub.removed",
+        "the broker confirmed that a durable subscription is removed, with the messages that it still had",
+        ("subscription",),
+        urgent=True,
+    ),
+    Kind(
         "conn.up",
         "a socket is up; holds what is constant for the session",
         ("session_id", "broker"),
@@ -152,7 +158,7 @@ KINDS: Final = (
 )
 
 #: Kinds that the audit of sent against settled is built on.
-AUDITED: Final = frozenset({"delivery", "send"})
+AUDITED: Final = frozenset({"delivery", "send", "sub.removed"})
 
 _CONSUMED: Final = ("delivery", "dlq", "dlq.failed", "redelivery.scheduled", "sub.open")
 _OF_A_SUBSCRIPTION: Final = ("sub.stats", "sub.close")
@@ -220,7 +226,7 @@ FIELDS: Final = (
         "",
         "whose copy of the topic's messages: `durable:` client id `.` name, or this consumer alone;"
         " absent where all who read `dest` share its messages",
-        _from("subscription", "delivery", "sub.open"),
+        _from("subscription", "delivery", "sub.open", "sub.removed"),
     ),
     Field(
         "msg_key",

@@ -589,6 +589,12 @@ BY_SAMPLE: Final[dict[str, Metric]] = {
 }
 
 
+#: Events that move no metric, and why.
+UNCOUNTED: Final = {
+    "SubscriptionRemoved": "an act of a person or a program, once in the life of a subscription: the event log has it",
+}
+
+
 def find(sample: str) -> Metric:
     """
     Find the row that a sample belongs to.

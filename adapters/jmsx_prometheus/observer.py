@@ -34,6 +34,7 @@ from jmsx.core.events import (
     Source,
     SubscriptionClosed,
     SubscriptionOpened,
+    SubscriptionRemoved,
     TransactionEnded,
     TransactionOutcome,
 )
@@ -320,6 +321,7 @@ class PrometheusObserver:
             SubscriptionClosed: lambda event, source: links.note_unsubscribed(
                 source, self._of(event)
             ),
+            SubscriptionRemoved: lambda *_: None,  # as `catalogue.UNCOUNTED` says
             QueueCounted: lambda event, _: self._note_counted(event),
         }
 

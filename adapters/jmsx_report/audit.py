@@ -63,6 +63,7 @@ def audit(held: Books, stories: pl.DataFrame) -> Audit:
             by_key,
             held.routes,
             begun=held.begun,
+            removed=held.removed,
             now=now,
             waits=balance.waits(planned, by_key, held.clocks),
             clocks=held.clocks,

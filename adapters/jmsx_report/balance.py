@@ -15,12 +15,13 @@ import polars as pl
 from jmsx.core.events import Outcome
 from jmsx_report.clocks import UNKNOWN_US, Clocks
 from jmsx_report.fanout import Routes
-from jmsx_report.flows import BUCKET_US, NAMELESS, PLANNED, SETTLES
+from jmsx_report.flows import BUCKET_US, NAMELESS, PLANNED, REMOVED, SETTLES
 from jmsx_report.horizon import Completeness, Horizon
 
 _SENT: Final = pl.col("kind") == "send"
 _SETTLED: Final = (pl.col("kind") == "delivery") & pl.col("outcome").is_in(list(SETTLES))
 _MARKS: Final = ("n", "xor", "total")
+_MS_US: Final = 1000
 #: A living writer may be about to tell of what was sent less than this before its last line.
 GRACE_US: Final = 60_000_000
 #: A consumer says every 15 s how many messages it has while its link is up; what it said longer than this before the
@@ -127,25 +128,122 @@ def beginnings(
     )
 
 
+def removals(
+    sent_by: pl.DataFrame, compared: pl.DataFrame, spans: pl.DataFrame, clocks: Clocks
+) -> pl.DataFrame:
+    """
+    From when to when a durable subscription was not there: sender, route, at_us, removed_us, again_us.
+
+    `at_us` is when it was removed, set right; the last two are by the sender's clock, and `again_us` is rather too late
+    than too early, and null where it did not begin again. It did, as in `beginnings`, when it was opened next, or with
+    the oldest message that was surely sent since then and that it gave. What is sent meanwhile nobody owes it, and what
+    was sent before, and not settled, went with it. `sent_by` as `senders`, `compared` as `buckets`, `spans` as that
+    partial.
+    """
+    told = spans.with_columns(
+        clocks.earliest("ts_us").alias("earliest_us"), clocks.latest("ts_us").alias("latest_us")
+    )
+    ends = (
+        told.filter(kind=REMOVED)
+        .select(
+            "writer",
+            "ts_us",
+            (pl.col("ts_us") - clocks.believed()).alias("at_us"),
+            route="subscription",
+            end_us="latest_us",
+        )
+        .with_row_index("end")
+    )
+    opened = told.filter(pl.col("kind") != REMOVED)
+    of_one = pl.col("writer") == pl.col("writer_open")
+    afterwards = pl.when(of_one).then(pl.col("ts_us_open") > pl.col("ts_us"))
+    opens = (
+        ends.join(opened, left_on="route", right_on="subscription", suffix="_open")
+        .filter(afterwards.otherwise(pl.col("earliest_us") > pl.col("end_us")))
+        .group_by("end")
+        .agg(pl.col("latest_us").min().alias("open_us"))
+    )
+    most, believed = clocks.most("sender"), clocks.believed("sender")
+    gave = compared.filter((pl.col("settled_n") > 0) & (pl.col("bucket") >= 0))
+    return (
+        ends.join(opens, on="end", how="left")
+        .join(sent_by.filter("fanned"), on="route")
+        .with_columns(
+            # A key tells its time in whole milliseconds.
+            ((pl.col("at_us") + believed) // _MS_US * _MS_US).alias("removed_us"),
+            (pl.col("end_us") + most).alias("end_us"),
+            (pl.col("open_us") + most).alias("open_us"),
+        )
+        .join(gave.select("route", "bucket"), on="route", how="left")
+        .group_by("end", "sender", "route", "at_us", "removed_us", "open_us")
+        .agg(pl.col("bucket").filter(pl.col("bucket") >= pl.col("end_us")).min())
+        .select(
+            "sender",
+            "route",
+            "at_us",
+            "removed_us",
+            pl.min_horizontal("open_us", "bucket").alias("again_us"),
+        )
+    )
+
+
+def _is_away(from_us: pl.Expr, to_us: pl.Expr) -> pl.Expr:
+    """Whether a subscription was not there from then to then; a row of `removals`."""
+    return (from_us >= pl.col("removed_us")) & (to_us <= pl.col("again_us")).fill_null(value=True)
+
+
+def _removed(by_key: pl.DataFrame, removed: pl.DataFrame) -> pl.DataFrame:
+    """The copies that no subscription was there for (`away`), or that went with it: as `keys`, and `removals`."""
+    sent_us = pl.coalesce("key_us", "hour_us")
+    return (
+        by_key.select(*_KEY, "sender", sent_us.alias("sent_us"))
+        .join(removed, on=["sender", "route"])
+        .group_by(_KEY)
+        .agg(
+            _is_away(pl.col("sent_us"), pl.col("sent_us") + 1).any().alias("away"),
+            (pl.col("sent_us") < pl.col("removed_us")).any().alias("went"),
+        )
+        .filter(pl.col("away") | pl.col("went"))
+    )
+
+
 def own_shards(compared: pl.DataFrame) -> pl.Series:
     """The buckets of keys that tell no time in which somebody in the log sent; `compared` as `buckets`."""
     somebody = pl.col("confirmed_n") + pl.col("unconfirmed_n") + pl.col("others_n") > 0
     return compared.filter((pl.col("bucket") < 0) & somebody)["bucket"].unique()
 
 
-def suspicious(compared: pl.DataFrame, begun: pl.DataFrame) -> pl.DataFrame:
+def suspicious(compared: pl.DataFrame, begun: pl.DataFrame, removed: pl.DataFrame) -> pl.DataFrame:
     """
-    Keep the rows of `buckets` whose keys must be looked at; `begun` as `beginnings`.
+    Keep the rows of `buckets` whose keys must be looked at; `begun` as `beginnings`, `removed` as `removals`.
 
     Keys that tell no time are compared where somebody in the log sent some; else they are of foreign senders.
     """
     surely = begun.group_by("route").agg(pl.col("begin_us").min())
     before = (pl.col("bucket") + BUCKET_US <= pl.col("begin_us")).fill_null(value=False)
+    # By the clocks of all that send there.
+    whole = removed.group_by("route", "at_us").agg(
+        pl.col("removed_us").max(), pl.col("again_us").min()
+    )
+    away = (
+        compared.select("route", "bucket")
+        .join(whole, on="route")
+        .filter(_is_away(pl.col("bucket"), pl.col("bucket") + BUCKET_US))
+        .select("route", "bucket", away=True)
+        .unique()
+    )
     return (
         compared.join(surely, on="route", how="left")
         .filter(~pl.col("balanced"))
         .filter((pl.col("bucket") >= 0) | pl.col("bucket").is_in(own_shards(compared).implode()))
-        .filter(~(before & (pl.col("settled_n") == 0) & (pl.col("spare_n") == 0)))
+        .join(away, on=["route", "bucket"], how="left")
+        .filter(
+            ~(
+                (before | pl.col("away").fill_null(value=False))
+                & (pl.col("settled_n") == 0)
+                & (pl.col("spare_n") == 0)
+            )
+        )
     )
 
 
@@ -486,6 +584,7 @@ FOUND: Final = (
     "in_flight",
     "undated",
     "unread",
+    "removed",
     "expired_at_broker",
     "duplicates",
     "effect_duplicates",
@@ -506,6 +605,7 @@ def judged(
     routes: Routes,
     *,
     begun: pl.DataFrame,
+    removed: pl.DataFrame,
     now: pl.DataFrame,
     waits: pl.DataFrame,
     clocks: Clocks,
@@ -516,7 +616,8 @@ def judged(
 
     unaccounted: sent more than the deadline ago, and not settled; where it was planned to come again, that was so long
     ago, too. in_flight: the same, later. undated: which of these it is the clocks do not tell; it is in in_flight, too.
-    unread: sent where nobody in the log reads. expired_at_broker: not settled, and its time is over. duplicates: done
+    unread: sent where nobody in the log reads. removed: sent before its subscription was removed, and not settled, so
+    that it went with that. expired_at_broker: not settled, and its time is over. duplicates: done
     more often than sent. effect_duplicates: its handler succeeded more often than that. resent: done more than once,
     and sent as often; whether that was meant nobody says. unsent: settled, and nobody in
     the log sent it; foreign: the same, by who is not jmsx. unanswered: sent without a receipt, and not settled.
@@ -548,6 +649,7 @@ def judged(
         return (pl.col("missing") - elsewhere).clip(lower_bound=0)
 
     overdue, maybe_overdue = late("most_us", "wait_most_us"), late("least_us", "wait_least_us")
+    away, went = (pl.col(name).fill_null(value=False) for name in ("away", "went"))
     open_ = ~gone & ~nobody
     doubtful = pl.col("doubtful") > 0
     lost = pl.col("lost")
@@ -558,6 +660,7 @@ def judged(
         by_key.join(begun, on=["sender", "route"], how="left")
         .join(now, on=["sender", "route"], how="left")
         .join(waits, on=list(_KEY), how="left")
+        .join(_removed(by_key, removed), on=list(_KEY), how="left")
         .join(
             clocks.shifts(by_key.select("sender", "key_us").drop_nulls()),
             on=["sender", "key_us"],
@@ -574,7 +677,10 @@ def judged(
         )
         .with_columns(left("moved").alias("lost"), left("stray").alias("surely"))
         .with_columns((pl.col("lost") - pl.col("surely")).alias("elsewhere"))
-        .with_columns(pl.when(before).then(0).otherwise(lost).alias("lost"))
+        .with_columns(pl.when(before | away).then(0).otherwise(lost).alias("lost"))
+        # What was in a transaction in doubt may have been done.
+        .with_columns(pl.when(went & ~doubtful).then(lost).otherwise(0).alias("removed"))
+        .with_columns((lost - pl.col("removed")).alias("lost"))
         .with_columns(
             pl.when(gone & ~nobody).then(lost).otherwise(0).alias("expired_at_broker"),
             pl.when(nobody).then(lost).otherwise(0).alias("unread"),
@@ -593,7 +699,13 @@ def judged(
             .then(settled)
             .otherwise(0)
             .alias("foreign"),
-            pl.when(overdue & ~gone & ~before & (confirmed == 0) & (settled + pl.col("moved") == 0))
+            pl.when(
+                overdue
+                & ~gone
+                & ~(before | away | went)
+                & (confirmed == 0)
+                & (settled + pl.col("moved") == 0)
+            )
             .then(perhaps)
             .otherwise(0)
             .alias("unanswered"),

@@ -12,7 +12,17 @@ from jmsx_report import balance, brokerbook
 from jmsx_report.additive import Partial
 from jmsx_report.clocks import Clocks
 from jmsx_report.fanout import Routes, routes
-from jmsx_report.flows import AGAIN, BUCKET_US, CLOSINGS, COUNTS, DOUBTS, FLOWS, IN_HAND, READERS
+from jmsx_report.flows import (
+    AGAIN,
+    BUCKET_US,
+    CLOSINGS,
+    COUNTS,
+    DOUBTS,
+    FLOWS,
+    IN_HAND,
+    READERS,
+    SPANS,
+)
 from jmsx_report.horizon import NOTES, RUNS, Completeness, Horizon, completeness, horizon
 from jmsx_report.period import Period, within
 from jmsx_report.roster import ROSTER, absent, roster
@@ -27,6 +37,7 @@ if TYPE_CHECKING:
 PARTIALS: Final[tuple[Partial, ...]] = (
     FLOWS,
     READERS,
+    SPANS,
     CLOSINGS,
     IN_HAND,
     DOUBTS,
@@ -85,6 +96,7 @@ class Books:
     horizon: Horizon
     compared: pl.DataFrame  #: as `balance.buckets`
     begun: pl.DataFrame  #: as `balance.beginnings`
+    removed: pl.DataFrame  #: as `balance.removals`
     book: pl.DataFrame  #: as `brokerbook.reconciled`
     terms: Terms
     context: Context
@@ -180,6 +192,7 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
         horizon=horizon(complete, clocked, terms.open_segments),
         compared=compared,
         begun=balance.beginnings(senders, compared, found_routes, readers, clocked),
+        removed=balance.removals(senders, compared, sums[SPANS.name], clocked),
         book=brokerbook.reconciled(
             stats,
             sums[brokerbook.TRAFFIC.name],
@@ -208,7 +221,7 @@ def _completeness(sums: Sums, clocks: Clocks) -> Completeness:
 
 def second_look(held: Books) -> pl.Series:
     """The buckets of which `flows.stories` is needed: such as do not balance, or the horizon cuts, or have repeats."""
-    dirty = balance.suspicious(held.compared, held.begun)["bucket"]
+    dirty = balance.suspicious(held.compared, held.begun, held.removed)["bucket"]
     # A send without an answer may have been done, and sent again at once, which `again` does not see.
     repeated = held.compared.filter(
         (pl.col("unconfirmed_n") > 0)

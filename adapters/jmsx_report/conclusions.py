@@ -39,6 +39,7 @@ NUMBERS: Final = (
     "explained",
     "in_flight",
     "unread",
+    "removed",
     "duplicates",
     "unsent",
     "foreign",
@@ -76,6 +77,8 @@ DOUBTS: Final = {
     "unanswered": "{} sent without an answer, and not settled",
     "refused_settled": "{} settled, though their sender was told of an error",
 }
+#: What casts no doubt on a verdict, but must be told.
+TOLD: Final = {"removed": "{} not settled, and removed with their subscription"}
 #: Of which number it is the part that is proven, or that nothing proves; others are told as they are.
 NUMBER_OF: Final = {
     "lost": "unaccounted",

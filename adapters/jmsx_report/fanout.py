@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from jmsx.core.destination_names import KINDS, is_wildcard, matches
+from jmsx_report.flows import DURABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-#: A durable subscription, as the event log names it.
-_DURABLE: Final = "durable:"
 _FQQN: Final = "::"
 _CONSUMER: Final = re.compile(r"Consumer\.[^.]+\.(.+)")
 _STOMP: Final = re.compile(r"/([a-z-]+)/(.+)")
@@ -122,7 +121,7 @@ class _Map:
         self._durable = [
             (subscription, [name for kind, name in places if kind == "topic"])
             for (_, subscription), places in self.read.items()
-            if subscription is not None and subscription.startswith(_DURABLE)
+            if subscription is not None and subscription.startswith(DURABLE)
         ]
 
     def _named(self) -> list[str]:
@@ -149,7 +148,7 @@ class _Map:
             if _is_temporary(kind):
                 continue
             if kind == "topic" and _FQQN not in name:
-                if subscription is not None and subscription.startswith(_DURABLE):
+                if subscription is not None and subscription.startswith(DURABLE):
                     found.append(("subscription", subscription))
             elif is_wildcard(name):
                 fitting = [("queue", queue) for queue in self._queues if _fits(name, queue)]

@@ -392,6 +392,28 @@ CLOSINGS: Final = Partial(
 )
 
 
+#: What a subscription is named by that is there while nobody reads it.
+DURABLE: Final = "durable:"
+#: The kind of line by which a durable subscription ends.
+REMOVED: Final = "sub.removed"
+
+
+def _spans(events: Events) -> pl.DataFrame:
+    columns = ("writer", "subscription", "kind", "ts_us")
+    return pl.concat(
+        [
+            events.of(REMOVED).select(columns),
+            events.of("sub.open")
+            .filter(pl.col("subscription").str.starts_with(DURABLE))
+            .select(columns),
+        ]
+    ).unique()
+
+
+#: When each durable subscription was removed, and when somebody opened it.
+SPANS: Final = Partial("spans", ("writer", "subscription", "kind", "ts_us"), {}, _spans)
+
+
 def _in_hand(events: Events) -> pl.DataFrame:
     said = pl.struct(
         "seq",

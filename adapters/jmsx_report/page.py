@@ -34,6 +34,7 @@ _NUMBERS: Final = {
     "expired_at_broker": "not settled, and by now too old",
     "in_flight": "sent, or planned to come again, too late to be settled",
     "unread": "sent where jmsx does not read",
+    "removed": "not settled, and removed with their subscription",
     "unanswered": "sent without an answer of the broker, and not settled",
     "in_doubt": "delivered in a transaction that nobody knows the end of",
     "unsent": "settled, but no send of them is in the log",

@@ -81,6 +81,7 @@ def numbers_line(audit: Mapping[str, Any]) -> str:
             ("expired_at_broker", "expired at the broker"),
             ("in_flight", "in flight"),
             ("unread", "sent where jmsx does not read"),
+            ("removed", "removed with their subscription"),
             ("unsent", "without a logged send"),
             ("foreign", "of other senders"),
         )

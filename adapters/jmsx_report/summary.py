@@ -18,6 +18,7 @@ from jmsx_report.conclusions import (
     PROOFS,
     SAMPLED,
     SUSPECT,
+    TOLD,
     UNVERIFIABLE,
     late_confirmed,
     long,
@@ -195,13 +196,31 @@ def _findings(held: Books, missing: pl.DataFrame, judged: pl.DataFrame) -> list[
             _finding("quarantine", row["path"], f"{row['path']}, line {row['line']}: {row['why']}")
             for row in held.terms.quarantine.head(LISTED).iter_rows(named=True)
         ]
-    for name, text in (*PROOFS.items(), *DOUBTS.items()):
+    told += _removals(held)
+    for name, text in (*PROOFS.items(), *DOUBTS.items(), *TOLD.items()):
         sums = judged.filter(pl.col(name) > 0).group_by("dest").agg(pl.col(name).sum())
         told += [
             _finding(NUMBER_OF.get(name, name), dest, f"{dest}: {text.format(n)}")
             for dest, n in sums.sort("dest").head(LISTED).iter_rows()
         ]
     return told
+
+
+def _removals(held: Books) -> list[dict[str, Any]]:
+    """Say of each durable subscription that was removed when that was."""
+    once = held.removed.group_by("route", "at_us").agg(
+        pl.col("again_us").is_not_null().any().alias("again")
+    )
+    return [
+        _finding(
+            "subscription_removed",
+            route,
+            f"{route} was removed at {moment(at_us)} UTC: what was sent after that"
+            + (", until it began again," if again else "")
+            + " is not owed to it",
+        )
+        for route, at_us, again in once.sort("route", "at_us").head(LISTED).iter_rows()
+    ]
 
 
 def _doubted(held: Books, rows: pl.DataFrame) -> dict[str, str]:

@@ -366,6 +366,21 @@ class SubscriptionClosed:
 
 
 @dataclass(slots=True, kw_only=True)
+class SubscriptionRemoved:
+    """
+    The broker confirmed that a durable subscription is removed, and with it the messages that it still had.
+
+    Args:
+        at: when; seconds, monotonic.
+        subscription: as in `SubscriptionOpened`.
+
+    """
+
+    at: float
+    subscription: str
+
+
+@dataclass(slots=True, kw_only=True)
 class LinkOpened:
     """
     A socket to the broker is up and the broker said CONNECTED.
@@ -597,6 +612,7 @@ Event = (
     | TransactionEnded
     | SubscriptionOpened
     | SubscriptionClosed
+    | SubscriptionRemoved
     | LinkOpened
     | LinkClosed
     | LinkRestored

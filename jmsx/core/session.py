@@ -612,14 +612,28 @@ class SessionCore:
                 self._work.markers.close()
         return self._consumers.close_all(now, idle=idle)
 
-    def unsubscribe_durable(self, name: str) -> Request:
-        """Remove a durable subscription that no consumer uses; the request is answered when the broker has done it."""
-        request = self._requests.open("UNSUBSCRIBE", name)
+    def unsubscribe_durable(self, name: str, subscription: str) -> Request:
+        """
+        Remove a durable subscription that no consumer uses; the request is answered when the broker has done it.
+
+        Events name it `subscription`.
+        """
+
+        def removed(now: float, error: JmsxError | None) -> JmsxError | None:
+            if error is None:
+                self.report_removed(subscription, now)
+            return error
+
+        request = self._requests.open("UNSUBSCRIBE", name, removed)
         headers = self._dialect.writing.unsubscribe_durable_headers(name)
         self._outbox.transmit(
             Frame("UNSUBSCRIBE", {"id": f"remove-{name}", **headers, "receipt": request.receipt_id})
         )
         return request
+
+    def report_removed(self, subscription: str, now: float) -> None:
+        """Report that a durable subscription is removed."""
+        self._outbox.report(events.SubscriptionRemoved(at=now, subscription=subscription))
 
     def disconnect(self) -> Request:
         """Write DISCONNECT; close the link when the request is answered."""

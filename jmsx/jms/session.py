@@ -26,7 +26,7 @@ from jmsx.jms.link import SessionLink
 from jmsx.jms.message import Message
 from jmsx.jms.outcomes import failure_of
 from jmsx.jms.producer import MessageProducer
-from jmsx.jms.subscribing import ConsumerRequest
+from jmsx.jms.subscribing import ConsumerRequest, durable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -225,14 +225,16 @@ class Session:
         link = self._link
         link.check_open()
         check_name("the name of a durable subscription", subscription)
+        named = durable(link.options.client_id, subscription)
         if link.dialect.management is not None:
             peer = link.peer(f"UNSUBSCRIBE {subscription}")
             link.shared.inquiries.remove_durable(peer, link.options.client_id, subscription)
+            link.calls.engine.call(lambda core, now: core.report_removed(named, now))
             return
         link.shared.claim_client_id(link, None)
         link.calls.ask(
             f"UNSUBSCRIBE {subscription}",
-            lambda core, _now: core.unsubscribe_durable(subscription),
+            lambda core, _now: core.unsubscribe_durable(subscription, named),
         )
 
     def commit(self) -> None:

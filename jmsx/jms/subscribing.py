@@ -127,7 +127,7 @@ def _origin(link: SessionLink, wanted: ConsumerRequest) -> str:
         return uri
     if wanted.durable_name is None:
         return f"{uri}:{link.session_id}"
-    return f"{uri}:durable:{link.options.client_id}.{wanted.durable_name}"
+    return f"{uri}:{durable(link.options.client_id, wanted.durable_name)}"
 
 
 def _subscription(link: SessionLink, wanted: ConsumerRequest, subscription_id: str) -> str | None:
@@ -136,7 +136,12 @@ def _subscription(link: SessionLink, wanted: ConsumerRequest, subscription_id: s
         return None
     if wanted.durable_name is None:
         return f"{link.session_id}:{subscription_id}"
-    return f"durable:{link.options.client_id}.{wanted.durable_name}"
+    return durable(link.options.client_id, wanted.durable_name)
+
+
+def durable(client_id: str | None, name: str) -> str:
+    """How events name a durable subscription."""
+    return f"durable:{client_id}.{name}"
 
 
 def _stomp_ack(link: SessionLink, *, non_blocking: bool) -> StompAck:

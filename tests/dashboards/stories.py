@@ -29,6 +29,7 @@ from jmsx.core.events import (
     Source,
     SubscriptionClosed,
     SubscriptionOpened,
+    SubscriptionRemoved,
     TransactionEnded,
     TransactionOutcome,
 )
@@ -76,6 +77,7 @@ SUBSCRIBED: Final = SubscriptionOpened(
     optimize_acknowledge=False,
 )
 UNSUBSCRIBED: Final = SubscriptionClosed(at=AT, consumer=CONSUMER, destination=DESTINATION)
+REMOVED: Final = SubscriptionRemoved(at=AT, subscription="durable:shop.orders")
 RECEIVED: Final = MessagesReceived(
     at=AT, consumer=CONSUMER, destination=DESTINATION, messages=1, redelivered=0
 )
@@ -204,6 +206,6 @@ def lifetime() -> Iterator[tuple[Event, Source]]:
     for event in (LINK_OPENED, SUBSCRIBED, *working_hours(), LINK_MEASURED, lost):
         yield event, SOURCE
     again = replace(SOURCE, epoch=2)
-    closing = (UNSUBSCRIBED, RECEIVED, LINK_CLOSED)
+    closing = (UNSUBSCRIBED, RECEIVED, REMOVED, LINK_CLOSED)
     for event in (LINK_OPENED, SUBSCRIBED, LINK_RESTORED, *working_hours(), *closing):
         yield event, again

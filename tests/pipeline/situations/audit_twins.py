@@ -62,6 +62,7 @@ _UNTOLD: Final = frozenset(
         "unread",
         "foreign",
         "expired_at_broker",
+        "removed",
         "unanswered",
         "in_doubt",
         "doubtful_duplicates",

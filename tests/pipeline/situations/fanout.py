@@ -286,6 +286,134 @@ def durable_topic_and_a_loss(scene: Scene) -> Truth:
     return truth
 
 
+def _closes(spread: _Spread, reader: int, at: int) -> None:
+    process, dest = spread.readers[reader]
+    process.noted_of_session("sub.close", at, dest=dest, consumer=process.consumers[dest])
+
+
+def _removes(spread: _Spread, reader: int, at: int) -> None:
+    """The subscription's own consumer is closed, then it is removed."""
+    process, dest = spread.readers[reader]
+    _closes(spread, reader, at - SECOND)
+    process.noted_of_session("sub.removed", at, subscription=process.copies[dest])
+
+
+def _between(number: int) -> int:
+    """A time after message `number` was sent and read, and before the next one is sent."""
+    return START + number * 2 * MINUTE + MINUTE
+
+
+@situation
+def durable_subscription_that_was_removed(scene: Scene) -> Truth:
+    """One of two durable subscriptions is removed half-way: what is sent to the topic after that is not owed to it."""
+    spread = _Spread(scene, *_DURABLE).durable()
+    half = _COUNT // 2
+    for number in range(_COUNT):
+        message = spread.send(number)
+        spread.reads(message, 1)
+        if number <= half:
+            spread.reads(message, 0)
+    _removes(spread, 0, _between(half))
+    return spread.truth(scene, BALANCED, removed=0)
+
+
+@situation
+def durable_subscription_removed_by_another_process(scene: Scene) -> Truth:
+    """The same; the process that removes it has nothing else to do with the topic."""
+    spread = _Spread(scene, *_DURABLE).durable()
+    half = _COUNT // 2
+    for number in range(_COUNT):
+        message = spread.send(number)
+        spread.reads(message, 1)
+        if number <= half:
+            spread.reads(message, 0)
+    process, dest = spread.readers[0]
+    _closes(spread, 0, _between(half) - SECOND)
+    admin = spread.shop.fleet.process("admin", "fan-9")
+    admin.noted_of_session("sub.removed", _between(half), subscription=process.copies[dest])
+    return spread.truth(scene, BALANCED, removed=0)
+
+
+@situation
+def durable_subscription_removed_with_messages(scene: Scene) -> Truth:
+    """What it had not given out when it was removed went with it: that is told, and nothing is lost."""
+    spread = _Spread(scene, *_DURABLE).durable()
+    half = _COUNT // 2
+    for number in range(_COUNT):
+        message = spread.send(number)
+        spread.reads(message, 1)
+        if number <= half - 3:
+            spread.reads(message, 0)
+    _closes(spread, 0, _between(half - 3))
+    process, dest = spread.readers[0]
+    process.noted_of_session("sub.removed", _between(half), subscription=process.copies[dest])
+    return spread.truth(scene, BALANCED, removed=3)
+
+
+@situation
+def durable_subscription_removed_beside_a_loss(scene: Scene) -> Truth:
+    """One of two durable subscriptions is removed; the other never had a message that was sent after that."""
+    spread = _Spread(scene, *_DURABLE).durable()
+    half = _COUNT // 2
+    for number in range(_COUNT):
+        message = spread.send(number)
+        if number != half + 5:
+            spread.reads(message, 1)
+        if number <= half:
+            spread.reads(message, 0)
+    _removes(spread, 0, _between(half))
+    return spread.truth(scene, SUSPECT, unaccounted=1, removed=0)
+
+
+def _begins_again(spread: _Spread, reader: int, at: int) -> None:
+    process, dest = spread.readers[reader]
+    process.noted_of_session(
+        "sub.open",
+        at,
+        dest=dest,
+        consumer=process.consumers[dest],
+        subscription=process.copies[dest],
+        ack_mode="auto",
+        prefetch=100,
+        max_redeliveries=6,
+        optimize_ack=False,
+    )
+
+
+@situation
+def durable_subscription_removed_and_begun_again(scene: Scene) -> Truth:
+    """It is removed twice, with two messages and with one, and begins again each time: then all is owed to it."""
+    spread = _Spread(scene, *_DURABLE).durable()
+    away = {*range(9, 15), *range(24, 27)}
+    for number in range(_COUNT):
+        message = spread.send(number)
+        spread.reads(message, 1)
+        if number not in away:
+            spread.reads(message, 0)
+    for last, removed, again in ((8, 10, 14), (23, 24, 26)):
+        _closes(spread, 0, _between(last))
+        process, dest = spread.readers[0]
+        process.noted_of_session(
+            "sub.removed", _between(removed), subscription=process.copies[dest]
+        )
+        _begins_again(spread, 0, _between(again))
+    return spread.truth(scene, BALANCED, removed=3)
+
+
+@situation
+def durable_subscription_begun_again_and_a_loss(scene: Scene) -> Truth:
+    """After it was removed and has begun again it never had one message."""
+    spread = _Spread(scene, *_DURABLE).durable()
+    for number in range(_COUNT):
+        message = spread.send(number)
+        spread.reads(message, 1)
+        if number not in {*range(9, 15), 30}:
+            spread.reads(message, 0)
+    _removes(spread, 0, _between(8))
+    _begins_again(spread, 0, _between(14))
+    return spread.truth(scene, SUSPECT, unaccounted=1, removed=0)
+
+
 @situation
 def topic_without_a_subscriber(scene: Scene) -> Truth:
     """A topic that nobody subscribed forgets what is sent to it: nothing is lost."""

@@ -8,6 +8,7 @@ from jmsx.core.events import (
     ErrorReceived,
     SubscriptionClosed,
     SubscriptionOpened,
+    SubscriptionRemoved,
 )
 from jmsx.core.frames import Frame, Transmit
 from jmsx.core.modes import AcknowledgeMode
@@ -162,7 +163,7 @@ def test_others_give_back_what_is_not_acknowledged(mode: AcknowledgeMode) -> Non
 def test_durable_subscription_is_removed_by_name() -> None:
     """UNSUBSCRIBE with the subscription's name (BROKER.md C60)."""
     talk = Talk(AUTO, dialect=CLASSIC)
-    request = talk.core.unsubscribe_durable("prices")
+    request = talk.core.unsubscribe_durable("prices", "durable:c.prices")
     (action,) = talk.core.take_actions()
     assert isinstance(action, Transmit)
     (frame,) = action.frames
@@ -170,6 +171,22 @@ def test_durable_subscription_is_removed_by_name() -> None:
     assert frame.headers["activemq.subscriptionName"] == "prices"
     assert frame.headers["receipt"] == request.receipt_id
     assert not request.done
+
+
+def test_the_removal_of_a_durable_subscription_is_told_when_it_is_confirmed() -> None:
+    """Not before, and not where the broker refused it."""
+    talk = Talk(AUTO, dialect=CLASSIC)
+    talk.core.unsubscribe_durable("prices", "durable:c.prices")
+    talk.wrote()
+    assert talk.reported(SubscriptionRemoved) == []
+    talk.answer()
+    assert [one.subscription for one in talk.reported(SubscriptionRemoved)] == ["durable:c.prices"]
+
+    refused = Talk(AUTO, dialect=CLASSIC)
+    refused.core.unsubscribe_durable("prices", "durable:c.prices")
+    refused.wrote()
+    refused.refuse()
+    assert refused.reported(SubscriptionRemoved) == []
 
 
 def test_session_close_unsubscribes_all() -> None:
