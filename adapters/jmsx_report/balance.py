@@ -129,7 +129,7 @@ def beginnings(
 
 
 def removals(
-    sent_by: pl.DataFrame, compared: pl.DataFrame, spans: pl.DataFrame, clocks: Clocks
+    sends: pl.DataFrame, compared: pl.DataFrame, spans: pl.DataFrame, clocks: Clocks
 ) -> pl.DataFrame:
     """
     From when to when a durable subscription was not there: sender, route, at_us, removed_us, again_us.
@@ -137,8 +137,8 @@ def removals(
     `at_us` is when it was removed, set right; the last two are by the sender's clock, and `again_us` is rather too late
     than too early, and null where it did not begin again. It did, as in `beginnings`, when it was opened next, or with
     the oldest message that was surely sent since then and that it gave. What is sent meanwhile nobody owes it, and what
-    was sent before, and not settled, went with it. `sent_by` as `senders`, `compared` as `buckets`, `spans` as that
-    partial.
+    was sent before, and not settled, went with it. `sends` as `sends_by_route`, `compared` as `buckets`, `spans` as
+    that partial.
     """
     told = spans.with_columns(
         clocks.earliest("ts_us").alias("earliest_us"), clocks.latest("ts_us").alias("latest_us")
@@ -160,29 +160,33 @@ def removals(
     opens = (
         ends.join(opened, left_on="route", right_on="subscription", suffix="_open")
         .filter(afterwards.otherwise(pl.col("earliest_us") > pl.col("end_us")))
-        .group_by("end")
-        .agg(pl.col("latest_us").min().alias("open_us"))
+        .select("end", begun_us="latest_us")
     )
-    most, believed = clocks.most("sender"), clocks.believed("sender")
-    gave = compared.filter((pl.col("settled_n") > 0) & (pl.col("bucket") >= 0))
-    return (
-        ends.join(opens, on="end", how="left")
-        .join(sent_by.filter("fanned"), on="route")
-        .with_columns(
-            # A key tells its time in whole milliseconds.
-            ((pl.col("at_us") + believed) // _MS_US * _MS_US).alias("removed_us"),
-            (pl.col("end_us") + most).alias("end_us"),
-            (pl.col("open_us") + most).alias("open_us"),
+    sent = sends.join(ends, on="route", how="semi").select("route", "bucket", "writer").unique()
+    settled = compared.filter((pl.col("settled_n") > 0) & (pl.col("bucket") >= 0))
+    gave = (
+        sent.join(settled, on=["route", "bucket"], how="semi")
+        .group_by("route", "bucket")
+        .agg(
+            clocks.earliest("bucket").min().alias("earliest_us"),
+            (clocks.latest("bucket").max() + BUCKET_US).alias("begun_us"),
         )
-        .join(gave.select("route", "bucket"), on="route", how="left")
-        .group_by("end", "sender", "route", "at_us", "removed_us", "open_us")
-        .agg(pl.col("bucket").filter(pl.col("bucket") >= pl.col("end_us")).min())
+        .join(ends.select("end", "route", "end_us"), on="route")
+        .filter(pl.col("earliest_us") >= pl.col("end_us"))
+        .select("end", "begun_us")
+    )
+    begun = pl.concat([opens, gave]).group_by("end").agg(pl.col("begun_us").min())
+    removed_us = pl.col("at_us") + clocks.believed("sender")
+    return (
+        ends.join(begun, on="end", how="left")
+        .join(sent.select("route", sender="writer").unique(), on="route")
         .select(
             "sender",
             "route",
             "at_us",
-            "removed_us",
-            pl.min_horizontal("open_us", "bucket").alias("again_us"),
+            # A key tells its time in whole milliseconds.
+            (removed_us // _MS_US * _MS_US).alias("removed_us"),
+            (pl.col("begun_us") + clocks.most("sender")).alias("again_us"),
         )
     )
 

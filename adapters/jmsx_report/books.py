@@ -192,7 +192,7 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
         horizon=horizon(complete, clocked, terms.open_segments),
         compared=compared,
         begun=balance.beginnings(senders, compared, found_routes, readers, clocked),
-        removed=balance.removals(senders, compared, sums[SPANS.name], clocked),
+        removed=balance.removals(sends, compared, sums[SPANS.name], clocked),
         book=brokerbook.reconciled(
             stats,
             sums[brokerbook.TRAFFIC.name],
