@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import polars as pl
-
-from jmsx_report.additive import added
+from jmsx_report.additive import added_batches
 from jmsx_report.batch import each
 from jmsx_report.events import Events
 from jmsx_report.lines import Content
@@ -14,6 +12,8 @@ from jmsx_report.registry import PARTIALS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    import polars as pl
 
 
 def partials(
@@ -32,6 +32,6 @@ def together(made: Sequence[dict[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]
     if len(made) == 1:
         return made[0]
     return {
-        name: added(partial, pl.concat(one[name] for one in made))
+        name: added_batches(partial, [one[name].lazy() for one in made])
         for name, partial in PARTIALS.items()
     }
