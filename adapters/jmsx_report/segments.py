@@ -28,7 +28,7 @@ RUN_BYTES: Final = 128 * 1024 * 1024
 _RUNS: Final = 12
 #: Less than so many batches are no run of their own, if there are more: what is made of each costs as much as reading
 #: some ten thousand lines.
-_LEAST_BATCHES: Final = 2
+_LEAST_BATCHES: Final = 3
 #: A living writer closes its segment every minute; one that is this much older than the newest file is stale.
 STALE_SECONDS: Final = 900
 #: So much at each end of a segment tells it from another of the same size and time.
