@@ -45,6 +45,18 @@ def needing(package: str) -> Iterator[None]:
         raise ModuleNotFoundError(_advice(package, error, package), name=error.name) from error
 
 
+@contextlib.contextmanager
+def command_needing(package: str) -> Iterator[None]:
+    """As `needing`, around the imports of an adapter's command: raises ConfigurationError, which is told as it is."""
+    try:
+        with needing(package):
+            yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("jmsx"):
+            raise
+        raise ConfigurationError(str(error)) from error
+
+
 def _advice(name: str, error: ModuleNotFoundError, package: str) -> str:
     if str(error).startswith(f"{package} needs"):
         return str(error)

@@ -14,6 +14,7 @@ from jmsx.cli.times import instant, seconds
 from jmsx.cli.writing import writing
 from jmsx.errors import ConfigurationError
 from jmsx.files import appearing
+from jmsx.plugins import command_needing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,8 +51,9 @@ def export(
 
     Example: jmsx dashboards export monitoring --runbooks https://wiki.example.org/jmsx
     """
-    from jmsx_dashboards.files import write
-    from jmsx_dashboards.model import Links, Settings, read_budgets
+    with command_needing("jmsx_dashboards"):
+        from jmsx_dashboards.files import write
+        from jmsx_dashboards.model import Links, Settings, read_budgets
 
     settings = Settings() if budgets is None else read_budgets(budgets)
     links = Links(runbooks=runbooks.rstrip("/"), grafana=grafana.rstrip("/"))
@@ -84,10 +86,11 @@ def render(
 
     Example: jmsx dashboards render night --since 2026-11-22T02:30 --until 2026-11-22T04:00
     """
-    from jmsx_dashboards.asking import Prometheus, Span
-    from jmsx_dashboards.boards import BOARDS
-    from jmsx_dashboards.model import Links
-    from jmsx_dashboards.pictures import ask_all, page, write_picture
+    with command_needing("jmsx_dashboards"):
+        from jmsx_dashboards.asking import Prometheus, Span
+        from jmsx_dashboards.boards import BOARDS
+        from jmsx_dashboards.model import Links
+        from jmsx_dashboards.pictures import ask_all, page, write_picture
 
     span = Span(*_period(since, until, datetime.now(UTC)), scrape)
     names = {one.uid.removeprefix("jmsx-"): one for one in BOARDS}

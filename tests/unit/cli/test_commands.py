@@ -136,6 +136,31 @@ def test_help_waits_for_no_client() -> None:
     assert needless.isdisjoint(done.stderr.split())
 
 
+@pytest.mark.parametrize(
+    ("verb", "options", "missing"),
+    [
+        ("export", ("--runbooks", "https://x"), "yaml"),
+        ("export", ("--runbooks", "https://x"), "prometheus_client"),
+        ("render", (), "prometheus_client"),
+        ("render", (), "matplotlib"),
+    ],
+)
+def test_a_command_whose_extra_is_missing(
+    verb: str, options: tuple[str, ...], missing: str, tmp_path: Path
+) -> None:
+    """Says which one, and is no fault of ours."""
+    program = (
+        f"import sys; sys.modules[{missing!r}] = None;"
+        f"sys.argv = ['jmsx', 'dashboards', {verb!r}, {str(tmp_path / 'out')!r}, *{options!r}];"
+        "from jmsx.cli import main; main()"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    wanted = f"error: jmsx_dashboards needs the package {missing}; install it with: pip install 'jmsx[dashboards]'"
+    assert (told.returncode, told.stderr.strip()) == (1, wanted)
+
+
 def test_help_on_a_terminal_has_panels() -> None:
     """In a pipe it is plain text."""
     master, terminal = pty.openpty()
