@@ -138,9 +138,8 @@ def await_consumers(
     task = consumers[0].task
     wanted = task.plan.subscriptions
     if not eventually(lambda: broker.statistics(task.queue).consumer_count >= wanted, seconds):
-        raise BenchError(
-            f"the consumer did not subscribe within {seconds:g} s; {consumers[0].words()}"
-        )
+        told = "\n".join(each.stacks() for each in consumers)
+        raise BenchError(f"not all consumers subscribed within {seconds:g} s: {told}")
 
 
 def look(scene: Scene, lifted: float) -> Traces:

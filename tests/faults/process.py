@@ -116,9 +116,9 @@ class Consumer:
         try:
             code = self._process.wait(40)
         except subprocess.TimeoutExpired:
-            self._process.send_signal(signal.SIGUSR1)
-            time.sleep(1)
-            raise BenchError(f"the consumer outlives its SIGTERM by 40 s: {self.words()}") from None
+            raise BenchError(
+                f"the consumer outlives its SIGTERM by 40 s: {self.stacks()}"
+            ) from None
         if code == -signal.SIGTERM and all(each.pid != self.pid for each in self.read()):
             return  # it had not begun
         if code != 0 and (confirmed or _DRAIN_ERROR not in self.words()[-2000:]):
@@ -133,6 +133,13 @@ class Consumer:
         """Let none of its files grow beyond `size` bytes; -1: as ever."""
         _, hard = resource.prlimit(self.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (size, hard))
+
+    def stacks(self) -> str:
+        """As `words()`, with where each of its threads is now at the end."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGUSR1)
+            time.sleep(1)
+        return self.words()
 
     def words(self) -> str:
         """The end of what it printed."""
