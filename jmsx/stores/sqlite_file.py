@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
+import time
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from jmsx.drivers.locks import mutex
@@ -24,6 +25,9 @@ PATIENCE: Final = 0.5
 #: Seconds that the first opening waits for them: processes that start together make and prune the file in turn, and on
 #: a busy host one may be stopped in the middle of that.
 OPENING: Final = 10.0
+
+#: Seconds until a file is opened again that another process was making.
+_AGAIN: Final = 0.01
 
 #: What to do about what SQLite says.
 _ADVICE: Final = (
@@ -163,18 +167,31 @@ def _open_file(
     raises sqlite3.Error if the table is not what it should be.
 
     `synchronous=NORMAL` survives the death of a process without a sync to disk for each transaction; a power cut may
-    take the last ones. Raises StoreError.
+    take the last ones. Waits for other processes `patience` seconds at the most; raises StoreError.
     """
     _remove_companions(path)
     if str(path) != ":memory:":  # which is no file, and is refused below
         with contextlib.suppress(OSError):  # SQLite says better what is wrong with a place
             make_file(path)  # what SQLite keeps beside it has the same mode
-    try:
-        connection = sqlite3.connect(
-            path, timeout=patience, isolation_level=None, check_same_thread=False
-        )
-    except sqlite3.Error as error:
-        raise unusable(path, str(error)) from error
+    deadline = time.monotonic() + patience
+    while True:
+        left = max(deadline - time.monotonic(), 0.0)
+        try:
+            return _connect(path, table, prepare, left)
+        except sqlite3.Error as error:
+            # Of two that make the file at the same time SQLite refuses one at once, as each would wait for the other
+            if not _busy(error) or left == 0:
+                raise unusable(path, str(error)) from error
+        time.sleep(_AGAIN)
+
+
+def _connect(
+    path: Path, table: str, prepare: Callable[[sqlite3.Connection], object], patience: float
+) -> sqlite3.Connection:
+    """As `_open_file`, for one attempt; raises sqlite3.Error, too."""
+    connection = sqlite3.connect(
+        path, timeout=patience, isolation_level=None, check_same_thread=False
+    )
     try:
         connection.execute("PRAGMA page_size=1024")  # each commit writes the pages it touched
         (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
@@ -183,9 +200,9 @@ def _open_file(
         connection.execute(table)
         prepare(connection)
         connection.execute(f"PRAGMA busy_timeout={PATIENCE * 1000:.0f}")
-    except sqlite3.Error as error:
+    except sqlite3.Error:
         connection.close()
-        raise unusable(path, str(error)) from error
+        raise
     if mode != "wal":
         connection.close()
         raise unusable(path, "write-ahead log does not work there")

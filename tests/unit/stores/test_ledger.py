@@ -371,11 +371,14 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
         DeliveryLedger(tmp_path / "nowhere" / "ledger.db")
 
 
+@pytest.mark.parametrize(
+    "lock", ["EXCLUSIVE", "IMMEDIATE"]
+)  # SQLite itself waits for the former only
 @pytest.mark.parametrize("store", [DeliveryLedger, SqliteStore])
-def test_a_file_that_another_process_is_making(path: Path, store: type) -> None:
+def test_a_file_that_another_process_is_making(path: Path, store: type, lock: str) -> None:
     """Processes that start together wait for each other, also where that takes as long as on a busy host."""
     blocker = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    blocker.execute("BEGIN EXCLUSIVE")
+    blocker.execute(f"BEGIN {lock}")
     end = threading.Timer(2 * PATIENCE, blocker.close)
     end.start()
     opened = store(path)
