@@ -499,6 +499,8 @@ class Calls:
 
     def _await_link(self, what: str, limit: float | None) -> None:
         self.engine.check()
+        if self.engine.disconnecting:  # by another thread: what follows DISCONNECT nobody answers
+            raise IllegalStateError(f"The Session is closed; {what} was not sent")
         if self.engine.outage is None:
             return
         policy = self.engine.reconnect_policy

@@ -25,6 +25,7 @@ from jmsx.errors import (
 from jmsx.jms.session import link_of
 from jmsx.testing import FakeBrokerServer
 from tests.benchmarks.one_thread import OneThread
+from tests.integration.broker_support import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -440,3 +441,17 @@ def test_a_browser_whose_link_is_lost_at_its_end_has_ended(monkeypatch: pytest.M
     monkeypatch.setattr(one.link.calls, "finish", lost)
     shown.close()  # type: ignore[attr-defined]  # it is a generator
     browser.close()
+
+
+def test_nothing_is_written_behind_disconnect() -> None:
+    """A thread that sends while another one closes the session hears that nothing was sent, and not of a doubt."""
+    with FakeBrokerServer("classic") as server, Connection(server.url) as one:
+        link = link_of(one.create_session())
+        with server.broker():  # which reads nothing meanwhile
+            closing = threading.Thread(target=link.close)
+            closing.start()
+            assert eventually(lambda: link.engine.disconnecting, 5)
+            with pytest.raises(IllegalStateError, match="The Session is closed; SEND was not sent"):
+                link.calls.submit("SEND", lambda _core, _now: pytest.fail("it was written"))
+        closing.join(10)
+        assert not closing.is_alive()
