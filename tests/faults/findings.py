@@ -175,18 +175,9 @@ def _in_call(call: Delivery, at: float, record: Record) -> bool:
 
 
 def _came_again(record: Record, body: str) -> bool:
-    """
-    Whether a message came again although it was done, because its link was lost before its ACK was written, and to who
-    could not know: of what is in memory another process knows nothing.
-    """
+    """Whether a message came again although it was done, because its link was lost before its ACK was written."""
     calls = record.calls.get(body, ())
-    if record.plan.store not in {"", "memory"}:
-        return False
-    return any(
-        call.end is End.OK
-        and any(record.plan.store == "" or one.pid != call.pid for one in calls[number + 1 :])
-        for number, call in enumerate(calls)
-    )
+    return any(call.end is End.OK for call in calls[:-1])
 
 
 def _unflagged(record: Record) -> Iterator[Finding]:
@@ -287,7 +278,8 @@ _EXCEPTIONS: Final[tuple[tuple[str, str, Callable[[Record, str], bool]], ...]] =
         "done and dead",
         "an input whose acknowledgement got lost comes again, and may fail then",
         lambda record, body: (
-            record.broker == "artemis" or (not record.transacted and _came_again(record, body))
+            record.broker == "artemis"
+            or (not (record.transacted or record.plan.store) and _came_again(record, body))
         ),
     ),
     (
