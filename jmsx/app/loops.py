@@ -185,9 +185,8 @@ class Loop:
         keep_for_ever(self._loop)
         self._forked = asyncio.current_task(self._loop)
         self._ending = True
-        for due in getattr(
-            self._loop, "_ready", ()
-        ):  # in this turn, of asyncio's own: the parent does it
+        # What is due in this turn the parent does; asyncio has no public name for it.
+        for due in getattr(self._loop, "_ready", ()):
             due.cancel()
         self._loop.stop()
 

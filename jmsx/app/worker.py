@@ -350,7 +350,7 @@ class Worker:
         if self._gate.is_open:
             return
         waited = self._gate.enter(len(messages), self._machine, self._wait)
-        lost = waited and delivery_of(messages[0]).epoch != self._link.epoch
+        lost = waited and self._are_lost(messages)
         if lost or (len(messages) > 1 and self._gate.one_only):
             self._gate.leave(len(messages), self._machine.monotonic())
             raise Unhandled
@@ -485,6 +485,10 @@ class Worker:
         if self.consumer.dedupe is not None:
             self._link.engine.hand_outs.returned(map(delivery_of, messages))
 
+    def _are_lost(self, messages: Sequence[Message]) -> bool:
+        """Whether the link of one of them is gone, and that is not acknowledged."""
+        return any(map(self._link.engine.core.is_lost, map(delivery_of, messages)))
+
     def _reach(self, messages: Sequence[Message]) -> None:
         """
         Have counted that the handler gets these.
@@ -493,7 +497,7 @@ class Worker:
         a store was waited for: they come again, and another may have them already.
         """
         engine = self._link.engine
-        if any(map(engine.core.is_lost, map(delivery_of, messages))):
+        if self._are_lost(messages):
             raise Unhandled
         try:
             engine.hand_outs.reach(map(delivery_of, messages), engine.now())

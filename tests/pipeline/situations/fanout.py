@@ -16,6 +16,8 @@ from tests.pipeline.situations.truth import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from tests.pipeline.situations.fleet import Process
     from tests.pipeline.situations.shop import Message, Shop
     from tests.pipeline.situations.truth import Allowed
@@ -278,14 +280,19 @@ def durable_topic_and_a_repeat(scene: Scene) -> Truth:
 def durable_topic_and_a_loss(scene: Scene) -> Truth:
     """One of two durable subscribers never had one message."""
     spread = _Spread(scene, *_DURABLE).durable()
-    for number in range(_COUNT):
-        message = spread.send(number)
-        spread.reads(message, 1)
-        if number != 5:
-            spread.reads(message, 0)
+    _trades(spread, {*range(_COUNT)} - {5})
     truth = spread.truth(scene, NOT_BALANCED)
     truth.numbers["unaccounted"] = either(0, 1)
     return truth
+
+
+def _trades(spread: _Spread, read: Container[int]) -> None:
+    """Send all messages: the second reader reads each, the first one those whose number is in `read`."""
+    for number in range(_COUNT):
+        message = spread.send(number)
+        spread.reads(message, 1)
+        if number in read:
+            spread.reads(message, 0)
 
 
 def _closes(spread: _Spread, reader: int, at: int) -> None:
@@ -310,11 +317,7 @@ def durable_subscription_that_was_removed(scene: Scene) -> Truth:
     """One of two durable subscriptions is removed half-way: what is sent to the topic after that is not owed to it."""
     spread = _Spread(scene, *_DURABLE).durable()
     half = _COUNT // 2
-    for number in range(_COUNT):
-        message = spread.send(number)
-        spread.reads(message, 1)
-        if number <= half:
-            spread.reads(message, 0)
+    _trades(spread, range(half + 1))
     _removes(spread, 0, _between(half))
     return spread.truth(scene, BALANCED, removed=0)
 
@@ -324,11 +327,7 @@ def durable_subscription_removed_by_another_process(scene: Scene) -> Truth:
     """The same; the process that removes it has nothing else to do with the topic."""
     spread = _Spread(scene, *_DURABLE).durable()
     half = _COUNT // 2
-    for number in range(_COUNT):
-        message = spread.send(number)
-        spread.reads(message, 1)
-        if number <= half:
-            spread.reads(message, 0)
+    _trades(spread, range(half + 1))
     process, dest = spread.readers[0]
     _closes(spread, 0, _between(half) - SECOND)
     admin = spread.shop.fleet.process("admin", "fan-9")
@@ -341,11 +340,7 @@ def durable_subscription_removed_with_messages(scene: Scene) -> Truth:
     """What it had not given out when it was removed went with it: that is told, and nothing is lost."""
     spread = _Spread(scene, *_DURABLE).durable()
     half = _COUNT // 2
-    for number in range(_COUNT):
-        message = spread.send(number)
-        spread.reads(message, 1)
-        if number <= half - 3:
-            spread.reads(message, 0)
+    _trades(spread, range(half - 2))
     _closes(spread, 0, _between(half - 3))
     process, dest = spread.readers[0]
     process.noted_of_session("sub.removed", _between(half), subscription=process.copies[dest])
@@ -387,11 +382,7 @@ def durable_subscription_removed_and_begun_again(scene: Scene) -> Truth:
     """It is removed twice, with two messages and with one, and begins again each time: then all is owed to it."""
     spread = _Spread(scene, *_DURABLE).durable()
     away = {*range(9, 15), *range(24, 27)}
-    for number in range(_COUNT):
-        message = spread.send(number)
-        spread.reads(message, 1)
-        if number not in away:
-            spread.reads(message, 0)
+    _trades(spread, {*range(_COUNT)} - away)
     for last, removed, again in ((8, 10, 14), (23, 24, 26)):
         _closes(spread, 0, _between(last))
         process, dest = spread.readers[0]
@@ -406,11 +397,7 @@ def durable_subscription_removed_and_begun_again(scene: Scene) -> Truth:
 def durable_subscription_begun_again_and_a_loss(scene: Scene) -> Truth:
     """After it was removed and has begun again it never had one message."""
     spread = _Spread(scene, *_DURABLE).durable()
-    for number in range(_COUNT):
-        message = spread.send(number)
-        spread.reads(message, 1)
-        if number not in {*range(9, 15), 30}:
-            spread.reads(message, 0)
+    _trades(spread, {*range(_COUNT)} - {*range(9, 15), 30})
     _removes(spread, 0, _between(8))
     _begins_again(spread, 0, _between(14))
     return spread.truth(scene, SUSPECT, unaccounted=1, removed=0)
