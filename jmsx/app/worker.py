@@ -159,6 +159,7 @@ class Worker:
         self._link.engine.hand_outs.waits = (
             consumer.dedupe is not None or consumer.batch is not None or not self._gate.is_open
         )
+        self._link.engine.hand_outs.asks_store = consumer.dedupe is not None
         subscription.set_listener(self._listen)
 
     @staticmethod
@@ -493,11 +494,11 @@ class Worker:
         """
         Have counted that the handler gets these.
 
-        Raises Unhandled where they are to wait for the ledger instead, and if their link was lost meanwhile, as while
-        a store was waited for: they come again, and another may have them already.
+        Raises Unhandled where they are to wait for the ledger instead; if their link was lost meanwhile, as while a
+        store was waited for: they come again, and another may have them already; and if one is over its limit.
         """
         engine = self._link.engine
-        if self._are_lost(messages):
+        if self._are_lost(messages) or engine.hand_outs.not_done(map(delivery_of, messages)):
             raise Unhandled
         try:
             engine.hand_outs.reach(map(delivery_of, messages), engine.now())

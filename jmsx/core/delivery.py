@@ -63,7 +63,9 @@ class Delivery:
         "memory_key",
         "message_id",
         "next_delivery",
+        "not_done",
         "order",
+        "over_limit",
         "owed_end",
         "received_at",
         "sent_back",
@@ -119,6 +121,9 @@ class Delivery:
         self.state = WAITING
         #: How it ends as soon as its ACK is written, which waits for its turn; None: that is not put off
         self.owed_end: Outcome | None = None
+        #: It is over its limit, and was handed out only for the application's store to be asked whether it was done
+        self.over_limit = False
+        self.not_done = False  #: as far as that store knows
         #: Why it becomes a dead letter as soon as it is handed out; None: it does not
         self.dead_letter_cause: DeadLetterCause | None = None
         self.unseen = False  #: it becomes a dead letter before the application gets it

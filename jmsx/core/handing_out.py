@@ -95,18 +95,27 @@ class HandingOut:
             delivery.mark_undecodable(error)
             return None
 
-    def admit(self, delivery: Delivery, now: float, entry: Entry | None = None) -> bool:
+    def admit(
+        self,
+        delivery: Delivery,
+        now: float,
+        entry: Entry | None = None,
+        *,
+        asks_store: bool = False,
+    ) -> bool:
         """
         Return whether the application gets `delivery`, which `offer` returned; `entry`: its hand-out in the ledger, if
         any.
 
-        A message that is over its limit becomes a dead letter instead.
+        A message that is over its limit becomes a dead letter instead. If the application `asks_store` whether a
+        message was done, it gets that one too, marked as `over_limit`: then it acknowledges it as done, or gives it
+        back as `not_done`, and no handler is called.
         """
         consumer = self._consumers.find(delivery.subscription_id)
         if delivery.is_acknowledged and delivery.dead_letter_cause is None:
             return True
         try:
-            admitted = self._admit(consumer, delivery, now, entry)
+            admitted = self._admit(consumer, delivery, now, entry, asks_store=asks_store)
         except Exception as error:
             if not self._is_odd(consumer, delivery):
                 raise
@@ -155,7 +164,13 @@ class HandingOut:
             held.delivery = None
 
     def _admit(
-        self, consumer: ConsumerCore, delivery: Delivery, now: float, entry: Entry | None
+        self,
+        consumer: ConsumerCore,
+        delivery: Delivery,
+        now: float,
+        entry: Entry | None,
+        *,
+        asks_store: bool,
     ) -> bool:
         remembered = None if delivery.asked else consumer.memory.recall(delivery)
         delivery.begin_hand_out(remembered, entry)
@@ -173,9 +188,16 @@ class HandingOut:
         cause = None if remembered is None else remembered.dead_letter_cause
         if cause is not None and cause.holds(flagged=delivery.flagged):
             delivery.dead_letter_cause = cause
-        if delivery.dead_letter_cause is not None or _over_limit(
+        delivery.over_limit = delivery.over_limit or _over_limit(
             consumer, delivery, delivery.failures
-        ):
+        )
+        # Only once more than it may fail: it may be the question that its processes die of.
+        to_be_asked = (
+            asks_store
+            and not delivery.not_done
+            and not _over_limit(consumer, delivery, delivery.failures - 1)
+        )
+        if delivery.dead_letter_cause is not None or (delivery.over_limit and not to_be_asked):
             self._failed_deliveries.dead_letter_unseen(consumer, delivery, now)
             return False
         delivery.is_last = _dies_with_process(consumer, delivery)

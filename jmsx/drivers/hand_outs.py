@@ -46,6 +46,8 @@ class HandOuts:
         self.ledger = ledger  #: counts them; None: nobody does
         #: What is handed out waits before the application sees it, which `reach` tells.
         self.waits = False
+        #: The application asks a store whether a message was done, also of one that is over its limit.
+        self.asks_store = False
         #: Looks for the body of a message that came without; raises JmsxError if the broker cannot be asked.
         self.look: Callable[[Delivery], MessageFrame | None] = lambda _delivery: None
         self._epoch = 0  #: the one in which bodies were last looked for
@@ -91,7 +93,8 @@ class HandOuts:
                         self.withheld = True
                         core.handing_out.decline(held)
                         return None
-                if core.handing_out.admit(delivery, now, counted[0] if counted else None):
+                entry = counted[0] if counted else None
+                if core.handing_out.admit(delivery, now, entry, asks_store=self.asks_store):
                     return delivery
             finally:
                 # Nobody would ever say how it went: a signal came before, or the message was acknowledged already.
@@ -101,6 +104,18 @@ class HandOuts:
         if ledger is not None:
             self._ask(ledger.flush, now)
         return None
+
+    @staticmethod
+    def not_done(deliveries: Iterable[Delivery]) -> bool:
+        """
+        Note of those that are over their limit that the application's store does not know them; whether there are any.
+
+        The application is to give them back then: they become dead letters as soon as they are handed out again.
+        """
+        over = [one for one in deliveries if one.over_limit]
+        for one in over:
+            one.not_done = True
+        return bool(over)
 
     def reach(self, deliveries: Iterable[Delivery], now: float) -> None:
         """

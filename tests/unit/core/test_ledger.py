@@ -287,7 +287,7 @@ def test_a_signal_behind_the_ledger(mode: AcknowledgeMode, monkeypatch: pytest.M
     talk = start(mode, book)
     talk.comes("a")
 
-    def interrupted(*_: object) -> bool:
+    def interrupted(*_: object, **__: object) -> bool:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
