@@ -27,6 +27,9 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 #: Rows that are none on a broker as it comes.
 NOTES: Final = {"classic": {"priorities"}, "artemis": {"a client id", "queue browser"}}
 
+#: What a row says of messages that Artemis has left with a broken socket.
+_KEPT: Final = "keeps the rest for a consumer"
+
 
 def test_what_is_promised_holds(kind: str, broker: Broker) -> None:
     """Each row is tried, and is as the table has it; only a broken socket may strand messages."""
@@ -39,7 +42,7 @@ def test_what_is_promised_holds(kind: str, broker: Broker) -> None:
         name: one["told"] for name, one in rows.items() if one["level"] in ("warning", "failure")
     }
     if kind == "artemis":
-        ill = {name: one for name, one in ill.items() if "keeps the rest for a consumer" not in one}
+        ill = {name: one for name, one in ill.items() if _KEPT not in one}
     assert not ill
     assert done.exit_code == 0
 
@@ -77,10 +80,22 @@ def test_what_does_not_hold_is_a_failure(
     """Of the row that is broken, in words."""
     monkeypatch.setattr(guarantees, "_PATIENCE", 3.0 if which == "dead" else 1.0)
     for name in rows.split("; "):
-        work = bench(odd, f"jmsx.check.{which}")
+        with pytest.raises(guarantees._BrokenError, match=r"and not|kept"):
+            try_row(odd, which, name)
+
+
+def try_row(broker: Broker, which: str, name: str) -> None:
+    """
+    Try it in queues of one kind; raises what it raises.
+
+    Again where the socket that it breaks has left messages with the broker (BROKER.md A66): these are with nobody, and
+    not what the queue's kind makes of them.
+    """
+    told = _KEPT
+    while _KEPT in told:
+        work = bench(broker, f"jmsx.check.{which}.{fresh_queue().name}")
         try:
-            with pytest.raises(guarantees._BrokenError, match=r"and not|kept"):
-                ROWS[name](work)
+            _, told = ROWS[name](work)
         finally:
             work.clear()
 
