@@ -5,12 +5,20 @@ from __future__ import annotations
 import signal
 import sqlite3
 import threading
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx import AcknowledgeMode, Connection, DatabaseStore, Message, Queue, RedeliveryPolicy
+from jmsx import (
+    AcknowledgeMode,
+    Connection,
+    DatabaseStore,
+    MemoryStore,
+    Message,
+    Queue,
+    RedeliveryPolicy,
+)
 from jmsx.app import App
 from jmsx.errors import StoreError
 from tests.integration.broker_support import eventually, python, read_line
@@ -260,6 +268,36 @@ def test_links_that_are_lost_bury_nothing_that_is_held(
             assert one is not None
             one.acknowledge()
     assert settles(broker, queue, size=0)
+    assert dead_copies(broker, queue.uri) == []
+
+
+@pytest.mark.parametrize("mode", [AUTO, CLIENT, INDIVIDUAL])
+def test_what_was_done_is_no_dead_letter_because_others_died_with_it(
+    broker: Broker, tmp_path: Path, mode: AcknowledgeMode
+) -> None:
+    """The acknowledgement of who has done it got lost, and it comes back to him, over its limit by then."""
+    queue, path, calls = fresh_queue(), tmp_path / "ledger.db", list[str]()
+    once = RedeliveryPolicy(maximum_redeliveries=0)
+    killer = ("-c", PROGRAM, broker.url, queue.uri, mode.name, "0", str(path), "queue://elsewhere")
+    with Proxy(broker.url) as proxy, ExitStack() as away:
+        url = f"failover:({proxy.url})?initialReconnectDelay=100&useExponentialBackOff=false"
+        app = App(url, ledger=path, redelivery_policy=once)
+
+        @app.consumer(queue, mode=mode, dedupe=MemoryStore())
+        def work(message: Message) -> None:
+            calls.append(message.text)
+            away.enter_context(proxy.closed())
+
+        with app:
+            with App(broker.url) as sender:
+                sender.send(queue, "poison", properties={"case": queue.uri})
+            assert eventually(lambda: bool(calls), 10)
+            with python(*killer) as process:
+                _, errors = process.communicate(timeout=60)
+                assert process.returncode == -signal.SIGKILL, errors
+            away.close()
+            assert settles(broker, queue, size=0)
+    assert calls == ["poison"]
     assert dead_copies(broker, queue.uri) == []
 
 
