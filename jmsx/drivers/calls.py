@@ -150,6 +150,13 @@ class Calls:
         """Wait as `ask` does, for an operation that a lost link has done already: for an answer, but for no link."""
         self.wait(self.engine.call(operation))
 
+    def disown(self, subscription_id: str) -> None:
+        """Close a consumer that nobody has been given, if it is open; wait for nothing, nor for its listener."""
+        engine = self.engine
+        with engine.lock:
+            if engine.error is None and engine.core.is_open(subscription_id):
+                engine.call(lambda core, now: core.close_consumer(subscription_id, now, idle=False))
+
     def commit(self) -> None:
         """
         Commit the transaction, and wait for the answer; raises what the core says, or BrokerTimeoutError.

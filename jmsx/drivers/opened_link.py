@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Self
 
 from jmsx.config.uri import BrokerAddress
 from jmsx.core.events import Source
@@ -20,18 +21,30 @@ from jmsx.observe import Observers
 
 
 class OpenedLink:
-    """A link that is kept alive until a session takes it; raises what `Connector.first` does."""
+    """
+    A link that is kept alive from `open` until a session takes it.
 
-    def __init__(
-        self, connector: Connector, machine: Machine, observers: Observers, *, patient: bool
-    ) -> None:
+    In a `with` block, it is closed if the block raises, be it for Ctrl-C: nobody else could.
+    """
+
+    engine: Engine  #: once it is open
+    calls: Calls  #: once it is open
+
+    def __init__(self, connector: Connector, machine: Machine, observers: Observers) -> None:
+        self.connector = connector
+        self._machine = machine
+        self._observers = observers
+
+    def open(self, *, patient: bool) -> None:
+        """Open it; raises what `Connector.first` does."""
         source = Source("", "", "", "idle", 0)  # the broker is another one with each attempt
 
         def tell(address: BrokerAddress, error: JmsxError) -> None:
-            observers.observe(
-                failed(error, machine.monotonic()), replace(source, broker=str(address))
+            self._observers.observe(
+                failed(error, self._machine.monotonic()), replace(source, broker=str(address))
             )
 
+        connector = self.connector
         connector.on_failure = tell
         self._connected = connector.first(patient=patient)
         self.client_id = connector.client_id
@@ -44,12 +57,26 @@ class OpenedLink:
             SessionCore(idle, self.dialect, _draw, ProcessMemory()),
             self._connected,
             connector,
-            machine=machine,
-            observers=observers,
+            machine=self._machine,
+            observers=self._observers,
             source=Source(broker, self.dialect.name, "", "idle", 1),
         )
         self.calls = Calls(self.engine)
         self.engine.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            self.end()
+
+    def end(self) -> None:
+        """Close it because nobody takes it, also where `open` was interrupted."""
+        self.connector.abandon()
+        engine: Engine | None = getattr(self, "engine", None)
+        if engine is not None:
+            engine.end("not needed")
 
     @property
     def broker(self) -> str:

@@ -100,6 +100,7 @@ class Connector:
         self._machine = machine
         self._cancelled = machine.event()
         self._trying: StompLink | None = None
+        self._opened: StompLink | None = None  #: the last one
         self._failed: BrokerAddress | None = None  #: whose link was lost
         self._dialect: Dialect | None = None  #: of the first link; the others must have it too
         self._told = Told()  #: by one link to the next
@@ -124,6 +125,13 @@ class Connector:
         trying = self._trying
         if trying is not None:
             trying.drop()
+
+    def abandon(self) -> None:
+        """As `cancel`; and close the link that was opened last, which nobody takes."""
+        self.cancel()
+        opened = self._opened
+        if opened is not None:
+            opened.drop()
 
     def first(self, *, patient: bool) -> Connected:
         """
@@ -189,7 +197,9 @@ class Connector:
 
     def _open(self, address: BrokerAddress) -> Connected:
         began = self._machine.monotonic()
-        link = self._trying = self._machine.link(address, self.uri.options, self.inbox)
+        link = self._opened = self._trying = self._machine.link(
+            address, self.uri.options, self.inbox
+        )
         link.share(self._told)
         try:
             frame, self._dialect = self._greet(link)

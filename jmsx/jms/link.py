@@ -194,9 +194,10 @@ class SessionLink:
                 " a client id share one socket; make all durable consumers of the connection in one session, and the"
                 " first of them before any other consumer of the connection, or give them a connection of their own"
             )
-        link = self.shared.open_link(client_id)
-        self.calls.leave("session moved")
-        self._attach(link)
+        with self.shared.new_link(client_id) as link:
+            self.shared.open_link(link)
+            self.calls.leave("session moved")
+            self._attach(link)
 
     def renew(self, reason: str) -> None:
         """Go on with a new link and new subscriptions; what is not settled is the broker's again."""
@@ -444,20 +445,18 @@ class ConnectionLinks:
                 self._check()
                 if self.ledger is None and self.options.ledger is not None:
                     self.ledger = share(self.options.ledger)
-                link, self._spare = self._spare, None
-            if link is not None and link.engine.error is not None:
-                link = None
-            link = link or self.open_link(self._free_client_id())
-            try:
+            spare = self._usable_spare
+            with spare or self.new_link(self._free_client_id()) as link:
+                if spare is None:
+                    self.open_link(link)
                 with self._lock:
                     self._check()
                     session_id = f"{self.connection_id}-{next(self._count)}"
                     made = SessionLink(mode, self, link, session_id)
+                    if self._spare is spare:
+                        self._spare = None
                     self._links.append(made)
                     return made
-            except BaseException:
-                link.engine.end("not needed")
-                raise
 
     def start(self) -> None:
         """Begin to hand out messages."""
@@ -554,17 +553,21 @@ class ConnectionLinks:
 
     # The sessions' links ---------------------------------------------------------------------------------------------
 
-    def open_link(self, client_id: str | None, *, patient: bool = True) -> OpenedLink:
-        """A new link that carries `client_id`; raises what `Connector.first` does."""
+    def new_link(self, client_id: str | None) -> OpenedLink:
+        """A link that will carry `client_id`, for `open_link` in a `with` block of its own."""
         connector = Connector(self._uri, client_id, self.machine.inbox(), self.machine)
+        return OpenedLink(connector, self.machine, self._observers)
+
+    def open_link(self, link: OpenedLink, *, patient: bool = True) -> None:
+        """Open a new one; raises what `Connector.first` does."""
         with self._lock:
             self._check()
-            self._connectors.add(connector)
+            self._connectors.add(link.connector)
         try:
-            return OpenedLink(connector, self.machine, self._observers, patient=patient)
+            link.open(patient=patient)
         finally:
             with self._lock:
-                self._connectors.discard(connector)
+                self._connectors.discard(link.connector)
 
     def lost(self, error: JmsxError) -> None:
         """Note that the link of a session is gone."""
@@ -602,8 +605,7 @@ class ConnectionLinks:
                     f" and subscriptionName: {subscription}; it has one consumer at a time, so close that first"
                 )
             self._free_from_others(link)
-            with self._lock:
-                spare, self._spare = self._spare, None
+            spare = self._usable_spare
             if spare is not None:
                 spare.calls.leave("not needed")
             if link.client_id != self.options.client_id:
@@ -626,24 +628,32 @@ class ConnectionLinks:
         """Connect at once, to see whether the client id is free."""
         with self._opening:
             with self._lock:
-                if self._links or self._spare is not None:
+                if self._links or self._usable_spare is not None:
                     return
-            self._keep(self.open_link(self.options.client_id))
+            self._open_spare(patient=True)
 
     def _keep_client_id(self) -> None:
         """The client id is the connection's as long as it lives, also while no session carries it."""
         try:
-            self._keep(self.open_link(self.options.client_id, patient=False))
+            self._open_spare(patient=False)
         except JmsxError as error:
             _log.warning("client id not kept", client_id=self.options.client_id, error=str(error))
 
-    def _keep(self, link: OpenedLink) -> None:
-        with self._lock:
-            wanted = self._spare is None and not (self._closed or self._aborted)
-            if wanted:
-                self._spare = link
-        if not wanted:
-            link.engine.end("not needed")
+    def _open_spare(self, *, patient: bool) -> None:
+        """Open a link that has the connection's client id until a session takes it."""
+        with self.new_link(self.options.client_id) as link:
+            self.open_link(link, patient=patient)
+            with self._lock:
+                if self._usable_spare is None and not (self._closed or self._aborted):
+                    self._spare = link
+                    return
+            link.end()
+
+    @property
+    def _usable_spare(self) -> OpenedLink | None:
+        """The link that no session has, if there is one that was not lost."""
+        spare = self._spare
+        return None if spare is None or spare.engine.error is not None else spare
 
     def _free_client_id(self) -> str | None:
         """The connection's client id, or one of its own if a session has that already."""

@@ -115,7 +115,7 @@ class Session:
                 f"{destination} belongs to another session; over STOMP only that one can read it"
             )
         kind = DestinationKind.TOPIC if destination.is_topic else DestinationKind.QUEUE
-        consumer = self._subscribe(
+        return self._subscribe(
             ConsumerRequest(
                 destination=destination,
                 kind=kind,
@@ -123,15 +123,9 @@ class Session:
                 no_local=no_local,
                 name=name,
                 options=_checked(options),
-            )
+            ),
+            listener,
         )
-        if listener is not None:
-            try:
-                consumer.set_listener(listener)
-            except BaseException:
-                consumer.close()
-                raise
-        return consumer
 
     def create_durable_consumer(
         self,
@@ -295,10 +289,19 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _subscribe(self, wanted: ConsumerRequest) -> MessageConsumer:
+    def _subscribe(
+        self, wanted: ConsumerRequest, listener: Callable[[Message], object] | None = None
+    ) -> MessageConsumer:
         calls, what = self._link.calls, f"SUBSCRIBE {wanted.destination}"
         prefetch = subscribing.prefetch(self._link, wanted)
         settings = calls.persist(what, lambda: subscribing.settings(self._link, wanted, prefetch))
+        consumer = MessageConsumer(
+            self._link,
+            wanted.destination,
+            settings.subscription_id,
+            pull=prefetch == 0,
+            durable_name=wanted.durable_name,
+        )
         try:
             # Not once more with each SUBSCRIBE: behind one without an answer the broker may have us as a subscriber,
             # and a durable subscription that is in use cannot be claimed.
@@ -309,17 +312,16 @@ class Session:
                     what, lambda core, now: core.subscribe(settings, now), repeat=True
                 ),
             )
+            if listener is not None:
+                consumer.set_listener(listener)
+            return consumer  # noqa: TRY300 - a signal may come here, too
         except InvalidSelectorError as error:
             raise InvalidSelectorError(
                 f"the selector {wanted.selector!r} of a consumer of {wanted.destination} is none to the broker: {error}"
             ) from error
-        return MessageConsumer(
-            self._link,
-            wanted.destination,
-            settings.subscription_id,
-            pull=prefetch == 0,
-            durable_name=wanted.durable_name,
-        )
+        except BaseException:  # Ctrl-C, too: messages would come to it, and nobody has it
+            calls.disown(settings.subscription_id)
+            raise
 
     def _prepare(self, settings: ConsumerSettings, durable_name: str | None) -> None:
         """What is better found out before SUBSCRIBE, and not on the session's own link."""

@@ -195,8 +195,9 @@ class OneThread:
         connected = Connected(link, greeting, plugins.load("jmsx.dialects", "classic"), 0.0)
         connector.first = lambda *, patient: connected  # type: ignore[method-assign]  # noqa: ARG005 - its name
         started, Engine.start = Engine.start, _start_nothing  # type: ignore[method-assign]  # for this one
+        made = OpenedLink(connector, shared.machine, shared._observers)
         try:
-            made = OpenedLink(connector, shared.machine, shared._observers, patient=False)
+            made.open(patient=False)
         finally:
             Engine.start = started  # type: ignore[method-assign]  # as it was
         made.engine.changed = _Turns(made.engine, link, self.recording)
