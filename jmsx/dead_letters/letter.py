@@ -95,9 +95,11 @@ def no_single_queue(uri: str) -> str:
     """
     Return why what is sent to `uri` would not lie in one queue then, a clause; empty: it would.
 
-    A topic, a list or a pattern may give it to several, and loses it where there is none.
+    A topic, a list or a pattern may give it to several, and loses it where there is none. Without a name, or with
+    nothing but blanks, which Classic takes for none, a SEND would fail, and its transaction with it.
     """
-    one = uri.startswith("queue://") and not is_pattern(uri) and uri.isprintable()
+    name = uri.partition("?")[0].removeprefix("queue://")
+    one = uri.startswith("queue://") and name.strip() and not is_pattern(uri) and uri.isprintable()
     return "" if one else f"{uri} is not one queue"
 
 

@@ -580,6 +580,17 @@ def test_a_stomp_clients_map_behind_an_object_message(classic_broker: ClassicBro
     assert [one.body for one in came] == [{"a": 1}, "", ""]
 
 
+@pytest.mark.parametrize("origin", ["queue://", "queue:// ", "queue://?consumer.priority=1"])
+def test_an_origin_without_a_name_holds_back_nothing_else(broker: Broker, origin: str) -> None:
+    """Whoever may send to the queue can write such a one; a SEND to it fails, with all of its transaction."""
+    dead = fresh_queue()
+    for told in (origin, f"queue://{dead.name}.origin"):
+        put_plainly(broker, dead, "x", jmsx_original_destination=told)
+    told = printed(broker, "replay", dead.name, "--yes", code=1)
+    is_classic = not isinstance(broker, ArtemisBroker)  # Artemis goes by its own properties alone
+    assert (told["done"], told["staying"]) == ((1, 1) if is_classic else (0, 2))
+
+
 def test_a_plan_is_one_line(classic_broker: ClassicBroker) -> None:
     """Where a letter came from is written by who sends it: what is no queue's name is no place to go back to."""
     dead = fresh_queue()
