@@ -322,6 +322,12 @@ _PROGRESS: Final = (
         ),
     ),
     _stalled("busy", held((5, 30)), counted((1, 30)), _never(12, 25)),
+    _stalled(
+        "one is settled each nine minutes",
+        held((5, 31)),
+        held((0, 4), (1, 9), (2, 9), (3, 9)),
+        _never(12.5, 21.5, 30.5),
+    ),
     Scenario(
         "JmsxRedeliveryStorm",
         "30 % for 20 minutes",
@@ -538,6 +544,7 @@ def _happening(
     target = {**_TARGET, "worker": "0"}
     began = Series("jmsx_start_timestamp_seconds", target, held((0, 40)))
     told = {**target, **labels}
+    well = [Series(name, {**told, "outcome": "ok"}, counted((3, 40)))] if "outcome" in told else []
     return (
         Scenario(
             alert,
@@ -548,7 +555,7 @@ def _happening(
         Scenario(
             alert,
             "a young process that is well",
-            (began, Series(name, told, held((0, 40)))),
+            (began, Series(name, told, held((0, 40))), *well),
             _never(0.9 * minutes, 1.2 * minutes),
         ),
     )
@@ -562,6 +569,200 @@ def _restarted(values: str) -> Series:
 
 
 _REPORTED: Final = {**_TARGET, "destination": DESTINATION}
+
+
+def _workers(name: str, labels: dict[str, str], *values: str) -> tuple[Series, ...]:
+    """The series of one process after the other, each with these values, under one supervisor."""
+    return tuple(
+        Series(name, {**labels, "worker": str(number)}, one) for number, one in enumerate(values)
+    )
+
+
+def _stalled_workers(
+    title: str,
+    unsettled: tuple[int, int],
+    waiting: dict[str, tuple[int, int]],
+    points: tuple[Point, ...],
+) -> Scenario:
+    """Two that settle nothing for half an hour; `waiting`: how many of each wait for a back-off, by `blocking`."""
+    return Scenario(
+        "JmsxConsumerStalled",
+        title,
+        (
+            *_workers("jmsx_unsettled_messages", _SERIES, *(held((one, 30)) for one in unsettled)),
+            *(
+                series
+                for blocking, counts in waiting.items()
+                for series in _workers(
+                    "jmsx_redelivery_pending_messages",
+                    {**_SERIES, "blocking": blocking},
+                    *(held((one, 30)) for one in counts),
+                )
+            ),
+            *_workers(
+                "jmsx_settled_messages_total",
+                {**_SERIES, "ack_mode": "client", "outcome": "acknowledged"},
+                *(held((200, 30)),) * 2,
+            ),
+        ),
+        points,
+    )
+
+
+#: What is told of a job is told once, whichever of its workers shows it.
+_OF_WORKERS: Final = (
+    _stalled_workers(
+        "both workers hold one, and one of the two waits for its back-off",
+        (1, 1),
+        {"false": (1, 0), "true": (0, 0)},
+        (*_never(4), *_fires(_SERIES, 8, 29)),
+    ),
+    _stalled_workers(
+        "what one worker holds waits for its back-off, and the other one holds nothing",
+        (2, 0),
+        {"false": (1, 1), "true": (0, 0)},
+        _never(8, 29),
+    ),
+    _stalled_workers(
+        "whatever the workers hold waits behind one that waits for its back-off",
+        (1, 1),
+        {"false": (0, 0), "true": (1, 0)},
+        _never(8, 29),
+    ),
+    Scenario(
+        "JmsxOldestUnsettledTooOld",
+        "one worker hangs, and the other one has a back-off for 20 minutes",
+        (
+            *_workers("jmsx_oldest_unsettled_seconds", _SERIES, "0+30x60", held((0, 31))),
+            *_workers(
+                "jmsx_redelivery_pending_messages",
+                {**_SERIES, "blocking": "false"},
+                held((0, 31)),
+                held((1, 20), (0, 11)),
+            ),
+        ),
+        (*_never(12, 19.5), *_fires(_SERIES, 22, 29)),
+    ),
+    Scenario(
+        "JmsxBacklogWithoutConsumer",
+        "the one consumer of a queue in which one message waits is stopped",
+        (
+            Series("jmsx_broker_queue_messages", _REPORTED, held((1, 40))),
+            _configured(held((1, 20), ("_", 20))),
+            Series("jmsx_open_subscriptions", _SERIES, held((1, 20), (0, 20))),
+        ),
+        (*_never(12, 19, 29), *_fires({"destination": DESTINATION}, 31, 39)),
+    ),
+    Scenario(
+        "JmsxPrefetchImbalance",
+        "one worker has its prefetch full, the other one idles",
+        (
+            *_workers("jmsx_unsettled_messages", _SERIES, held((190, 40)), held((0, 40))),
+            *_workers("jmsx_prefetch_limit_messages", _SERIES, *(held((100, 40)),) * 2),
+        ),
+        (*_never(14), *_fires(_WHERE, 16, 39)),
+    ),
+    Scenario(
+        "JmsxConnectionDown",
+        "one worker is without its socket",
+        _workers("jmsx_connection_up", _LINK, held((1, 10)), held((1, 2), (0, 8))),
+        (*_never(3), *_fires(_LINK, 5, 9)),
+    ),
+    Scenario(
+        "JmsxConnectionFlapping",
+        "one worker has a loss each two minutes, of one kind and another, and the other one none",
+        tuple(
+            series
+            for reason, values in (("io", held((0, 4))), ("heartbeat", held((0, 2))))
+            for series in _workers(
+                "jmsx_disconnects_total",
+                {**_LINK, "reason": reason},
+                f"{values} {' '.join(held((number, 4)) for number in range(1, 9))}",
+                held((0, 36)),
+            )
+        ),
+        (*_never(9), *_fires(_LINK, 21, 30)),
+    ),
+    Scenario(
+        "JmsxCannotConnect",
+        "one worker tries each four minutes until it is stopped, the other one did when it began",
+        _workers(
+            "jmsx_connection_attempts_total",
+            {**_LINK, "result": "refused"},
+            f"{' '.join(held((number, 4)) for number in range(6))} {held((6, 30))}",
+            held((1, 54)),
+        ),
+        (*_never(5), *_fires(_TARGET, 12, 20, 26), *_never(31)),
+    ),
+    Scenario(
+        "JmsxCannotConnect",
+        "a program that connects for a moment now and then",
+        (Series("jmsx_connection_attempts_total", {**_LINK, "result": "ok"}, counted((1, 20))),),
+        _never(5, 19),
+    ),
+    Scenario(
+        "JmsxConnectionSilent",
+        "one worker hears nothing from 5 minutes on, where one is allowed 20 s and the other 10 minutes",
+        (
+            *_workers(
+                "jmsx_last_frame_received_timestamp_seconds", _LINK, "0+30x50", "0+30x10 300x40"
+            ),
+            *_workers("jmsx_silence_limit_seconds", _LINK, held((20, 25)), held((600, 25))),
+        ),
+        (*_never(8, 15.5), *_fires(_LINK, 18, 24)),
+    ),
+    Scenario(
+        "JmsxInstanceGone",
+        "is away for two hours: of one that is gone for longer than one nothing is said",
+        (
+            Series("up", _TARGET, held((1, 10), (0, 120))),
+            Series(
+                "jmsx_build_info",
+                {**_TARGET, "version": "0.1.0", "python": "3.11.7"},
+                held((1, 10), ("_", 120)),
+            ),
+        ),
+        (*_never(11.5), *_fires(_TARGET, 13, 60), *_never(85, 125)),
+    ),
+    Scenario(
+        "JmsxLabelOverflow",
+        "one value too many in one worker",
+        _workers(
+            "jmsx_label_overflow_total",
+            {**_TARGET, "label": "destination"},
+            _once(30),
+            held((0, 30)),
+        ),
+        (*_never(4.5), *_fires({**_TARGET, "label": "destination"}, 6, 29)),
+    ),
+    Scenario(
+        "JmsxEventLogStale",
+        "the disk hangs for one of two workers",
+        _workers("jmsx_event_log_unsynced_seconds", _TARGET, held((1, 10)), held((90, 10))),
+        _fires(_TARGET, 2, 9),
+    ),
+    Scenario(
+        "JmsxMessagesUnaccounted",
+        "one is missing in the report of one host, and in that of another one none",
+        tuple(
+            Series("jmsx_report_unaccounted_messages", {**_REPORTED, "instance": where}, values)
+            for where, values in ((INSTANCE, held((1, 30))), (OTHER_INSTANCE, held((0, 30))))
+        ),
+        (*_never(14), *_fires(_WHERE, 16, 29)),
+    ),
+    Scenario(
+        "JmsxPipelineStale",
+        "one host makes a report each hour, and another one has made its last long ago",
+        tuple(
+            Series("jmsx_report_timestamp_seconds", {**_TARGET, "instance": where}, values)
+            for where, values in (
+                (INSTANCE, held((0, 240))),
+                (OTHER_INSTANCE, held((0, 60), (3600, 60), (7200, 60), (10800, 60))),
+            )
+        ),
+        _never(126, 200, 239),
+    ),
+)
 
 _NEW: Final = (
     Scenario(
@@ -813,5 +1014,6 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     *_PROGRESS,
     *_LINK_AND_WATCH,
     *_NEW,
+    *_OF_WORKERS,
     *(scenario for one in _HAPPENINGS for scenario in _happening(*one)),
 )
