@@ -173,28 +173,27 @@ class ConsumerSeries:
         outcomes = Counter([event.outcome for event in events])
         for outcome, count in outcomes.items():
             self._processed[outcome].value += count
-        self._note_handled(_those(events, outcomes, _HANDLED), offset)
-        self._note_settled(_those(events, outcomes, SETTLED), offset)
+        self._suppressed.value += outcomes[Outcome.DUPLICATE]
+        failed = [event for event in events if event.error_type is not None]
+        self._note_handled(_those(events, outcomes, _HANDLED), offset, failed=bool(failed))
+        self._note_settled(_those(events, outcomes, SETTLED), outcomes, offset)
         self._note_done(_those(events, outcomes, _DONE), offset)
-        self._note_duplicates(events, outcomes)
-        for event in [one for one in events if one.error_type is not None]:
+        for event in failed:
             error_type = self._open.error_type.admit(event.error_type or "")
             self._tally("jmsx_handler_errors_total", error_type=error_type).value += 1
             if event.outcome is not Outcome.DEAD_LETTERED:  # of which its own event tells
                 self._note_failure("handler_error", error_type, event.at + offset)
 
-    def _note_duplicates(self, events: Sequence[DeliveryEnded], outcomes: Counter[Outcome]) -> None:
-        """Count what was done before, as we know, and what the broker says may have been."""
-        self._suppressed.value += outcomes[Outcome.DUPLICATE]
-        again = [one for one in events if one.redelivered and one.attempt == 1]
-        self._delivered_again.value += sum([one.outcome in _HANDLED for one in again])
-
-    def _note_handled(self, events: Sequence[DeliveryEnded], offset: float) -> None:
-        well = [event for event in events if event.error_type is None]
+    def _note_handled(
+        self, events: Sequence[DeliveryEnded], offset: float, *, failed: bool
+    ) -> None:
+        """Count handlers that ended, some of which have `failed`, or none."""
+        well = events
+        if failed:
+            well = [event for event in events if event.error_type is None]
+            ill = [event for event in events if event.error_type is not None]
+            self._process_error.observe_all([event.ended_at - event.started_at for event in ill])
         self._process_ok.observe_all([event.ended_at - event.started_at for event in well])
-        if len(well) < len(events):
-            failed = [event for event in events if event.error_type is not None]
-            self._process_error.observe_all([event.ended_at - event.started_at for event in failed])
         # What passed since the frame or the sender is, at a later attempt, mostly our own back-off.
         first = [event for event in events if event.attempt == 1]
         self._buffer_wait.observe_all([event.started_at - event.received_at for event in first])
@@ -206,15 +205,22 @@ class ConsumerSeries:
         if latencies and min(latencies) < 0:
             self._negative.value += sum([latency < 0 for latency in latencies])
         self._delivery_latency.observe_all(latencies)
+        # What the broker says may have been done before; a message that we retry was not.
+        self._delivered_again.value += sum([event.redelivered for event in first])
 
-    def _note_settled(self, events: Sequence[DeliveryEnded], offset: float) -> None:
+    def _note_settled(
+        self, events: Sequence[DeliveryEnded], outcomes: Counter[Outcome], offset: float
+    ) -> None:
+        """Count `events`, which have these `outcomes` and others that settle nothing, by acknowledge mode."""
         if events:
             self._last_settled.value = events[-1].at + offset
         modes = {event.ack_mode for event in events}
         for mode in modes:
-            of_mode = [one for one in events if one.ack_mode == mode] if len(modes) > 1 else events
-            for outcome, count in Counter([event.outcome for event in of_mode]).items():
-                self._settled_by(mode)[outcome].value += count
+            if len(modes) > 1:
+                outcomes = Counter([event.outcome for event in events if event.ack_mode == mode])
+            settled = self._settled_by(mode)
+            for outcome in SETTLED.intersection(outcomes):
+                settled[outcome].value += outcomes[outcome]
 
     def _note_done(self, events: Sequence[DeliveryEnded], offset: float) -> None:
         self._attempts_done.observe_all([event.attempt for event in events])

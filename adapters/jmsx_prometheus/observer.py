@@ -254,26 +254,45 @@ class PrometheusObserver:
         del pending[: len(told)]  # each in one step, and only here: what is told in between stays
         runs: _Runs = {}
         source = destination = consumer = None  # of the event before: mostly the next one's, too
-        run: dict[type, list[Any]] = {}
+        received: list[Any] = []
+        acknowledged: list[Any] = []
+        ended: list[Any] = []
         for event, its_source in told:
             cls = type(event)
-            like = run.get(cls)
+            # One question for each class: Python finds an attribute at once where all that are asked are of one class.
             if (
-                like is not None
+                cls is DeliveryEnded
                 and its_source is source
-                and event.destination == destination
                 and event.consumer == consumer
+                and event.destination == destination
             ):
-                like.append(event)
+                ended.append(event)
+            elif (
+                cls is MessagesReceived
+                and its_source is source
+                and event.consumer == consumer
+                and event.destination == destination
+            ):
+                received.append(event)
+            elif (
+                cls is MessagesAcknowledged
+                and its_source is source
+                and event.consumer == consumer
+                and event.destination == destination
+            ):
+                acknowledged.append(event)
             elif cls in _FREQUENT:
                 source, destination, consumer = its_source, event.destination, event.consumer
                 key = (id(source), destination, consumer)
-                run = runs.setdefault(key, (source, {each: [] for each in _FREQUENT}))[1]
+                if key not in runs:
+                    runs[key] = source, {each: [] for each in _FREQUENT}
+                run = runs[key][1]
+                received, acknowledged, ended = run.values()
                 run[cls].append(event)
             else:
                 if cls in _TURNS:
                     self._count_runs(runs)
-                    run = {}
+                    source = None
                 self._handlers[cls](event, its_source)
         self._count_runs(runs)
         return monotonic

@@ -97,9 +97,11 @@ class Distribution:
         if not pile:
             return
         pile.sort()
-        self._total += sum(pile[bisect_left(pile, 0.0) :])
+        self._total += sum(pile if pile[0] >= 0 else pile[bisect_left(pile, 0.0) :])
         below = 0
         for bucket, bound in enumerate(self._bounds):
+            if below == len(pile):
+                break
             end = bisect_right(pile, bound, below)
             self._buckets[bucket] += end - below
             below = end

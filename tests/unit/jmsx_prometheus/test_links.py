@@ -148,6 +148,28 @@ def test_the_oldest_message_that_is_held_is_told() -> None:
     assert _told(*other, *_HELD, (_LOST, SOURCE), after=9).value(name) == 4
 
 
+@given(st.data())
+def test_the_oldest_is_told_in_whatever_order_messages_end(data: st.DataObject) -> None:
+    """Also where consumers share a label, and what was received is so told in another order than it came."""
+    came = sorted(data.draw(st.lists(st.integers(0, 9), min_size=1, max_size=12)))
+    consumers = [data.draw(st.sampled_from(["one", "two", "three"])) for _ in came]
+    pairs = list(zip(came, consumers, strict=True))
+    order = data.draw(st.permutations(pairs))
+    ended = data.draw(st.integers(0, len(order)))
+    observer = PrometheusObserver(clock=lambda: (AT + 20, WALL + 20), maximum_consumers=1)
+    observer.observe(LINK_OPENED, SOURCE)
+    for at, consumer in pairs:
+        observer.observe(replace(RECEIVED, at=AT + at, messages=1, consumer=consumer), SOURCE)
+    for at, consumer in order[:ended]:
+        if data.draw(st.booleans()):
+            observer.value("jmsx_unsettled_messages")  # who looks has all counted that was told
+        observer.observe(replace(ENDED, received_at=AT + at, consumer=consumer), SOURCE)
+    left = order[ended:]
+    oldest = observer.totals("jmsx_oldest_unsettled_seconds", "consumer")
+    assert observer.value("jmsx_unsettled_messages") == len(left)
+    assert max(oldest.values()) == max([20 - at for at, _ in left], default=0)
+
+
 def test_a_redelivery_is_pending_until_its_back_off_is_over() -> None:
     """It is counted by its own time, and not where its socket is gone; one without a delay never is."""
     name = "jmsx_redelivery_pending_messages"
