@@ -34,10 +34,15 @@ def tables(
 ) -> Tables:
     """Make every gold table of segments that are read some at a time, sorted by its grain; `earlier` as `partials`."""
     before = earlier or {}
-    made = [
+    return merged(
         partials([(unit, {one.path: before[one.path] for one in unit if one.path in before})])
         for unit in units
-    ]
+    )
+
+
+def merged(made: Iterable[dict[str, pl.DataFrame]]) -> Tables:
+    """Make every gold table of what `partials` made of some segments at a time, sorted by its grain."""
+    made = list(made)
     sums = {
         name: added(partial, pl.concat([of[name] for of in made]))
         for name, partial in PARTIALS.items()

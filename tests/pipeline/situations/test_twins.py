@@ -10,13 +10,14 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import jmsx_report
+from jmsx_report.partial import partials
 from tests.pipeline.situations.audit_twins import TWINS as OF_KEYS
 from tests.pipeline.situations.busy import busy
 from tests.pipeline.situations.judge import SITUATIONS
 from tests.pipeline.situations.scene import Scene
 from tests.pipeline.situations.twins import TWINS as OF_LINES
 from tests.pipeline.situations.twins import Lines, differences
-from tests.pipeline.units import contents
+from tests.pipeline.units import contents, merged
 from tests.pipeline.units import tables as made
 
 if TYPE_CHECKING:
@@ -95,12 +96,18 @@ def test_however_a_log_is_cut_its_tables_are_the_same(tmp_path: Path, seed: int)
     chance = random.Random(seed)
     shuffled = chance.sample(found, len(found))
     some = [shuffled[begin : begin + 3] for begin in range(0, len(shuffled), 3)]
+    # What is made of a segment by itself is added up in two orders: it is made of nothing else.
+    each = {one.path: partials([([one], None)]) for one in found}
 
     whole = made([found])
 
     assert len(found) > 20
-    for units in ([[one] for one in found], [[one] for one in shuffled], some, [shuffled]):
-        again = made(units)
+    for again in (
+        merged(each[one.path] for one in found),
+        merged(each[one.path] for one in shuffled),
+        made(some),
+        made([shuffled]),
+    ):
         for name, table in whole.items():
             if name != "quarantine":
                 assert_frame_equal(again[name], table, check_exact=True)
