@@ -21,6 +21,7 @@ from jmsx_report.partial import partials as partials_of
 from jmsx_report.report import read
 from jmsx_report.store import Part, Store
 from tests.benchmarks.segments import write
+from tests.pipeline.copies import Copies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -80,22 +81,16 @@ def test_killed_at_each_step_the_next_report_is_right(events: Path, tmp_path: Pa
     """What kill -9 leaves behind, before and after each change of the disk, of a first report and of a second."""
     expected = summed(events, tmp_path / "fresh")
     last = max(events.rglob("*.jsonl"))
-    left: list[Path] = []
-
-    def killed_here() -> None:
-        if not (tmp_path / "partials").exists():
-            return
-        left.append(tmp_path / f"killed-{len(left)}")
-        shutil.copytree(tmp_path / "partials", left[-1])
+    left = Copies(tmp_path / "partials", tmp_path)
 
     with pytest.MonkeyPatch.context() as patched:
-        _at_each_step(patched, tmp_path / "partials", killed_here)
+        _at_each_step(patched, tmp_path / "partials", left.take)
         last.rename(tmp_path / "last")
         summed(events, tmp_path / "partials")
         (tmp_path / "last").rename(last)
         _assert_same(summed(events, tmp_path / "partials"), expected)
 
-    assert len(left) > 100
+    assert len(left) > 50
     for root in left:
         _assert_same(summed(events, root), expected)
         assert [path.name for path in root.rglob("unfinished-*")] == []
