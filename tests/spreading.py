@@ -20,6 +20,7 @@ _TOGETHER: Final = ("tests/pipeline/test_spark_",)
 #: Tests that share nothing but the brokers of their worker, and take a minute or more together.
 _APART: Final = (
     "tests/conformance/test_conformance.py::test_every_scenario_passes",
+    "tests/dashboards/test_mutants.py::",
     "tests/guarantees/test_check.py::",
     "tests/integration/test_backlog.py::test_receive_takes_a_whole_backlog",
     "tests/integration/test_broker_installation.py::test_each_tool_fetches_the_same_jars",
@@ -34,7 +35,12 @@ _FIRST: Final = (
     "tests/integration/test_broker_installation.py::test_each_tool_fetches_the_same_jars",
     "tests/integration/test_odd_senders",
     "tests/guarantees/",
+    "tests/dashboards/",
+    "tests/containers/",
+    "tests/faults/",
     "tests/integration/",
+    "tests/property/",
+    "tests/unit/jmsx_report/",
 )
 
 #: Tests that wait for nothing: with them a processor is busy while other workers wait for brokers.
