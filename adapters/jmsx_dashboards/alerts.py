@@ -19,6 +19,19 @@ _WHY: Final = (
 )
 #: Whose handlers run, or hold what they have got.
 _AT_WORK: Final = "sum by (instance, destination, consumer) (jmsx_in_process_messages) > 0"
+#: How long a message waits before its handler, at the broker or here, and how long that takes: seconds on average.
+_WHERE_TIME_GOES: Final = tuple(
+    f"sum by (destination, consumer) (rate({name}_sum[10m]))"
+    f" / sum by (destination, consumer) (rate({name}_count[10m]))"
+    for name in ("jmsx_delivery_latency_seconds", "jmsx_process_duration_seconds")
+)
+#: Who cannot connect to what, and why.
+_REFUSED: Final = (
+    "sum by (instance, broker, result)"
+    ' (increase(jmsx_connection_attempts_total{result!="ok"}[15m])) > 0'
+)
+#: Who has lost what, and why.
+_LOST: Final = 'sum by (instance, broker, reason) (increase(jmsx_disconnects_total{reason!="closed"}[15m])) > 0'
 _SLOW: Final = 6.0  #: how many times faster than allowed a budget is spent when there is a ticket
 
 
@@ -204,6 +217,7 @@ _LOSS: Final = (
             "Find the transaction's id in the event log.",
             "Look on the broker whether its sends are there; that decides.",
         ),
+        queries=(_LOST,),
     ),
     Alert(
         name="JmsxSendFailing",
@@ -244,6 +258,7 @@ _PROGRESS: Final = (
             "Before: add consumers, or lower the prefetch where one consumer hoards.",
             "In it: see the handler's quantiles, and what it calls.",
         ),
+        queries=_WHERE_TIME_GOES,
     ),
     Alert(
         name="JmsxLatencyBudgetSlowBurn",
@@ -266,6 +281,7 @@ _PROGRESS: Final = (
             "See where the time goes: before the handler, in it, or after it?",
             "Before: add consumers. In it: give slow messages a queue and consumers of their own.",
         ),
+        queries=_WHERE_TIME_GOES,
     ),
     Alert(
         name="JmsxOldestUnsettledTooOld",
@@ -408,6 +424,7 @@ _LINK: Final = (
             "the credentials were changed",
         ),
         steps=("Is the broker up for others? If so, see the log of {instance} for its last try.",),
+        queries=(_REFUSED,),
     ),
     Alert(
         name="JmsxConnectionFlapping",
@@ -432,6 +449,7 @@ _LINK: Final = (
             "`protocol`: what came is no STOMP, or more than the limits allow: see the log for which",
         ),
         steps=("See the reasons, and the ERROR frames next to them.",),
+        queries=(_LOST,),
     ),
     Alert(
         name="JmsxBrokerErrors",
@@ -472,6 +490,7 @@ _ANSWERS: Final = (
             "`timeout`: something between them swallows packets, or the port is none of STOMP",
         ),
         steps=("See the attempts by result; the log of {instance} has the broker's own words.",),
+        queries=(_REFUSED,),
         commands=("jmsx check BROKER",),
     ),
     Alert(

@@ -42,7 +42,9 @@ def runbook(alert: Alert) -> str:
     """Write what to do when `alert` fires."""
     quoted = {label: f"`{label}`" for label in alert.labels}
     held = "" if alert.wait == "0m" else f" for {alert.wait}"
-    asked = "".join(f", and this query:\n\n```promql\n{query}\n```\n" for query in alert.queries)
+    queries = "\n".join(f"```promql\n{query}\n```\n" for query in alert.queries)
+    named = "this query" if len(alert.queries) == 1 else "these queries"
+    asked = f", and {named}:\n\n{queries}" if queries else ""
     typed = "\n".join(alert.commands)
     commands = f"\nOn the command line:\n\n```sh\n{typed}\n```\n" if typed else ""
     return f"""# {alert.name}

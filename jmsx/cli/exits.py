@@ -15,7 +15,7 @@ INTERRUPTED: Final = 130
 MEANINGS: Final = {
     DONE: "done, and nothing is wrong",
     FAILED: "not done, not all of it, or nothing found; an error is on standard error",
-    WRONG_ARGUMENTS: "the arguments are wrong; of `report`: something is proven wrong (suspect)",
+    WRONG_ARGUMENTS: "the command line cannot be read; of `report`: something is proven wrong (suspect)",
     UNVERIFIABLE: "of `report`: nothing is proven, either way (unverifiable)",
     INTERRUPTED: "interrupted, by Ctrl-C or a second signal",
 }

@@ -22,7 +22,7 @@ from jmsx.cli.commands import app as main
 from jmsx_dashboards.alerts import ALERTS
 from jmsx_dashboards.boards import BOARDS
 from jmsx_dashboards.cli import app
-from jmsx_dashboards.model import Links
+from jmsx_dashboards.model import Links, Severity
 from jmsx_dashboards.texts import CAUSES
 from jmsx_prometheus import PrometheusObserver
 from jmsx_prometheus.catalogue import METRICS
@@ -159,6 +159,12 @@ def test_every_query_of_a_runbook_reads_what_there_is() -> None:
     }
     assert len(queries) > len(ALERTS)
     assert [one for query in queries for one in lint.query_problems(query, query)] == []
+
+
+def test_a_page_asks_for_its_cause() -> None:
+    """What the alert compares says that something is wrong; beside it stands what to ask, or to type, to see why."""
+    pages = [alert for alert in ALERTS if alert.severity is Severity.PAGE]
+    assert [one.name for one in pages if not (one.queries or one.commands)] == []
 
 
 def test_the_first_query_of_a_runbook_names_queue_and_cause() -> None:
