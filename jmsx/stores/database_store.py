@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from jmsx.clock import Clock, SystemClock
 from jmsx.core.durations import Duration, as_number
 from jmsx.core.ledger import StoreKey
+from jmsx.core.option_checks import wrong_type
 from jmsx.drivers.process import Origin, keep_for_ever
 from jmsx.errors import ConfigurationError, SpoiltTransactionError, StoreAwayError, StoreError
 from jmsx.log import logger
@@ -95,10 +96,18 @@ class DatabaseStore:
         release: Callable[[Any], object] | None = None,
         clock: Clock | None = None,
     ) -> None:
+        if not callable(connect):
+            raise wrong_type(
+                "connect of a DatabaseStore",
+                'a function that opens a connection, such as lambda: sqlite3.connect("shop.db")',
+                connect,
+            )
         if paramstyle not in _MARKS:
             raise ConfigurationError(
                 f"paramstyle {paramstyle!r}: DB-API knows {', '.join(_MARKS)}; see the driver's"
             )
+        if not isinstance(table, str):
+            raise wrong_type("table of a DatabaseStore", "a str", table)
         if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", table):
             raise ConfigurationError(
                 f"{table!r} is no table name; write letters, digits and _, after a schema and a dot if there is one"

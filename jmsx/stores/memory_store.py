@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from jmsx.clock import Clock, SystemClock
 from jmsx.core.durations import Duration, as_number
 from jmsx.core.ledger import StoreKey
+from jmsx.core.option_checks import wrong_type
 from jmsx.drivers.locks import mutex
 from jmsx.drivers.process import tell_of_forks
 from jmsx.errors import ConfigurationError
@@ -31,6 +32,9 @@ class MemoryStore:
         self, maximum: int = 100_000, *, ttl: Duration = 3600.0, clock: Clock | None = None
     ) -> None:
         seconds: float = as_number("ttl", ttl)
+        for name, number in (("maximum", maximum), ("ttl", seconds)):
+            if isinstance(number, bool) or not isinstance(number, int | float):
+                raise wrong_type(f"{name} of a MemoryStore", "a number", number)
         if maximum < 1 or not seconds > 0:
             raise ConfigurationError(
                 f"MemoryStore: maximum and ttl must be more than 0: {maximum}, {ttl}"

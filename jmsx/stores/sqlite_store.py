@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from jmsx.clock import Clock, SystemClock
 from jmsx.core.durations import Duration, bounded
 from jmsx.core.ledger import StoreKey
+from jmsx.core.option_checks import wrong_type
 from jmsx.drivers.process import Origin, tell_of_forks
 from jmsx.errors import StoreError
 from jmsx.log import logger
@@ -17,7 +19,6 @@ from jmsx.stores.idempotency import Turns
 from jmsx.stores.sqlite_file import OPENING, OwnFile
 
 if TYPE_CHECKING:
-    import os
     import sqlite3
     from collections.abc import Callable, Collection, Sequence
 
@@ -67,6 +68,8 @@ class SqliteStore:
         ttl: Duration = 7 * 86400.0,
         clock: Clock | None = None,
     ) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise wrong_type("path of an SqliteStore", "a path", path)
         self.path = Path(path)
         self._ttl = bounded("ttl", ttl, zero=False)
         self._clock = clock or SystemClock()

@@ -10,7 +10,7 @@ import sqlite3
 import threading
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -237,6 +237,34 @@ def test_limits_that_make_no_sense(limits: dict[str, Any]) -> None:
     """An error at the door."""
     with pytest.raises(ConfigurationError, match="must be more than 0"):
         MemoryStore(**limits)
+
+
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (lambda: MemoryStore(cast("int", "x")), "maximum of a MemoryStore must be a number, not a"),
+        (
+            lambda: MemoryStore(ttl=cast("float", [])),
+            "ttl of a MemoryStore must be a number, not a",
+        ),
+        (lambda: SqliteStore(cast("str", 5)), "path of an SqliteStore must be a path, not an int"),
+        (
+            lambda: DatabaseStore(cast("Any", "x.db")),
+            "connect of a DatabaseStore must be a func.*, not a",
+        ),
+        (
+            lambda: DatabaseStore(print, table=cast("str", 5)),
+            "table of a DatabaseStore must be a str",
+        ),
+    ],
+    ids=["maximum", "ttl", "path", "connect", "table"],
+)
+def test_what_a_store_is_made_of_is_of_the_wrong_type(
+    make: Callable[[], object], complaint: str
+) -> None:
+    """A TypeError of Python's, or of the first message only."""
+    with pytest.raises(ConfigurationError, match=complaint):
+        make()
 
 
 # -- in a file of ours ------------------------------------------------------------------------------------------------
