@@ -598,8 +598,8 @@ class Splitter:
         following = data.find(self.mark, own + len(self.mark))
         found = self._acks(data, position, len(data) if following < 0 else following)
         number, at = _lowest(found) if found else (None, own)
-        start = max((one for one in borders if one <= at), default=position)
-        return start if self._full(data, [start], number) else position
+        full = self._full(data, [one for one in borders if one <= at], number)
+        return full[-1] if full else position
 
     def _full(self, data: bytes, starts: list[int], number: int | None) -> list[int]:
         """
@@ -623,14 +623,29 @@ class Splitter:
         """As `_full`, for heads that all go on to the end of `text`."""
         browsed = text.rfind(b"\nbrowser:end")
         message, end = _with_one_each(text, _ALWAYS), _with_one_each(text, _END)
-        settled = len(text)
         if number is not None and not self._is_unnumbered(text):
-            acks = [one.start() for one in _ACK.finditer(text) if int(one[2]) == number]
-            settled = max(acks, default=-1)
+            starts = self._settled_in(text, starts, number)
+        return [start for start in starts if start in (end if start <= browsed else message)]
+
+    def _settled_in(self, text: bytes, starts: list[int], number: int) -> list[int]:
+        """
+        Return those of `starts` of a head that goes on to the end of `text` in which the broker's `ack` has this number.
+
+        It stands behind the mark only where no `ack` is in front of that, or what tells the order; see `_TELL_ORDER`.
+        """
+        mark_at = text.find(self.mark)
+        acks = [(one.start(), int(one[2])) for one in _ACK.finditer(text)]
+        last = max((at for at, one in acks if one == number), default=-1)
+        in_front = [(at, one) for at, one in acks if at < mark_at]
+        last_in_front = max((at for at, one in in_front if one == number), default=-1)
+        any_in_front = max((at for at, _ in in_front), default=-1)
+        order = [one.start() for one in _TELL_ORDER.finditer(text, 0, max(mark_at, 0))]
+        told = len(text) if _are_many(text) else max(order, default=-1)
         return [
             start
             for start in starts
-            if start <= settled and start in (end if start <= browsed else message)
+            if start <= last_in_front
+            or (start <= last and (start <= told or start > any_in_front))
         ]
 
     def _torn(self, text: bytes, *, dubious: bool) -> MessageFrame:

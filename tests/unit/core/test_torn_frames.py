@@ -282,6 +282,7 @@ INSIDE_A_NAME = b"\0\nMESSAGE\nexpires:0\n"
 @example(properties=[(3, INSIDE_A_NAME)], body=INSIDE_A_NAME + b"\nack:2\n")
 @example(properties=[(3, b"\nack:1\n"), (3, INSIDE_A_NAME)], body=INSIDE_A_NAME + b"\nack:2\n")
 @example(properties=[(3, b"\nack:3\n"), (3, INSIDE_A_NAME)], body=INSIDE_A_NAME + b"\nack:2\n")
+@example(properties=[(4, b"\nack:2\n"), (3, INSIDE_A_NAME + b"ack:3\n")], body=b"")
 def test_no_name_settles_another(properties: list[tuple[int, bytes]], body: bytes) -> None:
     """Whatever stands in a head behind its `expires`, even its own `ack`: each message comes once, with its own."""
     lines = written(2, b"").split(b"\n")
