@@ -388,14 +388,14 @@ class Worker:
 
         def attempt(handle: Callable[[Any], None]) -> bool:
             nonlocal done
-            done = store.once(identity, handle)
+            done = store.once(identity, handle) is not False  # None of a user's store says nothing
             return done
 
         called = self._when_back(
             attempt,
             lambda database: self._call_handler(message, database),
-            f"{type(store).__name__}.once() says that message {message.message_id} was done, and has not called the"
-            " handler",
+            f"{type(store).__name__}.once() has not called the handler for message {message.message_id}, and has not"
+            " returned False, which says that it was done before",
         )
         return done or called
 

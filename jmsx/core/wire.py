@@ -629,7 +629,7 @@ class Splitter:
 
     def _settled_in(self, text: bytes, starts: list[int], number: int) -> list[int]:
         """
-        Return those of `starts` of a head that goes on to the end of `text` in which the broker's `ack` has this number.
+        Return those of `starts` of a head up to the end of `text` in which the broker's `ack` has this number.
 
         It stands behind the mark only where no `ack` is in front of that, or what tells the order; see `_TELL_ORDER`.
         """
@@ -644,8 +644,7 @@ class Splitter:
         return [
             start
             for start in starts
-            if start <= last_in_front
-            or (start <= last and (start <= told or start > any_in_front))
+            if start <= last_in_front or (start <= last and (start <= told or start > any_in_front))
         ]
 
     def _torn(self, text: bytes, *, dubious: bool) -> MessageFrame:
