@@ -191,13 +191,8 @@ class HandingOut:
         delivery.over_limit = delivery.over_limit or _over_limit(
             consumer, delivery, delivery.failures
         )
-        # Only once more than it may fail: it may be the question that its processes die of.
-        to_be_asked = (
-            asks_store
-            and not delivery.not_done
-            and not _over_limit(consumer, delivery, delivery.failures - 1)
-        )
-        if delivery.dead_letter_cause is not None or (delivery.over_limit and not to_be_asked):
+        over = delivery.over_limit and not (asks_store and _is_asked_for(consumer, delivery))
+        if over or delivery.dead_letter_cause is not None:
             self._failed_deliveries.dead_letter_unseen(consumer, delivery, now)
             return False
         delivery.is_last = _dies_with_process(consumer, delivery)
@@ -256,6 +251,15 @@ def _over_limit(consumer: ConsumerCore, delivery: Delivery, failures: int) -> bo
     if consumer.settings.transacted and not delivery.was_handed_out:
         return given_up(policy, failures)
     return delivery.entry is not None and given_up(policy, failures - delivery.history.untold)
+
+
+def _is_asked_for(consumer: ConsumerCore, delivery: Delivery) -> bool:
+    """
+    Return whether a store is to be asked for a message that is over its limit.
+
+    That is done for one failure, for it may be the question that its processes die of.
+    """
+    return not (delivery.not_done or _over_limit(consumer, delivery, delivery.failures - 1))
 
 
 def _dies_with_process(consumer: ConsumerCore, delivery: Delivery) -> bool:

@@ -38,13 +38,13 @@ class OpenedLink:
     def open(self, *, patient: bool) -> None:
         """Open it; raises what `Connector.first` does."""
         source = Source("", "", "", "idle", 0)  # the broker is another one with each attempt
+        connector, machine, observers = self.connector, self._machine, self._observers
 
-        def tell(address: BrokerAddress, error: JmsxError) -> None:
-            self._observers.observe(
-                failed(error, self._machine.monotonic()), replace(source, broker=str(address))
+        def tell(address: BrokerAddress, error: JmsxError) -> None:  # knows no link: it is kept
+            observers.observe(
+                failed(error, machine.monotonic()), replace(source, broker=str(address))
             )
 
-        connector = self.connector
         connector.on_failure = tell
         self._connected = connector.first(patient=patient)
         self.client_id = connector.client_id

@@ -90,8 +90,12 @@ def _write_rules(rules: Path, mutants: Iterable[Alert]) -> None:
     alerts = list(mutants)
     needed = [rule for rule in RECORDINGS if any(rule.record in one.expr for one in alerts)]
     groups = [
-        {"name": "r", "interval": "30s", "rules": [texts._recording(rule) for rule in needed]},
-        {"name": "a", "rules": [texts._alert(one, Links()) for one in alerts]},
+        {
+            "name": "jmsx.rules",
+            "interval": "30s",
+            "rules": [texts._recording(rule) for rule in needed],
+        },
+        {"name": "jmsx.alerts", "rules": [texts._alert(one, Links()) for one in alerts]},
     ]
     rules.write_text(yaml.safe_dump({"groups": [group for group in groups if group["rules"]]}))
 
