@@ -13,7 +13,7 @@ from jmsx.core.frames import Frame
 from jmsx.jms.session import link_of
 from jmsx.log import counted
 from jmsx_broker.wire import Wire
-from tests.integration.broker_support import python
+from tests.integration.broker_support import eventually, python
 from tests.integration.liar import Client, Liar
 from tests.integration.support import bodies, fresh_queue, put
 
@@ -251,8 +251,9 @@ def test_dead_letters_that_wait_on_artemis(artemis_broker: Broker) -> None:
         place = link_of(session).dialect.dead_letter_queue
         session.create_producer(place).send(Message("a"))
     name = place.removeprefix("queue://")
+    # The broker counts it a moment after it has answered.
+    assert eventually(lambda: artemis_broker.statistics(name).size > 0)
     waiting = artemis_broker.statistics(name).size
-    assert waiting > 0
     _, findings, _ = check(artemis_broker.url)
     assert findings[f"queue {name}"]["told"] == counted(waiting, "dead letter")
 
