@@ -36,6 +36,7 @@ from tests.integration.support import (
     bodies,
     fresh_queue,
     nothing_left,
+    of_an_attempt_that_tells,
     put,
     rest,
     settles,
@@ -291,9 +292,11 @@ def test_a_handler_that_is_late_for_the_drain(
 @BOTH
 def test_a_crash_before_the_batch_is_settled(broker: Broker, mode: AcknowledgeMode) -> None:
     """All of it comes again: nothing was acknowledged before the handler had returned."""
-    queue = fresh_queue()
-    fill(broker, queue, *numbers(20))
-    program = f"""
+
+    def attempt() -> dict[str, int]:
+        queue = fresh_queue()
+        fill(broker, queue, *numbers(20))
+        program = f"""
 import time
 from jmsx import App
 app = App({broker.url!r})
@@ -303,20 +306,23 @@ def store(messages):
     time.sleep(60)
 app.run()
 """
-    with python("-c", program) as process:
-        assert read_line(process) == "20"
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    seen = Seen()
-    app = App(broker.url)
+        with python("-c", program) as process:
+            assert read_line(process) == "20"
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        seen = Seen()
+        app = App(broker.url)
 
-    @app.consumer(queue, batch=20, batch_timeout=1.0, mode=mode)
-    def store(messages: list[Message]) -> None:
-        seen.note(messages)
+        @app.consumer(queue, batch=20, batch_timeout=1.0, mode=mode)
+        def store(messages: list[Message]) -> None:
+            seen.note(messages)
 
-    with app:
-        assert settles(broker, queue, size=0) or settles(broker, queue, size=0)
-    assert seen.texts == dict.fromkeys(numbers(20), 1)
+        with app:
+            eventually(lambda: broker.statistics(queue.name).size == 0, 10)
+        assert settles(broker, queue, size=0)
+        return seen.texts
+
+    assert of_an_attempt_that_tells(attempt) == dict.fromkeys(numbers(20), 1)
 
 
 def test_a_link_that_is_lost_while_a_batch_is_filled(
