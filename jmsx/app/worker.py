@@ -384,20 +384,13 @@ class Worker:
 
     def _once(self, store: IdempotencyStore, identity: StoreKey, message: Message) -> bool:
         """As `store.once`, when the store can be used."""
-        done = False
-
-        def attempt(handle: Callable[[Any], None]) -> bool:
-            nonlocal done
-            done = store.once(identity, handle) is not False  # None of a user's store says nothing
-            return done
-
-        called = self._when_back(
-            attempt,
+        return self._when_back(
+            # False alone says that the message was done: a store of the application's may return anything.
+            lambda handle: store.once(identity, handle) is not False,
             lambda database: self._call_handler(message, database),
             f"{type(store).__name__}.once() has not called the handler for message {message.message_id}, and has not"
             " returned False, which says that it was done before",
         )
-        return done or called
 
     def _when_back(
         self, attempt: Callable[[Callable[P, T]], bool], work: Callable[P, T], uncalled: str

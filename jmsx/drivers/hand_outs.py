@@ -105,13 +105,14 @@ class HandOuts:
             self._ask(ledger.flush, now)
         return None
 
-    @staticmethod
-    def not_done(deliveries: Iterable[Delivery]) -> bool:
+    def not_done(self, deliveries: Iterable[Delivery]) -> bool:
         """
         Note of those that are over their limit that the application's store does not know them; whether there are any.
 
         The application is to give them back then: they become dead letters as soon as they are handed out again.
         """
+        if not self.asks_store:
+            return False
         over = [one for one in deliveries if one.over_limit]
         for one in over:
             one.not_done = True
