@@ -98,10 +98,10 @@ class World(Machine):
         self._patience = patience
         self._links: list[MemoryLink] = []
         self._wires = threading.RLock()  #: guards the broker and the links
-        self._moving = threading.RLock()  #: held by the thread that moves the world
-        self._mover: threading.Thread | None = None
-        self._would_move = 0  #: threads that wait for the mover to have done
         self._turn = threading.Condition()  #: guards what follows
+        self._mover: threading.Thread | None = None
+        self._moving = 0  #: how often it does, one in the other
+        self._would_move = 0  #: threads that wait for the mover to have done
         self._waits: list[_Wait] = []  #: oldest first
         self._busy: set[threading.Thread] = set()  #: of ours, those that do not wait
         #: Of ours, those whose handler, on an event loop, awaits another thread that waits here.
@@ -154,31 +154,37 @@ class World(Machine):
         if wait.is_of(self):
             self._park(wait)
             return check()
-        moved = False
-        while not moved:
-            while self._mover not in (None, wait.thread):
-                if wait.ready(self._now):
-                    return check()
-                self._park(wait)  # until it may go on, or nobody moves the world any more
+        while True:
+            if self._mover not in (None, wait.thread) and wait.ready(self._now):
+                return check()
+            if self._park(wait):
+                continue
             with self._moves() as alone:
-                moved = self._until(wait, alone=alone)
-            if not moved:
-                with self._turn:
-                    self._turn.wait(GRACE)
-        return check()
+                if self._until(wait, alone=alone):
+                    self._take_up_awaiting()
+                    return check()
+            with self._turn:
+                self._turn.wait(GRACE)  # another one is to move it first
 
-    def _park(self, wait: _Wait) -> None:
-        """Wait until a mover lets it on; who may move the world itself waits only while another one does."""
+    def _park(self, wait: _Wait) -> bool:
+        """
+        Wait until a mover lets it on; False, at once, where its own thread moves the world, or does from now on.
+
+        That is looked at and taken in one: a thread that waits for another mover to have done is not seen by that one,
+        and a handler that awaits it would never come back.
+        """
         with self._turn:
-            if self._mover is None and wait.may_move(self):
-                return
-            self._forget(wait.thread)
             if not wait.is_of(self):
                 self._guests.add(wait.thread)
+                if self._mover in (None, wait.thread):
+                    self._mover = wait.thread
+                    return False
+            self._forget(wait.thread)
             self._waits.append(wait)
             self._came += 1
             self._turn.notify_all()
         wait.sleep()
+        return True
 
     def begun(self, thread: threading.Thread) -> None:
         """Note that a thread of ours is being started."""
@@ -203,20 +209,23 @@ class World(Machine):
         """This thread moves the world; another one that does is waited for. Gives whether it has not done so before."""
         thread = threading.current_thread()
         with self._turn:
-            self._would_move += 1
             if not isinstance(thread, _Thread):
                 self._guests.add(thread)
-        with self._moving:
+            self._would_move += 1
+            self._turn.notify_all()
+            self._turn.wait_for(lambda: self._mover in (None, thread))
+            self._would_move -= 1
+            self._mover = thread
+            self._moving += 1
+        try:
+            yield self._moving == 1
+        finally:
             with self._turn:
-                self._would_move -= 1
-            before, self._mover = self._mover, thread
-            try:
-                yield before is None
-            finally:
-                with self._turn:
-                    self._mover = before
-                    if before is None:
-                        self._wake_others()
+                self._moving -= 1
+                if not self._moving:
+                    self._mover = None
+                    self._wake_others()
+                    self._turn.notify_all()
 
     def _wake_others(self) -> None:
         """They move the world themselves, now that nobody does."""
@@ -268,11 +277,14 @@ class World(Machine):
         """
         Move the world until the mover itself may go on; False if another one is to move it first.
 
-        Not `alone`: the mover does so in the middle of moving it for something else, and cannot let others do it.
+        Who is awaited by a handler leaves it to all others. Not `alone`: the mover does so in the middle of moving it
+        for something else, and cannot let others do it.
         """
         while not wait.check():
-            if self._let_one_on():
+            if self._let_one_on(wait):
                 continue
+            if alone and self._would_move and not wait.may_move(self):
+                return False
             due = self._due()
             if wait.deadline is not None and (due is None or due >= wait.deadline):
                 self._move(wait.deadline)
@@ -320,28 +332,34 @@ class World(Machine):
         while self._let_one_on():
             pass
 
-    def _let_one_on(self) -> bool:
+    def _let_one_on(self, moves: _Wait | None = None) -> bool:
         """Let the next thread on that can go on, and wait until it waits again; False if there is none."""
         with self._turn:
             wait = next((w for w in self._waits if w.ready(self._now)), None)
             if wait is None:
-                return self._await_turn()
+                return self._await_turn(moves)
             self._waits.remove(wait)
             if isinstance(wait.thread, _Thread):
                 self._busy.add(wait.thread)
-            else:  # a handler may go on that has awaited it
-                self._busy |= self._awaiting
-                self._awaiting.clear()
+            else:
+                self._take_up_awaiting()
             wait.go()
-            self._await_turn()
+            self._await_turn(moves)
             return True
 
-    def _await_turn(self) -> bool:
+    def _take_up_awaiting(self) -> None:
+        """Now that a guest goes on, a handler may do so that has awaited it."""
+        with self._turn:
+            self._busy |= self._awaiting
+            self._awaiting.clear()
+
+    def _await_turn(self, moves: _Wait | None) -> bool:
         """
         Wait until the threads that had their turn are back; False if none was away.
 
         If one waits for something outside of this world, others go on meanwhile. If the handlers of all of them run on
-        an event loop, and await threads that wait here, then only time can change that.
+        an event loop, and await threads that wait here, or the one that `moves` the world, then only time can change
+        that.
         """
         if not self._busy:
             return False
@@ -351,7 +369,7 @@ class World(Machine):
             waited += GRACE
             if any(w.ready(self._now) for w in self._waits):
                 break
-            if waited >= AWAITING and self._came == came and self._is_awaited():
+            if waited >= AWAITING and self._came == came and self._is_awaited(moves):
                 self._awaiting |= self._busy
                 self._busy.clear()
                 return False
@@ -360,8 +378,8 @@ class World(Machine):
                 raise BlockedError(self._told_of(thread))
         return True
 
-    def _is_awaited(self) -> bool:
-        awaiting = {one.awaited_by for one in self._waits}
+    def _is_awaited(self, moves: _Wait | None) -> bool:
+        awaiting = {one.awaited_by for one in [*self._waits, *([moves] if moves else [])]}
         return all(thread.ident in awaiting for thread in self._busy)
 
     def _told_of(self, thread: threading.Thread) -> str:

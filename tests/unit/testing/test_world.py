@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import pytest
 
+from jmsx.app.loops import CALL
 from jmsx.testing.fake_broker import FakeBroker
 from jmsx.testing.world import BlockedError, World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 
 def test_who_waited_for_another_to_move_it_moves_it_when_that_one_has_done() -> None:
@@ -102,3 +109,74 @@ def test_who_waits_for_what_nobody_does_is_told_so() -> None:
     waiting.start()
     waiting.join(5.0)
     assert len(raised) == 1
+
+
+def awaited_by(handler: threading.Thread, work: Callable[[], object]) -> threading.Thread:
+    """A thread that does what a handler of the thread `handler` awaits on an event loop."""
+    context = contextvars.copy_context()
+    context.run(CALL.set, SimpleNamespace(thread=handler.ident))
+    return threading.Thread(target=context.run, args=[work], daemon=True)
+
+
+@pytest.fixture
+def handling() -> Iterator[tuple[World, threading.Thread, threading.Event]]:
+    """A world that nobody moves, a thread of it whose handler is at work, and what ends that."""
+    world = World(FakeBroker("classic"), 0.0, 1.0)
+    begun, over = threading.Event(), threading.Event()
+
+    def handle() -> None:
+        begun.set()
+        over.wait(10.0)
+
+    handler = world.thread(handle, "handler")
+    handler.start()
+    world.thread(lambda: world.wait(begun.is_set), "other").start()
+    assert world.wait(begun.is_set)
+    yield world, handler, over
+    over.set()
+    handler.join(5.0)
+
+
+def test_whom_a_handler_awaits_may_move_the_world(
+    handling: tuple[World, threading.Thread, threading.Event],
+) -> None:
+    """Where nobody else does: time goes on until it has waited long enough."""
+    world, handler, over = handling
+    before = world.monotonic()
+    returned: list[bool] = []
+
+    def wait() -> None:
+        returned.append(world.wait(lambda: False, 30.0))
+        over.set()
+
+    awaited = awaited_by(handler, wait)
+    awaited.start()
+    awaited.join(5.0)
+    assert returned == [False]
+    assert world.monotonic() == before + 30.0
+
+
+def test_whom_a_handler_awaits_leaves_time_to_the_test(
+    handling: tuple[World, threading.Thread, threading.Event],
+) -> None:
+    """It moves the world, as nobody did, and parks when the test does."""
+    world, handler, over = handling
+    before = world.monotonic()
+    moves = threading.Event()
+
+    def check() -> bool:
+        moves.set()
+        return False
+
+    def wait() -> None:
+        world.wait(check, 30.0)
+        over.set()
+
+    awaited = awaited_by(handler, wait)
+    awaited.start()
+    assert moves.wait(5.0)
+    world.advance_to(before + 10.0)
+    assert world.monotonic() == before + 10.0
+    assert not over.is_set()
+    world.advance_to(before + 30.0)
+    assert over.wait(5.0)
