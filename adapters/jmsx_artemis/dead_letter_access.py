@@ -155,7 +155,7 @@ class ArtemisDeadLetters:
         *,
         at_once: int | None = None,
     ) -> Iterator[list[str]]:
-        """The broker moves each; a queue that went because it was empty is made again."""
+        """Have the broker move each letter; a queue that it had removed because it was empty is made again."""
         targets = {letter.id: _target(to or letter.origin) for letter in letters}
         self._ask(_made(set(targets.values()), is_named=to is not None))
         here = _bare(queue)

@@ -61,17 +61,17 @@ class ArtemisManagement:
     )
 
     def listen(self, answers: str) -> Frame:
-        """A topic of its own, which the broker forgets with the subscription."""
+        """Return the SUBSCRIBE to a topic of its own, which the broker forgets with the subscription."""
         headers = {"destination": answers, "subscription-type": MULTICAST, "ack": "auto"}
         return Frame("SUBSCRIBE", {"id": answers, **headers})
 
     def ask(self, question: Question, answers: str) -> Frame:
-        """The question, with a place for the answer."""
+        """Return the SEND of the question, which says where the answer is to go."""
         frame = command(question)
         return Frame("SEND", {**frame.headers, "reply-to": answers}, frame.body)
 
     def told(self, question: Question, frame: MessageFrame) -> Any:
-        """The one value; None for an operation that returns nothing."""
+        """Return the one value of an answer; None for an operation that returns nothing."""
         try:
             value = json.loads(frame.body or b"null")
         except ValueError as error:
@@ -82,7 +82,7 @@ class ArtemisManagement:
         return told
 
     def examine(self, destination: str, kind: DestinationKind, policy: Policy) -> Inquiry[Findings]:
-        """Whose messages would come, where dead letters go, and whose redelivery would come on top."""
+        """Find out whose messages would come, where dead letters go, and whether the broker redelivers, too."""
         yield from _check(destination, kind)
         settings = yield from address_settings(address_of(destination))
         lying: list[Queue] = []
@@ -101,7 +101,7 @@ class ArtemisManagement:
         return Findings(dead_letter_queue, told, (yield from _of_expired(settings)))
 
     def try_selector(self, headers: Mapping[str, str]) -> Inquiry[None]:
-        """A bad one costs the connection that it comes on, so it is tried here."""
+        """Try the selector on the link for questions: on Artemis a bad one costs the connection that it comes on."""
         if "selector" not in headers:
             return
         trial = {"destination": _TRIAL, "subscription-type": MULTICAST, "ack": "auto"}
@@ -111,13 +111,13 @@ class ArtemisManagement:
             raise InvalidSelectorError(_in_users_words(str(error))) from error
 
     def check_temporary(self, destination: str) -> Inquiry[None]:
-        """A SEND to a queue that is gone would make one that nobody reads and nobody removes (seen on 2.44.0)."""
+        """Ask for the queue: a SEND to one that is gone would make it anew, for nobody to read (seen on 2.44.0)."""
         found = yield from queues("ADDRESS", address_of(destination))
         if not any(one["temporary"] == "true" or whole(one["consumerCount"]) for one in found):
             raise InvalidDestinationError(f"{destination} is gone: nobody reads it")
 
     def remove_temporary(self, destinations: Iterable[str]) -> Inquiry[None]:
-        """An empty one goes when nobody reads it; one with a late answer in it the broker keeps (seen on 2.44.0)."""
+        """Remove those with late answers in them: the broker itself removes only empty ones (seen on 2.44.0)."""
         for destination in destinations:
             for one in (yield from queues("ADDRESS", address_of(destination))):
                 if whole(one["consumerCount"]) == 0 and one["routingType"] == ANYCAST:
@@ -127,7 +127,7 @@ class ArtemisManagement:
         self, client_id: str, subscription: str, headers: Mapping[str, str]
     ) -> Inquiry[None]:
         """
-        The broker takes whatever queue has the name, with the topic and selector that it was made for.
+        Remove a queue of that name with another topic or selector: the broker would take it for the subscription.
 
         One that an older jmsx made for the same selector and no_local is kept, with what lies in it. Raises BrokerError
         if another one cannot be removed, for somebody took it up meanwhile, and BrokerFaultError if the broker fails.

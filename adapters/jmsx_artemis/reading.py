@@ -76,7 +76,7 @@ class ArtemisReading(Reading):
 
     def addresses(self, headers: Mapping[str, str]) -> Addresses:
         """
-        Address and routing type; a sender that gave none is taken to mean a queue.
+        Read address and routing type; a sender that gave no type is taken to mean a queue.
 
         A dead letter that is back where it was still has the routing type of its copy (seen live on 2.44.0).
         """
@@ -92,7 +92,7 @@ class ArtemisReading(Reading):
         return Addresses(f"{kind}://{address}" if address else None, original, reply_to)
 
     def decode_body(self, headers: Mapping[str, str], body: bytes) -> Body:
-        """As the sender's header says; of other senders, bytes are what the broker has as a BytesMessage."""
+        """Read the body as the sender's header says; without one, bytes are what the broker has as a BytesMessage."""
         kind = headers.get(TYPE_HEADER)
         if not self.carries(headers, body):
             raise MessageNotReadableError(UNREADABLE)

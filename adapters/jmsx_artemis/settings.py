@@ -33,7 +33,7 @@ class AddressSettings:
 
     @classmethod
     def read(cls, address: str, told: str) -> AddressSettings:
-        """From what `getAddressSettingsAsJSON` tells: only what somebody has set."""
+        """Read the answer to `getAddressSettingsAsJSON`, which tells only what somebody has set."""
         given = json.loads(told)
         given.setdefault("deadLetterAddress", given.get("DLA") or None)  # BROKER.md A73
         names = {

@@ -117,7 +117,7 @@ class ByteWindow:
         """Do nothing: transactions do not change credits."""
 
     def full(self, unsettled: int) -> bool:
-        """When all credits are spent: nothing but an ACK, or on a queue a further subscription, brings more."""
+        """Return whether all credits are spent: then only an ACK, or on a queue a further subscription, brings more."""
         return self._grows and unsettled > 0 and all(one.spent for one in self._credits.values())
 
     def patience(self, unsettled: int) -> float | None:

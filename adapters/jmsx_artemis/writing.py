@@ -58,7 +58,7 @@ class ArtemisWriting(Writing):
     """Writes frames for Artemis."""
 
     def send_headers(self, destination: str) -> dict[str, str]:
-        """Address and routing type; without the type a message to a new queue is lost (BROKER.md A7)."""
+        """Return address and routing type; without the type a message to a new queue is lost (BROKER.md A7)."""
         routing, address = parted(single(destination))
         return {"destination": address, "destination-type": routing}
 
@@ -111,7 +111,7 @@ class ArtemisWriting(Writing):
     def narrowed(
         self, headers: Mapping[str, str], wanted: Sequence[Delivery]
     ) -> Mapping[str, str] | None:
-        """By their keys, or their times: a filter cannot name the broker's own id of a message (BROKER.md A21)."""
+        """Name messages by keys, or by times: a filter cannot name the broker's own id of a message (BROKER.md A21)."""
         if len(wanted) > _NAMED:
             return None
         given = headers.get("selector", "").removeprefix(NUMBERS)
@@ -137,13 +137,13 @@ class ArtemisWriting(Writing):
         return {"durable-subscription-name": name}
 
     def holding_headers(self, destination: str) -> Mapping[str, str] | None:
-        """A queue is there with its first consumer; one with a window below -1 gets nothing (seen live on 2.44.0)."""
+        """Return those of a consumer with a window below -1: it makes the queue, and gets nothing (seen on 2.44.0)."""
         routing, address = parted(destination)
         own = {"destination": address, "subscription-type": routing, "ack": "client"}
         return {**own, _WINDOW: _NOTHING}
 
     def encode_body(self, body: Body) -> tuple[dict[str, str], bytes]:
-        """A content-length makes a BytesMessage, its absence a TextMessage (BROKER.md A50)."""
+        """Encode a body: a content-length makes a BytesMessage, its absence a TextMessage (BROKER.md A50)."""
         if isinstance(body, bytes):
             return {TYPE_HEADER: "bytes", "content-length": str(len(body))}, body
         if body is None:

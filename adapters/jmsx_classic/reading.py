@@ -88,14 +88,14 @@ class ClassicReading(Reading):
     written_anew = BEGINNING  # the XML of a map
 
     def addresses(self, headers: Mapping[str, str]) -> Addresses:
-        """What the broker moved to a dead letter queue tells in a header of the broker's where it was before."""
+        """Read where it was before from the broker's own header, if the broker moved it to a dead letter queue."""
         told = super().addresses(headers)
         moved_from = destination_uri(headers.get("original-destination"))
         return told if moved_from is None else told._replace(original=moved_from)
 
     def decode_body(self, headers: Mapping[str, str], body: bytes) -> Body:
         """
-        A map, bytes or text.
+        Return a map, bytes or text.
 
         The broker puts the subscription's `transformation` on texts too, so the form decides what is a map.
         """
@@ -113,18 +113,18 @@ class ClassicReading(Reading):
         return body.decode("utf-8", "replace")
 
     def carries(self, headers: Mapping[str, str], body: bytes) -> bool:
-        """A JMS client's message without a body or a length may be of a kind that the broker shows nothing of."""
+        """Return False, too, for a JMS client's message without body and length: it may be of a kind not shown."""
         if UNREADABLE_HEADER in headers or (headers.get(TEXT_HEADER) == A_MAP and not body):
             return False
         return bool(body) or "content-length" in headers or self.sender(headers) is not Sender.JMS
 
     def may_hide_body(self, headers: Mapping[str, str], body: bytes) -> bool:
-        """A map of a STOMP client's, or a copy of one, looks as an empty text that was sent with its header (C50)."""
+        """Return True for what looks like an empty text with a map's header: it may be a STOMP client's map (C50)."""
         return TRANSLATION_HEADER in headers and not body and "content-length" not in headers
 
     def sender(self, headers: Mapping[str, str]) -> Sender:
         """
-        What a STOMP client sends is numbered as of session -1, and a JMS client's sessions have numbers from 0 on.
+        Tell STOMP clients by their session, which is always -1; the sessions of JMS clients are numbered from 0 on.
 
         Source: `ProtocolConverter.java:95-109` (`new SessionId(connectionId, -1)`); probed on 6.1.8.
         """
@@ -156,7 +156,8 @@ class ClassicReading(Reading):
 
     def sent_id(self, session: str, number: int) -> str | None:
         """
-        The broker numbers the SENDs of a connection, which CONNECTED names unless it has a client id (BROKER.md C2).
+        Make the id as the broker does: it numbers the SENDs of a connection, which CONNECTED names unless it has a
+        client id (BROKER.md C2).
 
         Source: `ProtocolConverter.java:334-378`.
         """
@@ -164,9 +165,10 @@ class ClassicReading(Reading):
 
     def explains_later(self, command: str, text: str) -> bool:
         """
-        A COMMIT after a frame that failed without a receipt is refused by the thread that reads.
+        Return True for a COMMIT that is refused because a frame before it failed without a receipt.
 
-        The complaint about that frame is written by another one, after the refusal in 1 of 8 (measured).
+        The thread that reads refuses the COMMIT; the complaint about the frame is written by another thread, in 1 of 8
+        cases after the refusal (measured).
         Source: `TransportConnection.serviceException` and `.dispatchAsync`.
         """
         return command == "COMMIT" and "rollback only" in text

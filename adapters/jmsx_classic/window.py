@@ -81,10 +81,10 @@ class MessageWindow:
 
     def open(self, unsettled: Unsettled) -> Sequence[Frame]:
         """
-        An ACK(tx) that is aborted at once; or kept, if single.
+        Return ACKs in a transaction that is aborted at once; or kept open, if each message has an ACK of its own.
 
-        Single ACKs narrow the window again when aborted, so they are kept open until the next one is settled; until
-        then the transaction grows by what was handed out meanwhile.
+        Such ACKs narrow the window again when they are aborted, so their transaction stays open until the next message
+        is settled, and grows meanwhile by what is handed out.
         """
         self.counting = True
         full = self._model.is_full(len(unsettled))

@@ -90,7 +90,7 @@ class ClassicWriting(Writing):
         if TRANSFORMS in options:
             if options[TRANSFORMS] != "none":
                 raise UnsupportedError(
-                    f"{destination}: consumer.{TRANSFORMS} can be none, and no other"
+                    f"{destination}: consumer.{TRANSFORMS} may only be none; leave it out, or write =none"
                 )
             del headers[TRANSLATION_HEADER]
         if selector:
@@ -103,7 +103,7 @@ class ClassicWriting(Writing):
 
     def trial(self, destination: str, headers: Mapping[str, str]) -> Mapping[str, str] | None:
         """
-        A consumer with prefetch 0, for what stands for several destinations.
+        Return the headers of a consumer with prefetch 0, for a URI that stands for several destinations.
 
         With a receipt the broker adds a consumer with prefetch 0, and opens it for the destination of the literal name
         only: a backlog lay still until a message came, or for 30 s. Without one its refusal is written by another
@@ -136,7 +136,7 @@ class ClassicWriting(Writing):
         return {"activemq.subscriptionName": name}
 
     def encode_body(self, body: Body) -> tuple[dict[str, str], bytes]:
-        """A content-length makes a BytesMessage, its absence a TextMessage (`LegacyFrameTranslator.java:45-120`)."""
+        """Encode a body: a content-length makes a BytesMessage (`LegacyFrameTranslator.java:45-120`)."""
         if isinstance(body, bytes):
             return {"content-length": str(len(body))}, body
         if isinstance(body, str):
@@ -153,7 +153,7 @@ class ClassicWriting(Writing):
 
 
 def _selector(selector: str, *, durable: bool) -> str:
-    """That of a durable subscription keeps its numbers as they are: another text would begin it anew."""
+    """Return the selector for the broker; a durable one keeps its numbers: with another text it would begin anew."""
     check_arithmetic(selector)
     check_functions(selector)
     return spelled_out(selector if durable else in_decimals(selector))

@@ -46,7 +46,7 @@ class LabelGuard:
         self._overflow = overflow
 
     def admit(self, value: str, events: int = 1) -> str:
-        """`value` of so many events itself, or `__other__` when it is one too many."""
+        """Return `value`, or `__other__` if `limit` others were first; so many `events` have it."""
         if value in self._admitted:
             return value
         if len(self._admitted) < self._limit:
@@ -62,7 +62,7 @@ class DestinationGuard(LabelGuard):
     __slots__ = ()
 
     def admit(self, value: str, events: int = 1) -> str:
-        """`value` of so many events itself, `__temp__`, or `__other__` when it is one too many."""
+        """Return what `LabelGuard.admit` does, but `__temp__` for a temporary destination."""
         if value.startswith(_TEMPORARY_PREFIXES):
             return TEMPORARY
         return super().admit(value, events)
@@ -74,7 +74,7 @@ class WordGuard(LabelGuard):
     __slots__ = ()
 
     def admit(self, value: str, events: int = 1) -> str:
-        """Give `value` of so many events itself, or `__other__` when it is a sentence or one too many."""
+        """Return what `LabelGuard.admit` does, and `__other__` for a sentence."""
         if _WORD.fullmatch(value):
             return super().admit(value, events)
         self._overflow.value += events

@@ -139,7 +139,7 @@ class SeriesTable:
         return self._distributions[name].setdefault(values, Distribution(metric.buckets))
 
     def forget(self, name: str, **labels: str) -> None:
-        """Export the series of a gauge no longer."""
+        """Stop exporting the series of a gauge."""
         self._tallies[name].pop(_values(BY_NAME[name], labels), None)
 
     def show(self, name: str, value: float, *, until: float, **labels: str) -> None:
@@ -148,7 +148,7 @@ class SeriesTable:
         self._ends[name, _values(BY_NAME[name], labels)] = until
 
     def end(self, now: float) -> None:
-        """Export no longer what was to be shown until before `now`; seconds, monotonic."""
+        """Stop exporting the gauges that were to be shown until some time before `now` (seconds, monotonic)."""
         for key, until in [*self._ends.items()]:
             if until < now:
                 del self._ends[key]

@@ -76,7 +76,9 @@ def _alone(events: Path) -> Iterator[None]:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError as error:
-        raise ConfigurationError(f"{events} is being compacted by another; wait for it") from error
+        raise ConfigurationError(
+            f"{events} is being compacted by another process; wait for it"
+        ) from error
     finally:
         os.close(opened)
 
@@ -139,7 +141,7 @@ def _put(sources: Mapping[str, bytes], told: str, made: Path) -> None:
     to_disk(unfinished)
     if contents(unfinished) != sources:
         raise ConfigurationError(
-            f"{unfinished} was read otherwise than it was written; nothing was removed"
+            f"{unfinished} does not read back as it was written; nothing was removed"
         )
     unfinished.rename(made)
     to_disk(made.parent)

@@ -122,7 +122,7 @@ def explain(events: Path, wanted: str) -> Story:
 
     """
     if not wanted:
-        raise ConfigurationError("say a message key or a message id")
+        raise ConfigurationError("give a message key or a message id")
     log = _Log(events)
     wanted = wanted.encode(errors="replace").decode()  # as the log has it
     keys, named = [wanted], {wanted}

@@ -308,12 +308,12 @@ def _again(events: Events) -> pl.DataFrame:
     )
 
 
-#: Where a message may have been done twice though both ends of its bucket agree. One with a key that tells no time:
-#: where the broker, or the process, says that it was delivered before. Others of these, of whom the log has no send,
-#: are not looked at key by key: that two are in one batch of segments tells nothing, for the same log may be cut in
-#: other ways. One with a key of ours: where it was sent long after its key was made, and so may have been sent twice. A
-#: second send of a key within `LATE_US` of its making is not seen here. No jmsx has two confirmed: a producer makes a
-#: key for each message that it is given, also for one that came in, and sends again only what had no answer.
+#: Where a message may have been done twice though both ends of its bucket agree. For messages of foreign senders, whose
+#: keys tell no time: where the broker, or the process, says that one was delivered before. Their other keys are not
+#: compared: the log has no send of them, and whether two lie in one batch depends on how the log is cut. For those of
+#: jmsx: where one was sent long after its key was made, and so may have been sent twice. A second send of a key within
+#: `LATE_US` of its making is not seen here; but no jmsx has two such sends confirmed: a producer makes a key for each
+#: message that it is given, also for one that came in, and sends again only what had no answer.
 AGAIN: Final = Partial("again", ("bucket", "hour_us"), {"n": Adds.SUM}, _again)
 
 

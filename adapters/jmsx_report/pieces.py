@@ -85,7 +85,7 @@ def chunks(events: Path, segment: Segment, most: int) -> Iterator[tuple[int, byt
         before = file.read(1) if segment.begin else b"\n"
         if before != b"\n" or file.seek(0, os.SEEK_END) < segment.size:
             raise ConfigurationError(
-                f"{events / segment.path} is not the file any more of which {segment.begin} bytes were read;"
+                f"{events / segment.path} is not the file any more that was read up to byte {segment.begin};"
                 " its writer only ever appends: put back what was there, or read the log anew, to another place"
             )
         file.seek(segment.begin)

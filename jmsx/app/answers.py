@@ -242,7 +242,7 @@ class _ReplyQueue:
             left = pending.left
             if pending.is_over or left <= 0:
                 raise ConnectionFailedError(
-                    f"the connection was there too late for {pending.what}; nothing was sent"
+                    f"there was no connection in time for {pending.what}; nothing was sent"
                 )
             self._producer.send(message, destination=to, **{**options, "timeout": left})
         except InDoubtError as error:  # it may have been handled

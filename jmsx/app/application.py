@@ -850,7 +850,7 @@ class App:
         self._rest()
 
     def _end(self) -> None:
-        """The app is over: nothing happens any more that observers could be told."""
+        """Stop what is left, and close the observers: nothing happens any more that they could be told."""
         with self._ending:
             self._rest()
             if not self._closed_observers:
@@ -858,7 +858,7 @@ class App:
                 Observers(self._observers).close()
 
     def _rest(self) -> None:
-        """Nothing runs any more."""
+        """Close what serves the app while it runs; its workers have stopped."""
         endpoint, self.endpoint = self.endpoint, None
         watch, self._watch = self._watch, None
         counting, self._counting = self._counting, None
@@ -886,7 +886,7 @@ def _check_not_said(options: AppKeywords, name: str, connection_name: str) -> No
 
 
 def _tell(announce: Callable[[str], object], words: str) -> None:
-    """To the operator; that it cannot be told is no reason to drop what runs."""
+    """Say it to the operator; if that cannot be done, what runs goes on all the same."""
     try:
         announce(words)
     except BaseException as error:
@@ -896,7 +896,7 @@ def _tell(announce: Callable[[str], object], words: str) -> None:
 
 
 def _attempt(step: Callable[..., object], *arguments: object) -> JmsxError | None:
-    """The error with which a step of stopping ends, so that the next one is taken all the same."""
+    """Take a step of stopping, and return its error, so that the next step is taken all the same."""
     try:
         step(*arguments)
     except JmsxError as error:

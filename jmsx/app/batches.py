@@ -54,7 +54,7 @@ class BatchWorker(Worker):
 
     @staticmethod
     def _mode(consumer: Consumer) -> AcknowledgeMode:
-        """One in which each message can be settled, or failed, by itself."""
+        """The mode of its session: one in which each message can be settled, or given back, by itself."""
         return consumer.mode.does.in_batches or consumer.mode
 
     def rest(self, timeout: float) -> bool:
@@ -79,7 +79,7 @@ class BatchWorker(Worker):
             batch = self._gathering.again(undone) if undone and self.transacted else []
 
     def _handle_batch(self, batch: list[Message]) -> list[Message]:
-        """Call the handler, and settle each message as it went; those that come again although they have not failed."""
+        """Call the handler, and settle each message as it went; returns those that come again and have not failed."""
         outcomes: Outcomes = dict.fromkeys(batch)
         calls = {message: HandlerCall(message, delivery_of(message)) for message in batch}
         self._ended = self._unsent = False

@@ -19,9 +19,9 @@ _log = logger("jmsx.app")
 
 class Gates:
     """
-    One for each of `consumers`; those that were given one RateLimit share what it allows.
+    A Gate for each of `consumers`; those that were given the same RateLimit share what it allows.
 
-    Those of `observers` that show pauses are told of each, from now on: that there is none, too.
+    Those of `observers` that show pauses are told of each pause, and at once that there is none yet.
     """
 
     def __init__(

@@ -89,7 +89,7 @@ def _check(function: Any, *, awaited: bool) -> None:
     check_runs(function, awaited=awaited)
     if awaited and not is_async(function):
         raise ConfigurationError(
-            f"{name_of(function)} is not async def, as that part of a Layer is"
+            f"{name_of(function)} must be `async def`, as the awaited part of a Layer is"
         )
     try:
         inspect.signature(function).bind(None, None)
@@ -239,13 +239,13 @@ class _Run:
 
     @property
     def away(self) -> str:
-        """How to have a message away that the handler is not to get."""
+        """What a middleware should raise for a message that the handler is not to get, as the end of a sentence."""
         if self._batch:
             return "raise BatchError({message: Discard()}) to have some away"
         return "raise Discard to have a message away"
 
     def whole(self, given: Any) -> Any:
-        """Of a batch a list, also of what can be read once only, such as a generator."""
+        """What was `given`; of a batch as a list, for a generator could be read only once."""
         return list(given) if self._batch and isinstance(given, Iterable) else given
 
     def begin(self, given: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:

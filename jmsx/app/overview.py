@@ -41,7 +41,7 @@ def overview(workers: Iterable[Worker]) -> Iterator[str]:
 
 
 def _shared(consumers: Iterable[Consumer]) -> Iterator[str]:
-    """Which handlers part the messages of a queue between them; who has a selector may mean others."""
+    """Which handlers share the messages of a queue; those with selectors may be meant for different ones."""
     readers: dict[str, list[str]] = {}
     for one in consumers:
         if not one.destination.is_topic and one.selector is None:

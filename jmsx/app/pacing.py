@@ -82,11 +82,11 @@ class CircuitBreaker:
 
 
 class _State(Enum):
-    """Of a circuit."""
+    """The state of a circuit breaker."""
 
     CLOSED = auto()  #: handlers are called
-    OPEN = auto()  #: nobody is
-    PROBING = auto()  #: one is
+    OPEN = auto()  #: none is called
+    PROBING = auto()  #: one is called, to see whether it succeeds
 
 
 class Circuit:
@@ -118,7 +118,7 @@ class Circuit:
         return self._state is _State.CLOSED
 
     def paused(self, now: float) -> str | None:
-        """Why nobody is called; None if somebody may be."""
+        """Why no handler is called; None: handlers are called."""
         if self._state is _State.CLOSED:
             return None
         left = max(self._until - now, 0.0)
@@ -179,7 +179,7 @@ class Circuit:
             self._told(False)  # noqa: FBT003 - that it is closed
 
     def _counts(self, error: BaseException) -> bool:
-        """Whether it says that something is away; of a batch, if what one of its messages failed with does."""
+        """Whether the breaker counts `error`; for a batch, whether it counts that of one of its messages."""
         if isinstance(error, Retry) and error.__cause__ is not None:
             error = error.__cause__
         if isinstance(error, BatchError):
@@ -201,7 +201,7 @@ class Bucket:
         self._free_at = 0.0
 
     def take(self, messages: int, now: float) -> float:
-        """Seconds until these may be handled; they are then."""
+        """Reserve the next turns for so many messages; returns in how many seconds they may be handled."""
         with self._lock:
             start = max(self._free_at, now)
             self._free_at = start + messages * self._interval

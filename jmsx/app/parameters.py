@@ -594,7 +594,7 @@ def _names_of(handler: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, An
     return {**_KNOWN, **getattr(inner, "__globals__", {})}, own
 
 
-#: What names mean that are imported for the type checker only, as linters have it.
+#: What an annotation may name that linters have imported under TYPE_CHECKING, so that it is not there at run time.
 _KNOWN: Final = {
     **{
         name: getattr(module, name)

@@ -104,7 +104,7 @@ class Sending:
 
     @classmethod
     def of(cls, options: SendKeywords) -> Sending:
-        """What keywords say; raises ConfigurationError, naming the nearest for one that there is not."""
+        """Read keywords; raises ConfigurationError for an unknown one, naming the nearest."""
         known = [each.name for each in fields(cls)]
         for name in options:
             if name not in known:
@@ -146,7 +146,7 @@ class Sending:
 
     @property
     def of_producer(self) -> dict[str, Any]:
-        """The rest, as a MessageProducer takes it."""
+        """What is not in the message itself, as keywords of `MessageProducer.send`."""
         return {
             "persistent": self.persistent,
             "priority": self.priority,
@@ -189,7 +189,7 @@ class Shared(Generic[T]):
 
     def opened(self, deadline: float | None = None) -> T:
         """
-        It, open; raises what opening it raises, for all who wait for that.
+        What `open_on` has made, which is open; raises what opening it raises, in all who wait for that.
 
         Raises ConnectionFailedError if it is not open at the deadline (seconds, monotonic; None: it has none), and
         IllegalStateError in a signal handler or an observer that interrupts who opens it.

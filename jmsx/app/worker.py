@@ -441,7 +441,7 @@ class Worker:
             self._wait(next(pause))
 
     def _wait(self, seconds: float) -> None:
-        """Wait, as nobody who is at work; raises Unhandled if the worker is to end."""
+        """Wait, and do not count as working meanwhile; raises Unhandled if the worker is to end."""
         call, self.call = self.call, None
         self._held_until = self._machine.monotonic() + seconds
         try:
@@ -451,7 +451,7 @@ class Worker:
             self.call = call and Call(call.message_id, self._machine.monotonic())
 
     def _present(self) -> None:
-        """The store can be used."""
+        """Note that the store can be used."""
         if self.away is not None:
             self.away = None
             self._availability.back(self.consumer.name)
@@ -480,7 +480,7 @@ class Worker:
             self._link.engine.hand_outs.returned(map(delivery_of, messages))
 
     def _are_lost(self, messages: Sequence[Message]) -> bool:
-        """Whether the link of one of them is gone, and that is not acknowledged."""
+        """Whether one of them is not acknowledged, and its link is gone."""
         return any(map(self._link.engine.core.is_lost, map(delivery_of, messages)))
 
     def _reach(self, messages: Sequence[Message]) -> None:

@@ -158,7 +158,7 @@ class Workers(Sequence[Worker]):
         return at_work + self.waiting()
 
     def waiting(self) -> list[WorkerState]:
-        """Of the consumers that have no worker yet, because their store is away."""
+        """The states of the consumers that have no worker yet, because their store is away."""
         return [
             WorkerState(
                 consumer=one.name,
@@ -194,7 +194,7 @@ class Workers(Sequence[Worker]):
         self.leave_opening()
 
     def close(self) -> None:
-        """Forget them, who have stopped, and close their stores."""
+        """Forget the workers, which have stopped, and close their stores."""
         self._open.clear()
         self._waiting = []
         self._stores.close()

@@ -292,7 +292,7 @@ class _Greeting:
     server = "?"
 
     def observe(self, event: Event, source: Source) -> None:  # noqa: ARG002 - an observer's signature
-        """Keep it."""
+        """Keep what the broker says when a link is opened."""
         if isinstance(event, LinkOpened):
             self.server = event.server or "a broker that does not say what it is"
 

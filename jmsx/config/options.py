@@ -431,7 +431,7 @@ def _meant(given: object) -> str:
 
 def dead_letter_place(given: str) -> str:
     """
-    A strategy, or the URI of the queue that is meant; found at the door, and not when the first message has died.
+    A strategy, or the URI of the queue that is meant; what is wrong is told here, and not when a message has failed.
 
     A topic would lose what nobody subscribes to, a temporary queue ends with its session, and brokers read a name with
     wildcards or commas as several. Raises ConfigurationError, and InvalidDestinationError for a destination that makes
@@ -475,7 +475,7 @@ def _check_ledger(ledger: object) -> None:
 
 
 def _check_header(name: str, value: object) -> None:
-    """A header of CONNECT, where nothing is escaped."""
+    """Raise ConfigurationError for what can be no header of CONNECT, where nothing is escaped."""
     check_text(name, value)
     if isinstance(value, str) and any(character in value for character in "\r\n\0"):
         raise ConfigurationError(f"{name} holds a line end or NUL, which STOMP cannot carry there")
@@ -486,7 +486,7 @@ def _check_header(name: str, value: object) -> None:
 
 
 def _check_limit(name: str, value: object) -> None:
-    """A time that ends something; 0 would end it at once, and is no limit in Java."""
+    """Raise ConfigurationError for what is no time limit: 0 would end all at once here, and is no limit in Java."""
     if value is not None:
         check_number(name, value, 0.001, " seconds; None is no limit")
         _check_age(name, value, "None is no limit")

@@ -134,7 +134,7 @@ class CommitRepeats:
         return self._recognised(commit.transaction.sends)
 
     def commit(self, commit: Commit) -> None:
-        """Commit message by message, at once, what `would_be_refused` as a whole; all of its inputs are held."""
+        """Commit at once, message by message, what `would_be_refused` as a whole; its inputs are all here."""
         self._perhaps_sent.difference_update(self._inputs(commit))
         self._repeat = _Repeat(commit, list(commit.transaction.sends), refused=True, held=True)
         self._outbox.transmit(Frame("ABORT", {"transaction": Transaction.WIRE_NAME}))

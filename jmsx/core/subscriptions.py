@@ -114,7 +114,7 @@ class Subscriptions:
         return None
 
     def want(self, subscription_ids: Collection[str], now: float) -> None:
-        """Note that the application waits for a message of these consumers, as `next_ready`."""
+        """Note that the application waits for a message of these consumers; raises what `next_ready` raises."""
         if len(subscription_ids) > 1:
             wanted = self.agenda.unwanted(subscription_ids)
         else:

@@ -267,7 +267,7 @@ class Calls:
         held: Held | None = None,
     ) -> Callable[[SessionCore, float], T | None]:
         """
-        The operation of the engine's that takes the next message which is here of the subscriptions, by its arrival.
+        Return an operation that takes the next message that is here of these subscriptions, in the order of arrival.
 
         For `take`, or for another call of the engine's if the message `flows`. `read` is run under the lock, in one go
         with the hand-out, and then `begin`; a message that cannot be read becomes a dead letter, and the next one is

@@ -464,7 +464,7 @@ class Engine:
     # Restoring, on the thread ----------------------------------------------------------------------------------------
 
     def _restore(self) -> None:
-        """Until there is a link with all consumers on it again, or no hope of one."""
+        """Connect again until there is a link with all consumers on it, or no hope of one."""
         if self._suspected and not self._ended_by_translation():
             return
         _log.warning("connection lost", broker=self.source.broker, error=str(self.outage))
@@ -617,7 +617,7 @@ class Engine:
         return b"".join([encode(frame) for burst in bursts for frame in burst.frames])
 
     def _write_after_all(self, data: bytes, now: float) -> None:
-        """Writing `data` was interrupted."""
+        """Write `data` after an interruption if nothing of it was written; drop the link if only a part was."""
         if not self._up:
             return
         written = self._epoch.link.written(data)
@@ -690,14 +690,14 @@ class Engine:
         self.changed.notify_all()
 
     def _give_up(self, error: JmsxError) -> None:
-        """There will be no other link."""
+        """Note that there will be no other link, because of `error`."""
         self.error, self.outage = error, None
         self.core.give_up(self.now())
         self._report_only()
         self.changed.notify_all()
 
     def _report_only(self) -> None:
-        """What the core asks for without a link can only be to tell, also the ledger."""
+        """Do what the core asks for where there is no link: report, and tell the ledger."""
         for action in _parted(self.core.take_actions())[1]:
             if isinstance(action, Record):
                 self.hand_outs.record(action)

@@ -149,11 +149,11 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         self._transport.splitter.origin = escape(origin).encode()
 
     def settle_nothing(self, subscription_id: str) -> None:
-        """Messages of this subscription need no ACK, and the broker tells none for them."""
+        """Expect no `ack` header in the messages of this subscription: the broker acknowledges them by itself."""
         self._transport.splitter.unnumbered.add(f"subscription:{escape(subscription_id)}".encode())
 
     def share(self, told: Told) -> None:
-        """Go by what the links of a session tell each other."""
+        """Note in `told`, and go by, what one link of a session learns about its broker for the next ones."""
         self._transport.splitter.share(told)
 
     @property

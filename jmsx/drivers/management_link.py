@@ -94,7 +94,7 @@ class _ManagementLink(RequestLink):
         self.request(self._management.listen(self._answers), self._answers)
 
     def ask(self, question: Question | Frame) -> Any:
-        """What the broker told to it; nothing, where it was to take a frame."""
+        """Ask, and return the answer of the broker; None for a Frame, which it only has to confirm."""
         if isinstance(question, Frame):
             return self.request(question, self._answers)
         self.send(self._management.ask(question, self._answers))

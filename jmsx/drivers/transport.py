@@ -166,7 +166,7 @@ def _give_up() -> Stream:
 
 
 def _overhear(*_: object) -> None:
-    """A broker that is to close first may still say something."""
+    """Take no notice of what a broker says that is to close the connection first."""
 
 
 class DriverConnection(StompConnection12):  # type: ignore[misc]  # stomp.py ships no types

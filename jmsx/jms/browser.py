@@ -82,7 +82,7 @@ class QueueBrowser:
 
 
 def _shown(delivery: Delivery, dialect: Dialect) -> Message:
-    """One that cannot be understood is shown without the headers in which the cause may lie."""
+    """The message as it is shown: one that cannot be understood, without the headers in which the cause may lie."""
     try:
         return ReceivedMessage(delivery, dialect)
     except Exception as error:  # noqa: BLE001 - one message must not end the browsing

@@ -239,7 +239,7 @@ class Dispatcher:
             self._handling.tell(self._engine.core, error, failure)
 
     def acknowledge_returned(self) -> None:
-        """Have the message of the listener that calls acknowledged when it has returned, as by `acknowledge()`."""
+        """Have the message of the calling listener acknowledged when that returns, as by `acknowledge()`."""
         if self.inside and self._handling is not None:
             self._handling.acknowledged = True
 

@@ -128,7 +128,7 @@ class SessionLink:
 
     @property
     def empty_handed(self) -> bool:
-        """Whether there are none, for certain."""
+        """Whether no message waits here or is unsettled; it waits for the session's lock, so this is certain."""
         with self.engine.lock:
             return self.in_hand == 0
 
@@ -290,7 +290,7 @@ class SessionLink:
         return self._sender if signs else None
 
     def sign(self) -> str:
-        """From now on all messages of the connection, whatever session sends them, tell what this gives."""
+        """Have every message of the connection tell who sends it, from now on; returns what they tell."""
         self.shared.signs = True
         return self._sender
 
@@ -559,7 +559,7 @@ class ConnectionLinks:
         return OpenedLink(connector, self.machine, self._observers)
 
     def open_link(self, link: OpenedLink, *, patient: bool = True) -> None:
-        """Open a new one; raises what `Connector.first` does."""
+        """Open what `new_link` has made; raises what `Connector.first` does."""
         with self._lock:
             self._check()
             self._connectors.add(link.connector)

@@ -196,7 +196,7 @@ def _failure(error: BaseException) -> Failure:
 
 
 def _check_delay(delay: object) -> None:
-    """What is no number would end the session that has to wait for it."""
+    """Raise ConfigurationError for a delay that is no number: it would end the session that has to wait for it."""
     if delay is not None:
         check_number("delay of Retry", delay, -LARGEST, " of seconds")
 

@@ -195,7 +195,7 @@ class Session:
         The error says what the broker has instead: on Classic virtual topics, as for its Java client.
         """
         raise UnsupportedError(
-            f"no shared {subscription!r} of {topic}: {self._link.dialect.sharing}"
+            f"no shared subscription {subscription!r} of {topic}: {self._link.dialect.sharing}"
         )
 
     create_shared_durable_consumer = create_shared_consumer
@@ -317,7 +317,8 @@ class Session:
             return consumer  # noqa: TRY300 - a signal may come here, too
         except InvalidSelectorError as error:
             raise InvalidSelectorError(
-                f"the selector {wanted.selector!r} of a consumer of {wanted.destination} is none to the broker: {error}"
+                f"the broker cannot read the selector {wanted.selector!r} of a consumer of {wanted.destination}:"
+                f" {error}"
             ) from error
         except BaseException:  # Ctrl-C, too: messages would come to it, and nobody has it
             calls.disown(settings.subscription_id)

@@ -30,7 +30,7 @@ class ConsumerRequest:
 
 def stated(selector: str | None) -> str | None:
     """
-    A selector of blanks is none, as in Java (`ActiveMQMessageConsumer.java`, its constructor).
+    The selector, or None if it is blank, as in Java (`ActiveMQMessageConsumer.java`, its constructor).
 
     Raises InvalidSelectorError for a NUL, which would end the frame for whoever splits frames there, and
     ConfigurationError for what is no text.

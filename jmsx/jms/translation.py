@@ -281,7 +281,9 @@ def identity_of(message: Message) -> MessageIdentity | None:
 def delivery_of(message: Message) -> Delivery:
     """The delivery that a message came with; raises MessageNotReadableError for one that did not come in."""
     if not isinstance(message, ReceivedMessage):
-        raise MessageNotReadableError("the message did not come in, so it is no delivery")
+        raise MessageNotReadableError(
+            "the message was made here and not received, so it has no delivery"
+        )
     return message._delivery  # noqa: SLF001 - of jmsx's own
 
 

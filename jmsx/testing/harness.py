@@ -199,7 +199,7 @@ class Harness:
         """
         place = destination(queue)
         if place.is_topic:
-            raise ConfigurationError(f"nothing lies in {place}: its subscribers have it")
+            raise ConfigurationError(f"{place} keeps no messages: each goes to its subscribers")
         return [self._message(view) for view in self.broker.queue(place.address.name).browse()]
 
     def dead_letters(self, source: Destination | str | None = None) -> list[DeadLetter]:
@@ -381,7 +381,7 @@ class _Kept:
             note(destination, consumer, paused=paused)
 
     def close(self) -> None:
-        """Not now."""
+        """Do nothing: the observer is the app's, and goes on afterwards."""
 
 
 class _Deaths:
@@ -391,7 +391,7 @@ class _Deaths:
         self._deaths = deaths
 
     def observe(self, event: Event, _source: Source) -> None:
-        """Keep it."""
+        """Keep a dead letter."""
         if isinstance(event, MessageDeadLettered):
             self._deaths.append(event)
 

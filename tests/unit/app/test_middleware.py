@@ -603,7 +603,7 @@ def generator(message: Message, call_next: CallNext) -> Any:
         (swallowing, "takes a list of them"),
         ([lambda message: message], r"must take \(message, call_next\)"),
         ([generator], "generator"),
-        ([Layer(swallowing, swallowing)], "is not async def"),  # type: ignore[arg-type]  # what is refused
+        ([Layer(swallowing, swallowing)], "must be `async def`"),  # type: ignore[arg-type]  # what is refused
     ],
 )
 def test_refused_middleware(middleware: Any, complaint: str) -> None:
