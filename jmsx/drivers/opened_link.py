@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import Self
+from functools import partial
+from typing import TYPE_CHECKING, Self
 
 from jmsx.config.uri import BrokerAddress
 from jmsx.core.events import Source
@@ -18,6 +19,9 @@ from jmsx.drivers.machine import Machine
 from jmsx.drivers.reconnect import Connector, failed
 from jmsx.errors import JmsxError
 from jmsx.observe import Observers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class OpenedLink:
@@ -34,6 +38,7 @@ class OpenedLink:
         self.connector = connector
         self._machine = machine
         self._observers = observers
+        self._close: Callable[[], None] = connector.abandon  #: as far as `open` has come
 
     def open(self, *, patient: bool) -> None:
         """Open it; raises what `Connector.first` does."""
@@ -61,6 +66,7 @@ class OpenedLink:
             observers=self._observers,
             source=Source(broker, self.dialect.name, "", "idle", 1),
         )
+        self._close = partial(self.engine.end, "not needed")
         self.calls = Calls(self.engine)
         self.engine.start()
 
@@ -73,10 +79,7 @@ class OpenedLink:
 
     def end(self) -> None:
         """Close it because nobody takes it, also where `open` was interrupted."""
-        self.connector.abandon()
-        engine: Engine | None = getattr(self, "engine", None)
-        if engine is not None:
-            engine.end("not needed")
+        self._close()
 
     @property
     def broker(self) -> str:

@@ -140,7 +140,8 @@ def test_shared_subscriptions_are_refused_and_virtual_topics_do_it(
     with pytest.raises(UnsupportedError, match=r"queue://Consumer.NAME.VirtualTopic.X"):
         session.create_shared_consumer(Topic("prices"), "desk")
     with pytest.raises(
-        UnsupportedError, match=r"^no shared subscription 'desk' of topic://prices: ActiveMQ Classic"
+        UnsupportedError,
+        match=r"^no shared subscription 'desk' of topic://prices: ActiveMQ Classic",
     ):
         session.create_shared_durable_consumer(Topic("prices"), "desk")
 
