@@ -47,6 +47,17 @@ def test_every_kind_and_field_is_declared_once() -> None:
     assert names[:2] == ["v", "kind"]
 
 
+def test_times_are_in_microseconds_and_have_64_bits() -> None:
+    """As their names say; 32 bits end after 36 minutes."""
+    times = [each for each in FIELDS if each.name.endswith("_us")]
+    assert len(times) > 10
+    assert [
+        each.name
+        for each in times
+        if each.type is not FieldType.LONG or each.unit.partition(",")[0] != "us"
+    ] == []
+
+
 def test_every_line_of_a_log_is_in_the_table(tmp_path: Path) -> None:
     """What the log writes about itself is declared too."""
     shop = Shop(tmp_path, seed=1)
