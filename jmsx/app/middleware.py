@@ -91,12 +91,18 @@ def _check(function: Any, *, awaited: bool) -> None:
         raise ConfigurationError(
             f"{name_of(function)} must be `async def`, as the awaited part of a Layer is"
         )
+    signature = inspect.signature(function)
     try:
-        inspect.signature(function).bind(None, None)
+        signature.bind(None, None)
     except TypeError as error:
         raise ConfigurationError(
             f"middleware {name_of(function)} must take (message, call_next): {error}"
         ) from error
+    if next(iter(signature.parameters)).strip("_") == "call_next":
+        raise ConfigurationError(
+            f"middleware {name_of(function)} calls its first parameter call_next, and it gets a Message; the message"
+            " comes first, then call_next: (message, call_next)"
+        )
 
 
 def chain(

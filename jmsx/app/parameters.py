@@ -45,6 +45,11 @@ _WHAT: Final = (
     " or Annotated[..., Header()]; the connection of a DatabaseStore is given by keyword: (message, *, db)"
 )
 
+#: What nobody calls a session: stomp.py once gave (headers, body), kombu gives (body, message).
+_NO_SESSION: Final = frozenset(
+    {"body", "data", "frame", "headers", "message", "msg", "payload", "properties"}
+)
+
 _EMPTY: Final = inspect.Parameter.empty
 
 
@@ -332,7 +337,7 @@ class _Reading:
         """A parameter that gets the message, the session or the body."""
         name, position = parameter.name, len(self.found)
         if _says_nothing(annotation):
-            of = self._unsaid(parameter, position)
+            of = self._unsaid(name, position)
         elif _is(annotation, Session):
             of = Of.SESSION
         else:
@@ -355,14 +360,14 @@ class _Reading:
                 f"{self._name} takes {name}: {_written(parameter)}, but {error}. {_WHAT[0].upper()}{_WHAT[1:]}"
             ) from error
 
-    def _unsaid(self, parameter: inspect.Parameter, position: int) -> Of:
+    def _unsaid(self, name: str, position: int) -> Of:
         """What a parameter gets that does not say: the message first, and then the session."""
         if position == 0:
             return Of.MESSAGE
-        if position == 1 and self.found[0].of is Of.MESSAGE:
+        if position == 1 and self.found[0].of is Of.MESSAGE and name.strip("_") not in _NO_SESSION:
             return Of.SESSION
         raise ConfigurationError(
-            f"{self._name} does not say what {parameter.name} is, and must take (message), (message, session), or say"
+            f"{self._name} does not say what {name} is, and must take (message), (message, session), or say"
             f" it by annotations: {_WHAT}"
         )
 

@@ -67,7 +67,8 @@ class Sending:
         reply_to: the destination where an answer is awaited; None: nowhere.
         dedupe_id: the broker drops a second message with it; on Artemis; None: it drops none.
         timeout: for the connection and the broker's confirmation; None: `request_timeout` for that.
-        confirm: whether the broker's confirmation is awaited; without, a lost link loses it; True.
+        confirm: whether the broker's confirmation is awaited; without, a lost link loses it, and so does a program that
+            ends without `app.stop()`; True.
 
     """
 

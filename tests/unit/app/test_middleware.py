@@ -602,6 +602,10 @@ def generator(message: Message, call_next: CallNext) -> Any:
         ([forgetful, 5], "is no function"),
         (swallowing, "takes a list of them"),
         ([lambda message: message], r"must take \(message, call_next\)"),
+        (
+            [lambda call_next, message: call_next(message)],
+            "the message comes first, then call_next",
+        ),
         ([generator], "generator"),
         ([Layer(swallowing, swallowing)], "must be `async def`"),  # type: ignore[arg-type]  # what is refused
     ],

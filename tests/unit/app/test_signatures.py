@@ -118,6 +118,8 @@ class Shop:
         (nothing, "must take"),
         (hidden_by_a_decorator(plain), "if a decorator has made it, have that use functools.wraps"),
         (three, "must take"),
+        (lambda headers, body: None, "does not say what body is, and must take (message)"),  # noqa: ARG005 - stomp.py's of old
+        (lambda body, message: None, "does not say what message is, and must take"),  # noqa: ARG005 - kombu's callback
         (Shop.handle, "is a method of no object yet"),
         (
             vars(Shop)["of_all"],
