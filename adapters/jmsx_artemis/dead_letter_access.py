@@ -64,7 +64,7 @@ _LISTED: Final = frozenset(
     {"messageID", "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE", "_AMQ_ORIG_MESSAGE_ID", "timestamp"}
 )
 
-#: What the frame that shows a copy has for itself, and is nothing of the message.
+#: Headers of the frame that shows a copy, which are not of the message.
 _FRAMES: Final = frozenset({"destination", "subscription", "message-id"})
 
 

@@ -204,8 +204,8 @@ class Loop:
         """
         Start what `work` makes; raises IllegalStateError if the loop is closed: then nothing was begun.
 
-        When it has returned, `following` is given what, on the loop and in a context of its own, and may say what comes
-        next; the end is that of the last.
+        When that has returned, `following` is given the result, on the loop and in a context of its own, and may return
+        the next work; what `begin` returns ends with the last.
         """
         running = Running(self._loop, work, call, following, self._cancelled)
         try:

@@ -95,7 +95,7 @@ class ConsumerCore:
         #: Behind a NACK on this link the broker may not know any more how many messages a cumulative ACK covers
         self.miscounted = False
         self.copies: OpenCopies
-        self.wanted_since: float | None  #: the application waits for a message
+        self.wanted_since: float | None  #: since when the application waits for a message
         self._measured_at = -math.inf  #: when it was told last how many messages are here
         self._idle_since: float | None
         #: Acknowledged by a `receive()` that was interrupted then: to be handed out once more, on whatever link.
@@ -637,9 +637,9 @@ class ConsumerCore:
         them. Source: `ActiveMQMessageConsumer.java:1274-1391`.
         """
         alive = [one for one in batch if one.state is not COPIED]
-        newest = alive[-1].failures + 1 if alive else 0
+        failures = alive[-1].failures + 1 if alive else 0
         policy = failure.policy or self.settings.policy
-        if policy.exhausted(newest):
+        if policy.exhausted(failures):
             return False
         self.end(batch, Outcome.ROLLED_BACK, now)
         self.reset_window()
@@ -648,7 +648,7 @@ class ConsumerCore:
             delivery.failure = None
         delay = failure.delay if alive else 0.0
         if delay is None:
-            delay = policy.delay(newest, draw)
+            delay = policy.delay(failures, draw)
         blocking = not self.settings.non_blocking_redelivery
         for delivery in batch:
             delivery.step(DeliveryInput.FAIL if blocking else DeliveryInput.REST)

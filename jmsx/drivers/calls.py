@@ -10,7 +10,7 @@ from jmsx.core.delivery import Delivery, Held
 from jmsx.core.dialect import DOUBTFUL
 from jmsx.core.requests import Request, silent
 from jmsx.core.session import SessionCore
-from jmsx.drivers.engine import DISCONNECT_WAIT, LONGEST, Engine
+from jmsx.drivers.engine import DISCONNECT_WAIT, LONGEST_WAIT, Engine
 from jmsx.drivers.tcp import HELD_BACK
 from jmsx.errors import (
     BrokerFaultError,
@@ -177,7 +177,7 @@ class Calls:
                         f" {self.engine.request_timeout:g} s; nothing was committed"
                     )
                 if not self.engine.work(lambda core, _now: core.may_commit()):
-                    self.engine.changed.wait(min(left, LONGEST))
+                    self.engine.changed.wait(min(left, LONGEST_WAIT))
         try:
             self.wait(request)
         except JmsxError:
@@ -337,7 +337,7 @@ class Calls:
             wait = self.engine.changed.rest if deadline is None else self.engine.changed.wait
             wait(
                 min(
-                    LONGEST,
+                    LONGEST_WAIT,
                     math.inf if deadline is None else deadline - now,
                     self.engine.hand_outs.patience(now) if flows else math.inf,
                 )
@@ -433,9 +433,12 @@ class Calls:
             if delivery is not None or ended:
                 return delivery
             left = deadline - self.engine.now()
-            if left <= 0 or not (self.engine.changed.wait(min(left, LONGEST)) or left > LONGEST):
+            if left <= 0 or not (
+                self.engine.changed.wait(min(left, LONGEST_WAIT)) or left > LONGEST_WAIT
+            ):
                 raise BrokerTimeoutError(
-                    f"{self.engine.source.broker} showed no end of the queue in {self.engine.request_timeout:g} s"
+                    f"{self.engine.source.broker} did not come to the end of the queue in"
+                    f" {self.engine.request_timeout:g} s"
                 )
 
     def begin_close(self) -> None:
@@ -516,7 +519,7 @@ class Calls:
         if limit is not None:
             seconds = min(seconds, limit)
         self.engine.changed.wait_for(
-            lambda: self.engine.outage is None or self.closing, min(seconds, LONGEST)
+            lambda: self.engine.outage is None or self.closing, min(seconds, LONGEST_WAIT)
         )
         self.engine.check()
         if self.closing:

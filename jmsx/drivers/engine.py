@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 #: Seconds that a thread waits at most before it looks again; a lock cannot wait for just any number.
-LONGEST: Final = 3600.0
+LONGEST_WAIT: Final = 3600.0
 
 #: Seconds that `end` waits for the engine's thread, which may be inside an exception listener.
 DISCONNECT_WAIT: Final = 2.0
@@ -412,7 +412,7 @@ class Engine:
 
     def _patience(self, deadline: float | None) -> float | None:
         due = [at for at in (self._armed if self._up else None, deadline) if at is not None]
-        return min(max(0.0, min(due) - self._machine.monotonic()), LONGEST) if due else None
+        return min(max(0.0, min(due) - self._machine.monotonic()), LONGEST_WAIT) if due else None
 
     def _part(self) -> None:
         """
@@ -501,7 +501,7 @@ class Engine:
 
     def _resubscribe(self, requests: list[Request]) -> None:
         """Wait until the broker has confirmed every consumer; raises if the link is of no use."""
-        deadline = self.now() + (self.request_timeout or LONGEST)
+        deadline = self.now() + (self.request_timeout or LONGEST_WAIT)
         while self._up and not all(request.done for request in requests):
             if self.now() >= deadline:
                 break

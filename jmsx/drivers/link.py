@@ -143,7 +143,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         """
         Expect `mark` in the head of every MESSAGE and RECEIPT, from the next frame on, and take it out.
 
-        `origin`: how what the broker numbers begins.
+        `origin`: how the ids begin that the broker makes by numbering.
         """
         self._transport.splitter.mark = mark
         self._transport.splitter.origin = escape(origin).encode()

@@ -1,5 +1,5 @@
 """
-Looking at one message aside, by a browser on a link of its own: whether it has a body that did not come.
+Look at one message by a browser on a link of its own: whether it has a body that did not come.
 
 A browser sees what is at a consumer, too. The broker shows it a map as text; at an ObjectMessage that it may not take
 to pieces it closes the connection without a word, which here costs nobody anything.

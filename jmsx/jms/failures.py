@@ -26,7 +26,7 @@ _log = logger("jmsx.session")
 
 
 class HandlerCall:
-    """One call of a handler, from before it: what came of it may have changed the delivery."""
+    """One call of a handler, and what was known of the delivery before it: the call may have changed that."""
 
     def __init__(self, message: Message, delivery: Delivery) -> None:
         self.message = message

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from jmsx.core.delivery import Delivery, Held
 from jmsx.core.values import Failure
-from jmsx.drivers.engine import LONGEST
+from jmsx.drivers.engine import LONGEST_WAIT
 from jmsx.errors import JmsxError
 from jmsx.jms.dispatcher import HANDLED
 from jmsx.jms.link import SessionLink
@@ -56,7 +56,7 @@ class Gathering:
         """
         engine, wanted = self._link.engine, {delivery_of(message) for message in undone}
         name = delivery_of(undone[0]).subscription_id
-        deadline = engine.now() + (engine.request_timeout or LONGEST)
+        deadline = engine.now() + (engine.request_timeout or LONGEST_WAIT)
 
         def held_up() -> bool:
             """Something else than a copy, such as a pause of the policy, is in their way."""

@@ -546,7 +546,7 @@ class ConnectionLinks:
             release(ledger)
 
     def _let_go(self) -> tuple[list[SessionLink], OpenedLink | None]:
-        """No new link is opened any more; what there is has to be ended."""
+        """Have no new link opened any more; returns the links that there are, which have to be ended."""
         for connector in self._connectors:
             connector.cancel()
         return list(self._links), self._spare
@@ -633,7 +633,7 @@ class ConnectionLinks:
             self._open_spare(patient=True)
 
     def _keep_client_id(self) -> None:
-        """The client id is the connection's as long as it lives, also while no session carries it."""
+        """Keep the client id, which is the connection's as long as it lives, while no session has a link with it."""
         try:
             self._open_spare(patient=False)
         except JmsxError as error:

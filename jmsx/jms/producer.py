@@ -155,7 +155,7 @@ class MessageProducer:
                 waits=waits,
                 limit=patience,
             )
-        if message.key is None:  # one that came in is still what it came as
+        if message.key is None:  # one that was received keeps its own
             message.message_id, message.destination = message_id, to
             message.timestamp, message.expiration = sent_at / 1000, expires / 1000
             message.priority, message.persistent = priority, persistent

@@ -507,7 +507,7 @@ class MemoryLink(StompLink):
                 self.on_disconnected()
 
     def open(self, client_id: str | None) -> Frame:
-        """As StompLink's; nobody beats where time is virtual."""
+        """Connect as StompLink does, but without heart-beats: time is virtual."""
         connected = super().open(client_id)
         return Frame("CONNECTED", {**connected.headers, "heart-beat": "0,0"})
 
