@@ -1,4 +1,4 @@
-"""Clocks: the only place that reads one."""
+"""The clock that sessions and stores ask, and in whose place a test puts its own; sockets do not ask it."""
 
 from __future__ import annotations
 

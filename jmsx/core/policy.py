@@ -364,7 +364,7 @@ class RedeliveryPolicyMap:
     wildcard for the rest yields to all others, and the longest of those wins.
 
     Keys are spelt as destinations are. Raises ConfigurationError for a key that can match nothing. `default` is the
-    policy where no pattern fits, `entries` are the policies by pattern.
+    policy where no pattern fits, RedeliveryPolicy(); `entries` are the policies by pattern, none.
     Source: `RedeliveryPolicyMap.java:38-44`; Artemis' `HierarchicalObjectRepository.MatchComparator`, `Match.verify`.
     """
 
