@@ -84,4 +84,8 @@ def headers_of_the_first(broker: Broker, queue: jmsx.Queue) -> dict[str, str]:
     with Wire(broker.url) as wire:
         name = queue.name if wire.is_artemis else f"/queue/{queue.name}"
         wire.send(Frame("SUBSCRIBE", {"id": "look", "destination": name, "ack": "client"}))
-        return dict(wire.receive("MESSAGE").headers)
+        headers = dict(wire.receive("MESSAGE").headers)
+        # given back in good order: what a lost socket had Artemis may keep
+        wire.send(Frame("UNSUBSCRIBE", {"id": "look", "receipt": "left"}))
+        wire.receive("RECEIPT")
+        return headers

@@ -13,7 +13,7 @@ from jmsx import AcknowledgeMode as Mode
 from tests.integration.broker_support import eventually
 from tests.integration.liar import ARTEMIS, CONNECTED, Liar
 from tests.integration.proxy import Proxy
-from tests.integration.support import Outcome, fresh_queue
+from tests.integration.support import Outcome, fresh_queue, of_an_attempt_that_tells, settles
 
 if TYPE_CHECKING:
     from jmsx_broker import Broker
@@ -150,29 +150,34 @@ def test_a_link_that_is_cut_under_the_handler(
 ) -> None:
     """The count goes on, also on Classic's next link, which brings a map without its body."""
     broker: Broker = request.getfixturevalue(f"{kind}_broker")
-    queue, dead = fresh_queue(), fresh_queue()
-    seen: list[tuple[Any, int]] = []
-    with (
-        Proxy(broker.url) as proxy,
-        jmsx.Connection(
-            f"failover:({proxy.url})", redelivery_policy=POLICY, dead_letter=str(dead)
-        ) as connection,
-    ):
-        connection.start()
-        session = connection.create_session(Mode.AUTO_ACKNOWLEDGE)
 
-        def handle(message: jmsx.Message) -> None:
-            seen.append((message.body, message.delivery_count))
-            if len(seen) == 2:
-                proxy.cut()
-            raise ValueError("bad")
+    def attempt() -> tuple[list[tuple[Any, int]], str]:
+        queue, dead = fresh_queue(), fresh_queue()
+        seen: list[tuple[Any, int]] = []
+        with (
+            Proxy(broker.url) as proxy,
+            jmsx.Connection(
+                f"failover:({proxy.url})", redelivery_policy=POLICY, dead_letter=str(dead)
+            ) as connection,
+        ):
+            connection.start()
+            session = connection.create_session(Mode.AUTO_ACKNOWLEDGE)
 
-        session.create_consumer(queue).set_listener(handle)
-        with jmsx.Connection(broker.url) as sending:
-            sending.create_session().create_producer(queue).send(
-                jmsx.Message(body, properties={"of": queue.name})
-            )
-        assert eventually(lambda: broker.statistics(dead.name).size == 1, 60)
+            def handle(message: jmsx.Message) -> None:
+                seen.append((message.body, message.delivery_count))
+                if len(seen) == 2:
+                    proxy.cut()
+                raise ValueError("bad")
+
+            session.create_consumer(queue).set_listener(handle)
+            with jmsx.Connection(broker.url) as sending:
+                sending.create_session().create_producer(queue).send(
+                    jmsx.Message(body, properties={"of": queue.name})
+                )
+            buried = eventually(lambda: broker.statistics(dead.name).size == 1, 30)
+        if not buried:
+            settles(broker, queue, size=0)  # or Artemis keeps what the cut link had
         (letter,) = broker.browse(dead.name)
-    assert seen == [(body, 1), (body, 2), (body, 3)]
-    assert letter.headers["jmsx_delivery_count"] == "3"
+        return seen, letter.headers["jmsx_delivery_count"]
+
+    assert of_an_attempt_that_tells(attempt) == ([(body, 1), (body, 2), (body, 3)], "3")
