@@ -125,8 +125,10 @@ def _windows(places: pl.DataFrame) -> Iterator[tuple[int, int]]:
 def sums(partial: Partial, runs: Sequence[Run], window: Window | None = None) -> pl.DataFrame:
     """Add up all rows of `partial` (whose `time` is within `window`)."""
     paths = files(runs, partial.name)
+    if not paths:
+        return partial.of(Events())
     one_by_one = [[path] for path in paths] if partial.apart else [paths]
-    batches = [partial.of(Events()).lazy(), *(pl.scan_parquet(some) for some in one_by_one if some)]
+    batches = [pl.scan_parquet(some) for some in one_by_one]
     if window is not None:
         time = pl.col(partial.time or "")
         batches = [rows.filter(time.is_between(*window, closed="left")) for rows in batches]

@@ -108,19 +108,15 @@ def _fewer(here: pl.DataFrame, known: pl.DataFrame) -> Iterator[tuple[str, str]]
 
 def _at_once(lives: pl.DataFrame) -> int:
     """The most processes that were there at one time; who has not ended is there still."""
-    steps = sorted(
-        step
-        for row in lives.iter_rows(named=True)
-        for step in (
-            (row["first_us"], 0),
-            *([] if row["ended"] == "open" else [(row["last_us"], 1)]),
-        )
+    steps = pl.concat(
+        [
+            lives.select(at="first_us", change=pl.lit(1)),
+            lives.filter(pl.col("ended") != "open").select(at="last_us", change=pl.lit(-1)),
+        ]
     )
-    now = most = 0
-    for _, ends in steps:
-        now += -1 if ends else 1
-        most = max(most, now)
-    return most
+    # One that begins when another ends was there at the same time.
+    most = steps.sort("at", "change", descending=[False, True])["change"].cum_sum().max()
+    return most if isinstance(most, int) else 0
 
 
 def _mostly(lives: pl.DataFrame) -> int:

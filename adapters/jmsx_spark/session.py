@@ -41,6 +41,12 @@ _SETTINGS: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # A stream notes twice a batch how far it is, in a file that is renamed when it is whole. By default Hadoop starts
+    # eight processes each time to ask whether one of its names is a link, which is most of what a note costs. This one
+    # does the same, and asks nothing.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
 }
 
 #: All cores of this host.

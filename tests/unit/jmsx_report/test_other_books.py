@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
 
-from jmsx_report.roster import ROSTER
+from jmsx_report.roster import ROSTER, absent
 from tests.unit.jmsx_report.logs import (
     HOUR,
     MINUTE,
@@ -212,6 +213,35 @@ def test_who_is_expected_and_silent_is_a_finding() -> None:
     assert summary["verdict"] == "unverifiable"
     assert "1 of 2" in findings(summary, "roster")[0]
     assert told(ended(trade()), expect={WORKER: 1})["verdict"] == "balanced"
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_as_many_are_heard_of_as_were_there_at_one_time(seed: int) -> None:
+    """One that begins when another ends was there with it; one that has not ended is there still."""
+    chance = random.Random(seed)
+    lives = [
+        (first, first + chance.randrange(6), chance.choice(["open", "closed", "recovered"]))
+        for first in (chance.randrange(12) for _ in range(chance.randrange(9)))
+    ]
+    most = max(
+        (
+            sum(first <= at and (ended == "open" or at <= last) for first, last, ended in lives)
+            for at, _, _ in lives
+        ),
+        default=0,
+    )
+    here = pl.DataFrame(
+        [(f"w{number}", "mail", "host", *life) for number, life in enumerate(lives)],
+        schema=ROSTER,
+        orient="row",
+    )
+
+    silent = absent(here, {"mail": most + 1}, here.clear())
+
+    assert silent["says"].to_list() == [
+        f"service mail: {most} of {most + 1} expected processes are heard of; the others are silent"
+    ]
+    assert absent(here, {"mail": most}, here.clear()).is_empty()
 
 
 def test_who_was_there_the_day_before_is_missed() -> None:
