@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: Worker processes of a whole run: most tests wait for a broker. On two processors CI's run of the same tests took
 #: 14 min 28 s with seven of them, and 16 min 32 s with five.
-_WORKERS = 7
+_WORKERS = 5
 
 #: Folders whose tests are many and need no broker, and worker processes for them: some wait for time to pass, 50 s in
 #: all, in which three workers leave a processor idle for a fifth of the run; a fifth worker costs what it gains.

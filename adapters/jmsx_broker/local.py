@@ -5,11 +5,11 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING, Unpack
 
-from jmsx.errors import IllegalStateError
+from jmsx.errors import ConfigurationError, IllegalStateError
 from jmsx_broker.artefacts import libraries
 from jmsx_broker.java import find_java
 from jmsx_broker.own import Doors, OwnBroker
-from jmsx_broker.ports import HOST
+from jmsx_broker.ports import HOST, check_free
 from jmsx_broker.process import Child
 from jmsx_broker.recipe import JAVA_OPTIONS, Listeners, Recipe
 
@@ -127,6 +127,14 @@ class LocalBroker(OwnBroker):
 
     def _exit_code(self) -> int | None:
         return self._running().exit_code
+
+    def _lost_a_port(self) -> bool:
+        try:
+            for port in filter(None, self._ports):
+                check_free(port)
+        except ConfigurationError:
+            return True
+        return False
 
     def _logged(self) -> str:
         return self.log.read_bytes()[self._log_start :].decode("utf-8", "replace")

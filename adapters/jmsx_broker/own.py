@@ -144,8 +144,7 @@ class OwnBroker(Broker):
         self.kill()  # what is left of one that ended by itself
         self._prepare()
         try:
-            self._launch_on_ports()
-            self._await_answer(time.monotonic() + timeout)
+            self._launch_on_ports(timeout)
         except BaseException:
             self.kill()
             if not self._has_run:
@@ -212,6 +211,10 @@ class OwnBroker(Broker):
         """Whether it is worth calling it: ours, not a stranger on its port."""
         return True
 
+    def _lost_a_port(self) -> bool:
+        """Whether somebody else listens on a port of it, now that it has ended."""
+        return False  # where ports are opened before it is launched
+
     def _folder(self) -> Path:
         """A folder for its files on this machine; it goes with `close()`."""
         if self._scratch is None:
@@ -227,16 +230,18 @@ class OwnBroker(Broker):
             raise IllegalStateError("the broker has no port before its first start")
         return port
 
-    def _launch_on_ports(self) -> None:
-        """Launch it on the ports that it was given, or has, and on free ones in place of 0."""
+    def _launch_on_ports(self, timeout: float) -> None:
+        """Launch it on the ports that it was given, or has, and on free ones in place of 0, until it answers."""
         given = self._ports
         for attempt in range(1, _ATTEMPTS + 1):
             self._choose_ports()
             try:
                 self._launch()
+                self._await_answer(time.monotonic() + timeout)
             except PortTakenError:
                 if self._ports == given or attempt == _ATTEMPTS:
                     raise
+                self.kill()
                 self._port, self._openwire_port, self._tls_port = given
             else:
                 return
@@ -271,7 +276,8 @@ class OwnBroker(Broker):
         """Wait until STOMP answers CONNECTED."""
         while not (self._is_up() and self._answers(deadline)):
             if (code := self._exit_code()) is not None:
-                raise self._failure(ConfigurationError, f"ended with {code} while starting")
+                kind = PortTakenError if self._lost_a_port() else ConfigurationError
+                raise self._failure(kind, f"ended with {code} while starting")
             if time.monotonic() >= deadline:
                 raise self._failure(BrokerTimeoutError, "did not answer in time")
             time.sleep(self._look)

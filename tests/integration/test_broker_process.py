@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jmsx.errors import BrokerTimeoutError, ConfigurationError, IllegalStateError
-from jmsx_broker import ArtemisBroker, ClassicBroker
+from jmsx_broker import ArtemisBroker, ClassicBroker, own
 from jmsx_broker.local import LocalBroker
+from jmsx_broker.ports import HOST, free_port
 from jmsx_broker.wire import Wire
 from tests.integration.broker_support import (
     eventually,
@@ -266,3 +267,22 @@ def test_children_of_a_fork_leave_the_broker_alone() -> None:
             assert eventually(lambda: not Path(folder).exists())
         finally:
             os.kill(int(lasting), signal.SIGKILL)
+
+
+@both
+@pytest.mark.parametrize("door", ["stomp", "openwire"])
+def test_a_port_that_was_taken_meanwhile_is_replaced(
+    kind: type[ClassicBroker | ArtemisBroker], door: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was free when we looked; one that the caller gives is not replaced."""
+    taken = free_port()
+    with socket.create_server((HOST, taken)):
+        found = [free_port(), taken] if door == "stomp" else [taken, free_port()]
+        monkeypatch.setattr(own, "free_port", lambda: found.pop() if found else free_port())
+        monkeypatch.setattr(own, "check_free", lambda _port: None)
+        with kind() as broker:
+            assert not found
+            assert f":{taken}" not in broker.url + broker.openwire_url
+            Wire(broker.url).close()
+        with pytest.raises(ConfigurationError, match="ended with"):
+            kind(taken).start()

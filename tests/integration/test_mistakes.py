@@ -58,7 +58,9 @@ def test_a_selector_that_is_none(session: Session) -> None:
     with pytest.raises(InvalidSelectorError) as caught:
         session.create_consumer(queue, selector="region = = 'EU'")
     text = str(caught.value)
-    assert text.startswith(f"the selector \"region = = 'EU'\" of a consumer of {queue} is none to")
+    assert text.startswith(
+        f"the broker cannot read the selector \"region = = 'EU'\" of a consumer of {queue}: "
+    )
     assert "jmsx.answers" not in text
     assert "convert_string" not in text
 
