@@ -213,8 +213,10 @@ class World(Machine):
                 self._guests.add(thread)
             self._would_move += 1
             self._turn.notify_all()
-            self._turn.wait_for(lambda: self._mover in (None, thread))
-            self._would_move -= 1
+            try:
+                self._turn.wait_for(lambda: self._mover in (None, thread))
+            finally:  # Ctrl-C, too
+                self._would_move -= 1
             self._mover = thread
             self._moving += 1
         try:
