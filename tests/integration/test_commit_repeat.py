@@ -17,8 +17,14 @@ from jmsx_broker import ArtemisBroker
 from jmsx_broker.wire import Wire
 from tests.integration.broker_support import eventually
 from tests.integration.proxy import Proxy
+from tests.integration.support import (
+    KeptForNobodyError,
+    bodies,
+    fresh_queue,
+    of_an_attempt_that_tells,
+    within,
+)
 from tests.integration.support import Outcome as Call
-from tests.integration.support import bodies, fresh_queue, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -97,18 +103,6 @@ def test_commit_markers_leave_no_doubt(
         )
     )
     assert there == ["1", "2", "3"]
-
-
-class KeptForNobodyError(Exception):
-    """The broker keeps the input for nobody (A66): no client could settle it, so the attempt tells nothing."""
-
-
-def of_an_attempt_that_tells(attempt: Callable[[], list[str]]) -> list[str]:
-    """What `attempt` leaves; made again if the broker spoils it, as it does in 1 of 45, and not three times running."""
-    for _ in range(2):
-        with contextlib.suppress(KeptForNobodyError):
-            return attempt()
-    return attempt()
 
 
 def outputs_of_a_commit_that_is_cut(
