@@ -146,6 +146,13 @@ def changed_classic(*changes: tuple[str, str], tls: bool = False) -> LocalBroker
     return LocalBroker(_Changed(ClassicRecipe(), changes), 0, tls=tls)
 
 
+def changed_artemis(
+    *changes: tuple[str, str], settings: Mapping[str, Mapping[str, Setting]] | None = None
+) -> LocalBroker:
+    """An Artemis with these address settings, not yet started, in whose broker.xml each (old, new) was replaced."""
+    return LocalBroker(_Changed(ArtemisRecipe(address_settings=settings or {}), changes), 0)
+
+
 #: Who may do everything on a guarded broker, and who may do what the guard lets him; their passwords.
 GUARDS: Final = {"admin": "secret", "clerk": "secret"}
 

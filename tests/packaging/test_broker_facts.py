@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from tests.probes.catalogue import PROBES, fact_of
+
 ROOT: Final = Path(__file__).parents[2]
 
 #: The first letter of a document's numbers, and the document.
@@ -17,10 +19,20 @@ DOCUMENTS: Final = {"C": "adapters/jmsx_classic/BROKER.md", "A": "adapters/jmsx_
 #: Programs of raw frames, which a test runs if they stand in the list of their file.
 PROGRAMS: Final = "tests/integration/parity/"
 
+#: What people run by hand, each of one fact.
+BY_HAND: Final = "tests/probes/"
+
+#: Tests without a broker, which show what others make of a fact.
+WITHOUT_BROKER: Final = "tests/unit/"
+
 FACT: Final = re.compile(r"^\*\*([A-Z]\d+)\.\*\* ")
-EVIDENCE: Final = re.compile(r"^- (?:Shown by: `|By reading: `|Not tested\b)", re.MULTILINE)
 CITATION: Final = re.compile(r"`(tests/[^`]*)`")
 REFERENCE: Final = re.compile(r"(?<![\w`/.-])([A-Z]\d+)(?![\w`])")
+
+#: The facts of probes, by how BROKER.md cites them.
+BY_NAME: Final = {
+    f"{probe.__module__.replace('.', '/')}.py::{probe.__name__}": fact_of(probe) for probe in PROBES
+}
 
 #: How a comment cites a fact.
 CITED: Final = re.compile(r"BROKER\.md,? (C\d+|A\d+)")
@@ -48,8 +60,13 @@ def test_facts_and_what_shows_them_exist() -> None:
         for block in blocks:
             fact = FACT.match(block)
             place = f"{name}: {fact[1] if fact else block[:30]!r}"
-            if fact and not EVIDENCE.search(block):
-                wrong.append(f"{place} has no evidence")
+            told = CITATION.findall(block)
+            if (
+                fact
+                and "Not tested" not in block
+                and all(one.startswith(WITHOUT_BROKER) for one in told)
+            ):
+                wrong.append(f"{place} is shown by no test on a real broker, and by no probe")
             cited = ((test, missing(test)) for test in CITATION.findall(block))
             wrong += [f"{place} cites {test}: {why}" for test, why in cited if why]
             others = [other for other in REFERENCE.findall(block) if other[0] == letter]
@@ -69,6 +86,17 @@ def test_facts_and_what_shows_them_exist() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_each_probe_is_of_the_fact_that_names_it() -> None:
+    """A fact names all probes of its own and no others, and a probe's name begins with its number."""
+    named: set[tuple[str, str]] = set()
+    for name in DOCUMENTS.values():
+        for block in (ROOT / name).read_text("utf-8").split("\n\n"):
+            if fact := FACT.match(block):
+                cited = [one for one in CITATION.findall(block) if one.startswith(BY_HAND)]
+                named |= {(one, fact[1]) for one in cited}
+    assert named == set(BY_NAME.items())
+
+
 def missing(cited: str) -> str | None:
     """Why there is no such test, program or scenario; None if there is."""
     name, separator, function = cited.partition("::")
@@ -79,6 +107,8 @@ def missing(cited: str) -> str | None:
     if not separator:
         return None if name == "tests/packaging/test_broker_facts.py" else "no test is named"
     tests, listed = contents(name)
+    if name.startswith(BY_HAND):
+        return None if cited in BY_NAME else "no such probe"
     if function in (listed if name.startswith(PROGRAMS) else tests):
         return None
     return "no such test"

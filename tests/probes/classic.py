@@ -1,0 +1,397 @@
+"""What ActiveMQ Classic does when nothing is wrong: heart-beats, dispatching, acknowledging, and its plugins."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from jmsx.core.frames import Frame
+from jmsx_broker import ClassicBroker
+from tests.integration.broker_support import changed_classic, eventually
+from tests.probes.support import (
+    PATIENCE,
+    clients,
+    end_of,
+    expect,
+    messages,
+    next_message,
+    silence,
+    socket_of,
+    wire_of,
+    write_all,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+#: A queue of which no other program knows: `~` is made unique.
+QUEUE: Final = "/queue/~"
+
+DEAD_LETTERS: Final = "ActiveMQ.DLQ"
+
+#: Messages that Classic reads of a queue at a wake-up (maxPageSize).
+PAGE: Final = 200
+
+
+def c3_almost_two_periods_pass_between_two_beats() -> str:
+    """
+    The broker skips a beat if it wrote anything in its period.
+
+    A RECEIPT right behind a beat has it skip the next one: almost two periods without a byte, each of three times.
+    """
+    period = 1.0  # seconds
+    with ClassicBroker() as broker, clients(broker) as side:
+        client = side.open(heart__beat=f"0,{period * 1000:.0f}")
+        sock = socket_of(client)
+        gaps = []
+        for _ in range(3):
+            silence(sock, 3 * period)  # a beat has come
+            client.tell("SEND", destination=QUEUE, receipt="r")
+            silence(sock, period)  # and its RECEIPT
+            gaps.append(silence(sock, 3 * period) or 0.0)
+    told = ", ".join(f"{gap:.2f}" for gap in gaps)
+    expect(all(1.6 * period < gap < 2.1 * period for gap in gaps), f"{told} s without a byte")
+    return f"{told} s without a byte, where a beat is due every {period:g} s"
+
+
+def c3_who_is_silent_for_a_period_is_closed_without_a_word() -> str:
+    """
+    A client that promised a beat each second and sends none finds its socket closed, and no ERROR; 0,0 lives on.
+
+    The broker looks each second, and forgives one second without a byte behind a frame: so it is closed 3 s after its
+    CONNECT. One that beat once, after that second, is closed at 4 s.
+    """
+    period, beat = 1.0, 2.3  # seconds
+    with ClassicBroker() as broker, clients(broker) as side:
+        free = side.open(heart__beat="0,0")
+        silent = side.open(heart__beat=f"{period * 1000:.0f},0")
+        beating = side.open(heart__beat=f"{period * 1000:.0f},0")
+        began = time.monotonic()
+        time.sleep(beat * period)
+        socket_of(beating).sendall(b"\n")
+        ends = []
+        for client, due in ((silent, 3 * period), (beating, 4 * period)):
+            ended = end_of(client, 3 * period)
+            assert ended is not None, "it was not closed"
+            seconds, errors = time.monotonic() - began, ended[1]
+            ends.append(seconds)
+            expect(not errors, f"ERRORs: {errors}")
+            expect(abs(seconds - due) < 0.5 * period, f"closed after {seconds:.1f} s, not {due:g}")
+        lives = end_of(free, 2 * period) is None
+    expect(lives, "who promised nothing was closed too")
+    return f"closed after {ends[0]:.1f} s, with one beat at {beat:g} s after {ends[1]:.1f} s; 0,0 lives"
+
+
+def c5_who_does_not_read_is_not_read() -> str:
+    """
+    Writing to a connection and processing its frames share one lock.
+
+    A consumer reads one message of 20 MB, and acknowledges it when the socket is full: the broker does not do it in
+    3 s, and does it when the consumer reads on.
+    """
+    stop = 3.0  # seconds
+    with ClassicBroker() as broker, clients(broker) as side:
+        side.open().put(QUEUE, *(f"{number:03}{'.' * 100_000}" for number in range(PAGE)))
+        name = side.real_name("~")
+        consumer = side.open()
+        consumer.tell(
+            "SUBSCRIBE",
+            id="s",
+            destination=QUEUE,
+            ack="client-individual",
+            activemq___prefetchSize="1000",
+        )
+        first = next_message(consumer)
+        assert first is not None
+        time.sleep(1)  # the broker fills the socket meanwhile
+        consumer.tell("ACK", id=first[1]["ack"])
+        time.sleep(stop)
+        unread = broker.statistics(name).dequeue_count
+        began = time.monotonic()
+        read = len(messages(consumer))
+        done = eventually(lambda: broker.statistics(name).dequeue_count == 1, PATIENCE)
+        seconds = time.monotonic() - began
+    expect(unread == 0, f"its ACK was done in {stop:g} s while it did not read")
+    expect(done, "its ACK was not done when it had read on")
+    return f"0 of 1 ACKs done in {stop:g} s unread, 1 when {read} more messages were read ({seconds:.1f} s)"
+
+
+def c6_no_message_precedes_the_receipt_of_its_subscribe() -> str:
+    """Of 300 SUBSCRIBEs to a queue with ten messages each is answered by its RECEIPT first, and then by a MESSAGE."""
+    rounds = 300
+    with ClassicBroker() as broker, clients(broker) as side:
+        client = side.open()
+        client.put(QUEUE, *"abcdefghij")
+        early = came = 0
+        for number in range(rounds):
+            headers = {"id": str(number), "destination": QUEUE, "ack": "client", "receipt": "s"}
+            client.tell("SUBSCRIBE", **headers)
+            while (seen := client.wire.read(PATIENCE)) is not None and seen[0] != "RECEIPT":
+                early += seen[1].get("subscription") == str(number)
+            came += next_message(client) is not None
+            client.ask("UNSUBSCRIBE", id=str(number))
+            client.unread.clear()
+    expect(early == 0, f"{early} MESSAGEs came before the RECEIPT of {rounds} SUBSCRIBEs")
+    expect(came == rounds, f"behind {rounds - came} of {rounds} RECEIPTs nothing came")
+    return f"0 MESSAGEs before the RECEIPTs of {rounds} SUBSCRIBEs, and some behind each"
+
+
+def c10_the_look_for_expired_messages_wakes_a_queue() -> str:
+    """
+    A consumer that acknowledges nothing gets a page or two of 600 messages, and nothing more; until the broker looks.
+
+    It looks 30 s after it has made the queue: the next page comes then.
+    """
+    period = 30.0  # seconds (expireMessagesPeriod)
+    with ClassicBroker() as broker, clients(broker) as side:
+        began = time.monotonic()
+        side.open().put(QUEUE, *map(str, range(3 * PAGE)))
+        consumer = side.open()
+        consumer.ask(
+            "SUBSCRIBE", id="s", destination=QUEUE, ack="client", activemq___prefetchSize="1000"
+        )
+        pages = len(messages(consumer))
+        further = next_message(consumer, period + 5)
+        seconds = time.monotonic() - began
+        rest = 1 + len(messages(consumer))
+    expect(pages in {PAGE, 2 * PAGE}, f"{pages} messages came at once")
+    expect(further is not None, f"nothing more came in {seconds:.0f} s")
+    expect(period - 1 < seconds < period + 2, f"more came after {seconds:.1f} s")
+    return f"{pages} messages at once, {rest} more {seconds:.1f} s after the queue was made"
+
+
+def c25_only_what_asks_for_a_receipt_is_synced() -> str:
+    """
+    A SEND or ACK is synced to the disk if it has a receipt; `strace` counts that, and is needed here.
+
+    Twenty with a receipt are twenty syncs and more, twenty without are fewer than ten: those of the broker's own index.
+    A broker that was killed half a second later has all of them all the same, in its journal.
+    """
+    frames = 20
+    with ClassicBroker() as broker, clients(broker) as side:
+        client = side.open()
+        name = side.real_name("~")
+        client.put(QUEUE, "first")
+
+        def sends(receipt: bool) -> None:
+            for number in range(frames):
+                headers = {"destination": QUEUE, "persistent": "true"}
+                body = f"{receipt}{number}".encode()
+                (client.ask if receipt else client.tell)("SEND", body, **headers)
+
+        def acks(receipt: bool) -> None:
+            for _ in range(frames):
+                message = next_message(client)
+                assert message is not None
+                (client.ask if receipt else client.tell)("ACK", id=message[1]["ack"])
+
+        counts = {}
+        with _syncs(broker.pid, broker.log.parent / "syncs") as count:
+            for what, do in (("SEND", sends), ("ACK", acks)):
+                if what == "ACK":
+                    headers = {"ack": "client-individual", "activemq___prefetchSize": "100"}
+                    client.ask("SUBSCRIBE", id="s", destination=QUEUE, **headers)
+                for receipt in (False, True):
+                    before = count()
+                    do(receipt)
+                    time.sleep(0.5)
+                    counts[what, receipt] = count() - before
+        client.cut()
+        client = side.open()
+        for number in range(frames):
+            client.tell("SEND", str(number).encode(), destination="/queue/~kept", persistent="true")
+        time.sleep(0.5)
+        broker.kill()
+        broker.start()
+        kept = broker.statistics(side.real_name("~kept")).size
+        left = broker.statistics(name).size
+    told = ", ".join(
+        f"{frames} {what}s {'with' if receipt else 'without'}: {syncs}"
+        for (what, receipt), syncs in counts.items()
+    )
+    for (_, receipt), syncs in counts.items():
+        expect(syncs >= frames if receipt else syncs < frames / 2, f"syncs to the disk: {told}")
+    expect(kept == frames, f"of {frames} SENDs without a receipt a killed broker had {kept}")
+    expect(left == 1, f"of {2 * frames + 1} messages {left} are left after {2 * frames} ACKs")
+    return f"syncs to the disk: {told}; a killed broker had {kept} of {frames} unsynced"
+
+
+@contextmanager
+def _syncs(pid: int, file: Path) -> Iterator[Callable[[], int]]:
+    """How many times a process has synced to the disk since the block began."""
+    command = ["strace", "-f", "-e", "trace=fsync,fdatasync,msync", "-o", str(file), "-p", str(pid)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as tracer:
+        assert tracer.stderr is not None
+        assert "attached" in tracer.stderr.readline()
+        try:
+            yield lambda: len(re.findall(r"(?:sync)\(", file.read_text("utf-8")))
+        finally:
+            tracer.terminate()
+
+
+def c44_a_redelivery_plugin_delivers_a_nack_again() -> str:
+    """With a `redeliveryPlugin` a NACK is answered, and its message comes again later; it is no dead letter."""
+    delay = 1.0  # seconds
+    plugin = (
+        "<redeliveryPlugin><redeliveryPolicyMap><redeliveryPolicyMap><defaultEntry>"
+        f'<redeliveryPolicy maximumRedeliveries="3" initialRedeliveryDelay="{delay * 1000:.0f}"/>'
+        "</defaultEntry></redeliveryPolicyMap></redeliveryPolicyMap></redeliveryPlugin></plugins>"
+    )
+    with changed_classic(("</plugins>", plugin)) as broker, clients(broker) as side:
+        client = side.open()
+        client.put(QUEUE, "a")
+        client.subscribe(QUEUE)
+        answer = client.ack("a", "NACK")
+        began = time.monotonic()
+        again = next_message(client, 3 * delay)
+        seconds = time.monotonic() - began
+        dead = broker.statistics(DEAD_LETTERS).size
+    expect(answer == "RECEIPT", f"the NACK was answered by {answer}")
+    expect(again is not None, f"it did not come again in {3 * delay:g} s; dead letters: {dead}")
+    expect(dead == 0, f"{dead} dead letters")
+    return f"{answer}, again after {seconds:.1f} s, 0 dead letters"
+
+
+def c44_a_discarding_plugin_deletes_what_is_refused() -> str:
+    """With a `discardingDLQBrokerPlugin` a NACK is answered, and its message is nowhere."""
+    plugin = '<discardingDLQBrokerPlugin dropAll="true"/></plugins>'
+    with changed_classic(("</plugins>", plugin)) as broker, clients(broker) as side:
+        client = side.open()
+        client.put(QUEUE, "a")
+        client.subscribe(QUEUE)
+        answer = client.ack("a", "NACK")
+        left = [broker.statistics(name).size for name in (side.real_name("~"), DEAD_LETTERS)]
+    expect(answer == "RECEIPT", f"the NACK was answered by {answer}")
+    expect(left == [0, 0], f"left in its queue and the dead letter queue: {left}")
+    return f"{answer}, 0 messages in its queue, 0 dead letters"
+
+
+def c45_without_the_scheduler_nothing_is_delayed() -> str:
+    """A message with AMQ_SCHEDULED_DELAY comes at once from a broker that has no `schedulerSupport`."""
+    delay = 5.0  # seconds
+    off = ('schedulerSupport="true"', 'schedulerSupport="false"')
+    with changed_classic(off) as broker, clients(broker) as side:
+        client = side.open()
+        client.subscribe(QUEUE)
+        began = time.monotonic()
+        client.put(QUEUE, "a", AMQ_SCHEDULED_DELAY=f"{delay * 1000:.0f}")
+        came = next_message(client, delay * 2)
+        seconds = time.monotonic() - began
+    assert came is not None, "it did not come"
+    expect(seconds < 1, f"it came after {seconds:.1f} s")
+    return f"it came after {seconds:.2f} s, where {delay:g} were asked for"
+
+
+def c64_the_first_answer_takes_longest() -> str:
+    """A broker that was just started takes three times as long and more for its first answer as for its second."""
+    with ClassicBroker() as broker:
+        times = []
+        for _ in range(2):
+            began = time.monotonic()
+            broker.statistics("nothing")
+            times.append(time.monotonic() - began)
+    told = " and then ".join(f"{seconds * 1000:.0f} ms" for seconds in times)
+    expect(times[0] > 3 * times[1], told)
+    return told
+
+
+def c72_no_answer_tells_that_a_queue_is_empty() -> str:
+    """
+    The RECEIPT of what stands behind a SUBSCRIBE comes before the queue's one message, or behind it.
+
+    It is written at once, and a moment later, 200 times each; each order is seen at least once.
+    """
+    rounds, moment = 400, 0.005  # times; seconds
+    with ClassicBroker() as broker, clients(broker) as side:
+        client = side.open()
+        client.put(QUEUE, "a")
+        first = {"RECEIPT": 0, "MESSAGE": 0}
+        headers = {"id": "s", "destination": side.real_name(QUEUE), "ack": "client"}
+        for number in range(rounds):
+            behind = Frame("BEGIN", {"transaction": str(number), "receipt": "r"})
+            if number % 2:
+                write_all(wire_of(client), Frame("SUBSCRIBE", headers), behind)
+            else:
+                client.wire.write(Frame("SUBSCRIBE", headers))
+                time.sleep(moment)
+                client.wire.write(behind)
+            seen = [client.wire.read(PATIENCE) for _ in first]
+            assert None not in seen
+            first[seen[0][0] if seen[0] else ""] += 1
+            client.ask("UNSUBSCRIBE", id="s")
+    told = f"the RECEIPT came first {first['RECEIPT']} times, the MESSAGE {first['MESSAGE']} times"
+    expect(all(first.values()), told)
+    return told
+
+
+def c11_an_ack_that_waits_a_moment_costs_no_throughput() -> str:
+    """
+    A consumer acknowledges a page of 200 when it has run dry: at once, 10 ms later, or 200 ms later.
+
+    For 20 pages 10 ms cost less than as much again, and 200 ms at least three times as much.
+    """
+    pages = 20
+    rates = {}
+    with ClassicBroker() as broker, clients(broker) as side:
+        for pause in (0.0, 0.01, 0.2):  # seconds
+            side.renew()
+            client = side.open()
+            for _ in range(pages * PAGE - 1):
+                client.tell("SEND", b"x", destination=QUEUE)
+            client.ask("SEND", b"x", destination=QUEUE)
+            began, taken = time.monotonic(), 0
+            client.tell(
+                "SUBSCRIBE", id="s", destination=QUEUE, ack="client", activemq___prefetchSize="1000"
+            )
+            last = next_message(client)
+            while last is not None:
+                taken += 1
+                following = next_message(client, pause)
+                if following is None and taken < pages * PAGE:
+                    client.tell("ACK", id=last[1]["ack"])
+                    following = next_message(client)
+                last = following
+            rates[pause] = taken / (time.monotonic() - began)
+            assert taken == pages * PAGE, f"{taken} messages came"
+    told = ", ".join(f"{pause * 1000:g} ms: {rate:,.0f}/s" for pause, rate in rates.items())
+    at_once, short, long = rates.values()
+    expect(short > at_once / 2 and long < at_once / 3, told)
+    return told
+
+
+def c38_what_nobody_saw_comes_flagged() -> str:
+    """
+    The broker gives another message for an ACK before it reads the UNSUBSCRIBE behind it.
+
+    Of 80 such messages some come flagged to the next subscription, and the client had not read them when it wrote
+    UNSUBSCRIBE; where it waits 3 ms before, that are fewer.
+    """
+    count = 80
+    flagged = {}
+    with ClassicBroker() as broker, clients(broker) as side:
+        for pause in (0.0, 0.003):  # seconds
+            side.renew()
+            client = side.open()
+            client.put(QUEUE, *map(str, range(count + 1)))
+            unseen = False
+            flagged[pause] = 0
+            for number in range(count):
+                window = {"activemq___prefetchSize": "1", "ack": "client"}
+                client.tell("SUBSCRIBE", id=str(number), destination=QUEUE, **window)
+                message = next_message(client)
+                assert message is not None
+                flagged[pause] += unseen and message[1].get("redelivered") == "true"
+                client.tell("ACK", id=message[1]["ack"])
+                unseen = not pause or next_message(client, pause) is None
+                client.ask("UNSUBSCRIBE", id=str(number))
+                client.unread.clear()
+    told = ", ".join(
+        f"{times} of {count} with a pause of {pause * 1000:g} ms"
+        for pause, times in flagged.items()
+    )
+    expect(flagged[0.0] > flagged[0.003], f"flagged though unseen: {told}")
+    return f"flagged though unseen: {told}"
