@@ -8,6 +8,7 @@ offset, so that it does not grow beyond what the folder holds.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.errors import ConfigurationError
@@ -99,6 +100,20 @@ def between(start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Segment]:
         if begin < after[name]:
             pieces.append(piece(Segment(name, 0, 0), begin, after[name]))
     return pieces
+
+
+def noted(checkpoint: Path, batch: int) -> Mapping[str, Any]:
+    """
+    Look up how far a batch of a stream reads; it begins where the one before it ended, and the first one at nothing.
+
+    Spark notes it before the batch begins: in a file of the checkpoint by the number of the batch, whose lines are the
+    version of such notes, the settings of the stream, and the offset of its source.
+    """
+    if batch < 0:
+        return NOTHING
+    note = (checkpoint / "offsets" / str(batch)).read_text("utf-8")
+    _version, _settings, offset = note.split("\n")
+    return json.loads(offset)  # type: ignore[no-any-return]  # what `latest` has made
 
 
 def _end(events: Path, segment: Segment, begin: int, left: int | None) -> int:

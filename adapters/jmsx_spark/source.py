@@ -111,19 +111,15 @@ class EventLogSource(DataSource):
 
 
 class PieceSource(EventLogSource):
-    """As `EventLogSource`, but its rows tell what there is to read: path, and from and to which byte."""
+    """As `EventLogSource`, but a batch has no rows: what there is to read in it is told by its offsets."""
 
     @classmethod
     def name(cls) -> str:
         """Return the name that `spark.readStream.format()` takes for this source."""
         return "jmsx-pieces"
 
-    def schema(self) -> str:
-        """From `begin` to `end`, in bytes."""
-        return "path string, begin bigint, end bigint"
-
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Tell what there is, and then what comes."""
+        """Tell how far one may read, and then what comes."""
         return _PieceReader(self._folder(), schema, *self._stream_options())
 
 
@@ -226,5 +222,5 @@ class _StreamReader(_Lines, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
 
 class _PieceReader(_StreamReader):
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        return ((one.path, one.begin, one.size) for one in partition.value)
+    def partitions(self, *_: Mapping[str, Any]) -> Sequence[InputPartition]:
+        return ()

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.errors import ConfigurationError
 from jmsx_report import ReportResult
-from jmsx_report.pieces import piece
 from jmsx_report.processes import Engine
 from jmsx_report.report import extend, read, store_of, terms_of, told
-from jmsx_report.segments import Segment, survey
+from jmsx_report.segments import survey
 from jmsx_report.store import Store
 from jmsx_spark.engine import cause, on
-from jmsx_spark.offsets import current
+from jmsx_spark.offsets import between, current, noted
 from jmsx_spark.session import LOCAL, session
 from jmsx_spark.source import PieceSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -98,7 +98,15 @@ def stream(
                 if available_now
                 else {"processingTime": f"{trigger_seconds} seconds"},
                 most_bytes=max_bytes_per_trigger,
-                add=bound(_add, events=events, store=store, engine=engine, adding=adding),
+                add=bound(
+                    _add,
+                    events=events,
+                    notes=out / _CHECKPOINT,
+                    store=store,
+                    context=spark.sparkContext,
+                    engine=engine,
+                    adding=adding,
+                ),
             )
 
             def report() -> ReportResult:
@@ -147,9 +155,9 @@ def _begun(
     """Run the stream, and stop it in the end."""
     ending = Event()
 
-    def added(rows: DataFrame, _batch: int) -> None:
+    def added(_rows: DataFrame, batch: int) -> None:
         try:
-            add(rows)
+            add(batch)
         except Exception:
             if (
                 not ending.is_set()
@@ -165,7 +173,7 @@ def _begun(
     )
     query = (
         rows.writeStream.foreachBatch(added)
-        .option("checkpointLocation", str(out / _CHECKPOINT))
+        .option("checkpointLocation", f"file://{out / _CHECKPOINT}")
         .trigger(**trigger)
         .start()
     )
@@ -176,13 +184,27 @@ def _begun(
         query.stop()
 
 
-def _add(rows: DataFrame, *, events: Path, store: Store, engine: Engine, adding: Lock) -> None:
-    """Add what a batch of the stream tells of; done again, it adds nothing."""
-    pieces = [piece(Segment(path, 0, 0), begin, end) for path, begin, end in rows.collect()]
-    cores = rows.sparkSession.sparkContext.defaultParallelism
+def _add(
+    batch: int,
+    *,
+    events: Path,
+    notes: Path,
+    store: Store,
+    context: SparkContext,
+    engine: Engine,
+    adding: Lock,
+) -> None:
+    """Add what a batch of the stream reads; done again, it adds nothing."""
+    pieces = between(noted(notes, batch - 1), noted(notes, batch))
     total = sum(one.size - one.begin for one in pieces)
     with adding:
-        extend(store, pieces, events, engine, max(_LEAST_BYTES, -(-total // cores)))
+        extend(
+            store,
+            pieces,
+            events,
+            engine,
+            max(_LEAST_BYTES, -(-total // context.defaultParallelism)),
+        )
 
 
 def _ended(query: StreamingQuery, seconds: float, is_enough: Callable[[], bool]) -> bool:

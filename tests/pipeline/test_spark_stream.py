@@ -97,6 +97,27 @@ def test_each_report_is_that_of_a_batch(
     assert found.audit["counts"]["deliveries"] > 500
 
 
+def test_a_batch_is_one_job_of_spark(
+    spark: SparkSession, tmp_path: Path, log: dict[Path, bytes]
+) -> None:
+    """Jobs have numbers; those of a stream are in a group of its own, the ones before and the report's are in none."""
+    _grow(log, 0.5)
+    tracker = spark.sparkContext.statusTracker()
+    spark.sparkContext.parallelize([0]).count()
+    before = set(tracker.getJobIdsForGroup(None))
+
+    list(
+        stream(
+            tmp_path / "events", tmp_path / "out", available_now=True, max_bytes_per_trigger=100_000
+        )
+    )
+
+    batches = list((tmp_path / "out" / "checkpoint" / "commits").glob("[0-9]*"))
+    assert len(batches) > 1
+    after = min(set(tracker.getJobIdsForGroup(None)) - before)
+    assert after - max(before) - 1 == len(batches)
+
+
 def test_killed_at_any_point_it_goes_on_where_it_was(
     spark: SparkSession, tmp_path: Path, log: dict[Path, bytes]
 ) -> None:
