@@ -56,6 +56,40 @@ def a3_who_is_silent_for_two_periods_is_ended() -> str:
     return f"ended after {told[0]} with heart-beat:5000,0 and {told[1]} without; 3 of 3 messages flagged"
 
 
+def a5_the_receipt_of_a_disconnect_is_early() -> str:
+    """Behind the RECEIPT of a DISCONNECT its messages are in delivery, at least once of 100 times; later none."""
+    rounds, held = 100, 20
+    settings = {"#": {"max-delivery-attempts": -1}}
+    with (
+        ArtemisBroker(address_settings=settings) as broker,
+        clients(broker) as side,
+        Console(broker) as console,
+    ):
+        side.open().put(QUEUE, *map(str, range(held)))
+        name = side.real_name(QUEUE)
+        early = 0
+        for _ in range(rounds):
+            client = side.open()
+            client.tell(
+                "SUBSCRIBE",
+                id="s",
+                destination=QUEUE,
+                ack="client",
+                **{"consumer-window-size": "-1"},
+            )
+            for _ in range(held):
+                assert next_message(client) is not None
+            client.ask("DISCONNECT")
+            early += _delivering(console, name) > 0
+            expect(
+                eventually(lambda: _delivering(console, name) == 0, PATIENCE),
+                f"still in delivery after {PATIENCE:g} s",
+            )
+    told = f"{early} of {rounds} times messages were still in delivery behind the RECEIPT"
+    expect(early > 0, told)
+    return told
+
+
 def _delivering(console: Console, name: str) -> int:
     """How many messages of a queue are in delivery."""
     return int(console.ask(f"queue.{name}", "getDeliveringCount"))
@@ -302,6 +336,41 @@ def a72_no_answer_tells_that_a_queue_is_empty() -> str:
     told = f"the RECEIPT came first {first['RECEIPT']} times, the MESSAGE {first['MESSAGE']} times"
     expect(all(first.values()), told)
     return told
+
+
+def a52_a_message_of_100_kib_is_large_and_its_headers_are_limited() -> str:
+    """
+    A body of 100 KiB in the broker is kept as a file, one of a byte less is not: 4 bytes are the broker's own.
+
+    A text has two bytes for each character there. With a header of half that many characters a large one is refused.
+    """
+    limit = 100 * 1024 - 4  # bytes (stompMinLargeMessageSize)
+    with ArtemisBroker() as broker, clients(broker) as side:
+        client = side.open()
+        folder = broker.log.parent / "data" / "large-messages"
+        files = []
+        for size, headers in (
+            (limit - 1, _length(limit - 1)),
+            (limit, _length(limit)),
+            (limit // 2 - 3, {}),
+            (limit // 2 - 2, {}),
+        ):
+            before = len(list(folder.glob("*.msg")))
+            client.ask("SEND", b"." * size, destination=QUEUE, **_KEPT, **headers)
+            files.append(len(list(folder.glob("*.msg"))) - before)
+        body, kept = b"." * limit, {**_KEPT, **_length(limit)}
+        answers = [
+            client.ask("SEND", body, destination=QUEUE, big="." * size, **kept)[:9]
+            for size in (limit // 2 - 1000, limit // 2)
+        ]
+    told = f"files of large messages: {files}; with large headers: {answers}"
+    expect(files == [0, 1, 0, 1] and answers == ["RECEIPT", "AMQ339011"], told)
+    return told
+
+
+def _length(size: int) -> dict[str, str]:
+    """What makes bytes of a body."""
+    return {"content-length": str(size)}
 
 
 def a42_what_a_killed_broker_remembers_of_a_count() -> str:

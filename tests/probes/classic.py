@@ -16,6 +16,7 @@ from tests.probes.support import (
     clients,
     end_of,
     expect,
+    holding,
     messages,
     next_message,
     silence,
@@ -84,6 +85,37 @@ def c3_who_is_silent_for_a_period_is_closed_without_a_word() -> str:
         lives = end_of(free, 2 * period) is None
     expect(lives, "who promised nothing was closed too")
     return f"closed after {ends[0]:.1f} s, with one beat at {beat:g} s after {ends[1]:.1f} s; 0,0 lives"
+
+
+def c4_a_send_that_is_held_back_holds_the_ack_behind_it() -> str:
+    """
+    A queue of 1 MB is full of messages of 100 kB, and the next SEND waits; so does the ACK behind it, for 3 s.
+
+    It is done when somebody has read the queue.
+    """
+    stop = 3.0  # seconds
+    policy = (
+        '<destinationPolicy><policyMap><policyEntries><policyEntry queue="full.>" memoryLimit="1mb">'
+        "<pendingQueuePolicy><vmQueueCursor/></pendingQueuePolicy></policyEntry></policyEntries>"
+        "</policyMap></destinationPolicy><plugins>"
+    )
+    with changed_classic(("<plugins>", policy)) as broker, clients(broker) as side:
+        client, reader = side.open(), side.open()
+        client.put(QUEUE, "a")
+        client.subscribe(QUEUE)
+        for _ in range(15):
+            client.tell("SEND", b"." * 100_000, destination="/queue/full.~", persistent="true")
+        client.tell("ACK", id=client.ack_ids["a"])
+        time.sleep(stop)
+        held = broker.statistics(side.real_name("~")).dequeue_count
+        reader.tell("SUBSCRIBE", id="s", destination="/queue/full.~", ack="auto")
+        read = len(messages(reader, 1))
+        done = broker.statistics(side.real_name("~")).dequeue_count
+    told = (
+        f"{held} of 1 ACKs done in {stop:g} s, {done} when the {read} messages before it were read"
+    )
+    expect((held, done, read) == (0, 1, 15), told)
+    return told
 
 
 def c5_who_does_not_read_is_not_read() -> str:
@@ -395,3 +427,20 @@ def c38_what_nobody_saw_comes_flagged() -> str:
     )
     expect(flagged[0.0] > flagged[0.003], f"flagged though unseen: {told}")
     return f"flagged though unseen: {told}"
+
+
+def c24_a_cumulative_ack_is_done_message_by_message() -> str:
+    """A broker that is killed during one ACK of 900 has done a part of it, at least once of ten times."""
+    count, rounds = 900, 10
+    left = []
+    for number in range(rounds):
+        with ClassicBroker() as broker, clients(broker) as side:
+            wire, name, ids = holding(side, count, "client", persistent="true")
+            wire.write(Frame("ACK", {"id": ids[-1]}))
+            time.sleep(0.01 * number)
+            broker.kill()
+            broker.start()
+            left.append(broker.statistics(name).size)
+    told = f"{sorted(left)} of {count} messages were left"
+    expect(any(0 < size < count for size in left), told)
+    return told

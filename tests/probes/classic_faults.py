@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Final
+import re
+import time
+from typing import TYPE_CHECKING, Final
 
+from jmsx.core.frames import Frame
+from jmsx.core.map_body import decode_map, encode_map
 from jmsx_broker import ClassicBroker
+from tests.jdk import run_peer
 from tests.probes.support import (
     PATIENCE,
+    await_receipt,
     clients,
     expect,
+    holding,
     messages,
     next_message,
+    wire_of,
+    write_all,
 )
+
+if TYPE_CHECKING:
+    from tests.integration.parity.sides import Side
 
 QUEUE: Final = "/queue/~"
 TOPIC: Final = "/topic/~"
@@ -69,6 +81,52 @@ def _kept_by(selector: str, later: int) -> str:
     return f"of 3 messages came {told}"
 
 
+def c68_single_acks_in_transactions_slow_every_commit() -> str:
+    """
+    A COMMIT searches all that was acknowledged singly in transactions of its link, for each unacknowledged message.
+
+    With a thousand unacknowledged, the last fifty of a thousand COMMITs of one ACK take five times as long as the first
+    and more; so do ABORTs nothing to help.
+    """
+    kept = 1000
+    with ClassicBroker() as broker, clients(broker) as side:
+        wire, _, ids = holding(side, 2 * kept)
+        times = []
+        for number in range(kept):
+            began = time.monotonic()
+            write_all(
+                wire,
+                Frame("BEGIN", {"transaction": "t"}),
+                Frame("ACK", {"id": ids[number], "transaction": "t"}),
+                Frame("COMMIT", {"transaction": "t", "receipt": "r"}),
+            )
+            await_receipt(wire)
+            times.append(time.monotonic() - began)
+    first, last = (sum(part) / 50 for part in (times[:50], times[-50:]))
+    told = f"a COMMIT took {first * 1000:.1f} ms, and {last * 1000:.1f} ms with {kept} kept and {kept} unacknowledged"
+    expect(last > 5 * first, told)
+    return told
+
+
+def c68_a_cumulative_ack_searches_its_transaction() -> str:
+    """An ACK in a transaction of twice as many messages takes more than twice and a half as long."""
+    counts = (5_000, 10_000)
+    times = []
+    for count in counts:
+        with ClassicBroker() as broker, clients(broker) as side:
+            wire, _, ids = holding(side, count, "client")
+            wire.write(Frame("BEGIN", {"transaction": "t"}))
+            began = time.monotonic()
+            wire.write(Frame("ACK", {"id": ids[-1], "transaction": "t", "receipt": "r"}))
+            await_receipt(wire, 120)
+            times.append(time.monotonic() - began)
+    told = ", ".join(
+        f"{count} messages {seconds:.1f} s" for count, seconds in zip(counts, times, strict=True)
+    )
+    expect(times[1] > 2.5 * times[0], told)
+    return f"one ACK: {told}"
+
+
 def c69_an_error_of_the_broker_s_inside_is_no_refusal() -> str:
     """A SEND to a topic is an ERROR, because the second subscriber's selector raises; the first has the message."""
     with ClassicBroker() as broker, clients(broker) as side:
@@ -83,3 +141,64 @@ def c69_an_error_of_the_broker_s_inside_is_no_refusal() -> str:
     expect(answer[0] == "ERROR", f"the SEND was answered by {answer[0]}")
     expect(came is not None, f"ERROR ({words}), and the first subscriber has nothing")
     return f"ERROR ({words}), and the first subscriber has the message"
+
+
+def c70_a_map_s_characters_of_two_halves_come_spoilt() -> str:
+    """A smile in a text of a map comes as two U+FFFD, to a STOMP consumer and to a Java one; others come well."""
+    smile, spoilt = "\U0001f600", "\ufffd\ufffd"
+    expected = {"<": "<", "\xe9": "\xe9", smile: spoilt}
+    as_map = {"transformation": "jms-map-xml"}
+    with ClassicBroker() as broker, clients(broker) as side:
+        client = side.open()
+        client.subscribe(QUEUE, **as_map)
+        seen = {}
+        for text in expected:
+            client.put(QUEUE, encode_map({"k": text}).decode(), **as_map)
+            message = next_message(client)
+            assert message is not None
+            seen[text] = decode_map(message[2])["k"]
+        client.put("/queue/~java", encode_map({"k": smile}).decode(), **as_map)
+        java = run_peer("MapPeer", broker.openwire_url, "receive", side.real_name("~java"))
+    told = ", ".join(f"{text!a} as {came!a}" for text, came in seen.items())
+    expect(seen == expected and spoilt in java, f"{told}; to Java: {java!a}")
+    return f"{told}; to Java as {java.split()[-1]!a}"
+
+
+def c71_an_error_spoils_what_is_dispatched_beside_it() -> str:
+    """
+    50 connections, each with 50 times a SEND to itself and an ACK of nothing behind it, which is an ERROR.
+
+    On at least one of them frames lose bytes, are lost whole, or come twice.
+    """
+    connections, times = 50, 50
+    with ClassicBroker() as broker, clients(broker) as side:
+        spoilt = sum(_is_spoilt(side, times) for _ in range(connections))
+    told = f"{spoilt} of {connections} connections were spoilt"
+    expect(spoilt > 0, told)
+    return told
+
+
+def _is_spoilt(side: Side, times: int) -> bool:
+    """Whether the bytes that a connection gets are anything else than its `times` MESSAGEs and ERRORs."""
+    side.renew()
+    client = side.open()
+    wire = wire_of(client)
+    name = side.real_name(QUEUE)
+    client.ask("SUBSCRIBE", id="s", destination=name, ack="auto", activemq___prefetchSize="1000")
+    for number in range(times):
+        wire.write(Frame("SEND", {"destination": name}, b"%04d" % number))
+        wire.write(Frame("ACK", {"id": "nothing"}))
+    data = b""
+    wire.socket.settimeout(1)
+    try:
+        while read := wire.socket.recv(65536):
+            data += read
+    except TimeoutError:
+        pass
+    whole = re.compile(
+        rb"\n*(?:MESSAGE\n(?:[\w-]+:[^\n]*\n)+\n(?P<body>\d{4})|ERROR\n(?:[\w-]+:[^\n]*\n)+\n[^\0]*)"
+    )
+    frames = [whole.fullmatch(part) for part in data.split(b"\0")[:-1]]
+    bodies = [frame["body"] for frame in frames if frame is not None and frame["body"]]
+    expected = [b"%04d" % number for number in range(times)]
+    return bodies != expected or len(frames) != 2 * times or None in frames
