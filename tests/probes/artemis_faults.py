@@ -16,6 +16,7 @@ from tests.integration.broker_support import eventually
 from tests.jdk import run_peer
 from tests.probes.support import (
     PATIENCE,
+    await_receipt,
     clients,
     expect,
     logged,
@@ -27,10 +28,14 @@ from tests.probes.support import (
 )
 
 if TYPE_CHECKING:
-    from tests.integration.parity.sides import Side
+    from collections.abc import Callable, Mapping
+
+    from jmsx_broker.artemis_recipe import Setting
+    from tests.integration.parity.sides import Client, Side
 
 QUEUE: Final = "~"
 _FROM_A_QUEUE: Final = {"subscription-type": "ANYCAST"}
+_FROM_A_TOPIC: Final = {"subscription-type": "MULTICAST"}
 _TO_A_QUEUE: Final = {"destination-type": "ANYCAST"}
 
 
@@ -150,7 +155,115 @@ def a68_the_ack_of_a_later_message_deletes_a_stream_message() -> str:
     return f"1 of 2 messages came; left of the other: {words}; the log has AMQ332071"
 
 
-def delivering(console: Console, name: str) -> int:
+def a63_a_long_list_ends_in_an_out_of_memory_error() -> str:
+    """
+    `listMessages` of 20,000 messages with 4 kB of properties each has no answer, and the log says OutOfMemoryError.
+
+    So it is where `management-browse-page-size` is 100,000, and Java has 512 MB.
+    """
+    count, step, patience = 20_000, 100, 120.0  # messages; messages; seconds
+    with ArtemisBroker() as broker, clients(broker) as side:
+        name = side.real_name(QUEUE)
+        to = {"destination": name, "persistent": "true", **_TO_A_QUEUE}
+        properties = {f"p{number}": "." * 400 for number in range(10)}
+        sender = wire_of(side.open())
+        for _ in range(count // step):
+            write_all(sender, *[Frame("SEND", {**to, **properties}, b"x")] * step)
+        sender.write(Frame("SEND", {**to, "receipt": "r"}))
+        await_receipt(sender, patience)
+        there = broker.statistics(name).size
+        client = side.open()
+        client.ask("SUBSCRIBE", id="a", destination="~a", ack="auto", **_FROM_A_TOPIC)
+        question = {
+            "destination": "activemq.management",
+            "reply-to": side.real_name("~a"),
+            "_AMQ_ResourceName": f"queue.{name}",
+            "_AMQ_OperationName": "listMessages",
+        }
+        wire_of(client).write(Frame("SEND", question, b'[""]'))
+        end = time.monotonic() + patience
+        answer = ""
+        while not (answer or logged(broker, "OutOfMemoryError") or time.monotonic() > end):
+            answer = str(client.wire.read(1) or "")[:60]
+        failed = logged(broker, "OutOfMemoryError")
+    told = f"{there} messages: OutOfMemoryError in the log: {failed}; answer: {answer or None}"
+    expect(failed and not answer, told)
+    return told
+
+
+def a66_a_broken_socket_leaves_a_message_with_nobody() -> str:
+    """
+    Consumers of one message at a time acknowledge it, and their sockets break a moment later; the next is on its way.
+
+    Until the broker keeps that one in delivery for nobody for 3 s; after its restart it is there. Not more than 1,000
+    breaks; one is enough.
+    """
+    limit, stays = 1000, 3.0  # breaks; seconds
+    with ArtemisBroker(address_settings=_FOR_EVER) as broker, clients(broker) as side:
+        name = side.real_name(QUEUE)
+        with Console(broker) as console:
+            breaks = kept = 0
+            while not kept and breaks < limit:
+                breaks += _breaks(side, reset)
+                if not eventually(lambda: _delivering(console, name) == 0, stays):
+                    kept = _delivering(console, name)
+            lie = broker.statistics(name).size
+        broker.stop()
+        broker.start()
+        again = side.open()
+        wide = {"consumer-window-size": "-1", **_FROM_A_QUEUE}
+        again.tell("SUBSCRIBE", id="s", destination=QUEUE, ack="client", **wide)
+        back = len(messages(again))
+    told = f"{kept} kept after {breaks} breaks; of {lie} messages {back} are there after a restart"
+    expect(kept > 0 and back == lie, told)
+    return told
+
+
+def a66_a_disconnect_leaves_none() -> str:
+    """Where those consumers write DISCONNECT, and the broker closes, none of 200 leaves one with nobody for 3 s."""
+    ends, stays = 200, 3.0  # seconds
+    kept = 0
+    with (
+        ArtemisBroker(address_settings=_FOR_EVER) as broker,
+        clients(broker) as side,
+        Console(broker) as console,
+    ):
+        name = side.real_name(QUEUE)
+        done = 0
+        while done < ends:
+            done += _breaks(side, lambda client: client.tell("DISCONNECT"))
+            if not eventually(lambda: _delivering(console, name) == 0, stays):
+                kept = _delivering(console, name)
+                break
+    told = f"{kept} kept after {done} DISCONNECTs"
+    expect(kept == 0, told)
+    return told
+
+
+#: Address settings where no message becomes a dead letter.
+_FOR_EVER: Final[Mapping[str, Mapping[str, Setting]]] = {"#": {"max-delivery-attempts": -1}}
+
+
+def _breaks(side: Side, end: Callable[[Client], object]) -> int:
+    """How many of ten consumers had a message and acknowledged it, and then ended in some way: at most ten."""
+    sender = wire_of(side.open())
+    to = {"destination": side.real_name(QUEUE), "persistent": "true", **_TO_A_QUEUE}
+    write_all(sender, *[Frame("SEND", to, b"x")] * 11)
+    chance = Random(1)
+    for number in range(10):
+        client = side.open()
+        one = {"consumer-window-size": "0", **_FROM_A_QUEUE}
+        client.tell("SUBSCRIBE", id="s", destination=QUEUE, ack="client", **one)
+        message = next_message(client)
+        if message is None:
+            return number
+        wire_of(client).write(Frame("ACK", {"id": message[1]["ack"]}))
+        time.sleep(chance.uniform(0, 0.003))
+        end(client)
+    return 10
+
+
+def _delivering(console: Console, name: str) -> int:
     """How many messages of a queue are in delivery."""
     return int(console.ask(f"queue.{name}", "getDeliveringCount"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from tests.probes import artemis, artemis_faults, classic, classic_faults
+from tests.probes import artemis, artemis_faults, artemis_versions, classic, classic_faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +17,7 @@ _NAME: Final = re.compile(r"[ac]\d+_\w+")
 
 PROBES: Final[tuple[Probe, ...]] = tuple(
     function
-    for module in (classic, classic_faults, artemis, artemis_faults)
+    for module in (classic, classic_faults, artemis, artemis_faults, artemis_versions)
     for name, function in vars(module).items()
     if _NAME.fullmatch(name)
 )
