@@ -11,12 +11,15 @@ from jmsx_broker import ArtemisBroker
 from tests.integration.artemis_support import Console
 from tests.integration.broker_support import changed_artemis, eventually
 from tests.probes.support import (
+    FROM_A_QUEUE,
     PATIENCE,
+    TO_A_QUEUE,
     clients,
+    delivering,
     end_of,
     expect,
     messages,
-    next_message,
+    the_next,
     wire_of,
     write_all,
 )
@@ -33,9 +36,9 @@ def a3_who_is_silent_for_two_periods_is_ended() -> str:
     """
     A client that promises a beat every 5 s and sends none is ended after 10 s, one that promises none after 60 s.
 
-    Each with ERROR (AMQ229014); and all that it had comes again flagged.
+    Each up to 2 s later, when the broker looks, and with ERROR (AMQ229014); all that it had comes again flagged.
     """
-    promised, unpromised = 10.0, 60.0  # seconds
+    promised, unpromised, look = 10.0, 60.0, 3.0  # seconds; one for a busy machine
     with ArtemisBroker() as broker, clients(broker) as side:
         told = []
         plain, beating = side.open(), side.open(heart__beat="5000,0")
@@ -46,7 +49,7 @@ def a3_who_is_silent_for_two_periods_is_ended() -> str:
             ended = end_of(client, due + 5)
             assert ended is not None, f"not ended after {due + 5:g} s"
             seconds, errors = time.monotonic() - began, ended[1]
-            expect(due - 1 < seconds < due + 2, f"ended after {seconds:.1f} s, not {due:g}")
+            expect(due < seconds < due + look, f"ended after {seconds:.1f} s, not {due:g}")
             expect("AMQ229014" in "".join(errors), f"ERRORs: {errors}")
             told.append(f"{seconds:.1f} s")
         again = side.open()
@@ -78,21 +81,16 @@ def a5_the_receipt_of_a_disconnect_is_early() -> str:
                 **{"consumer-window-size": "-1"},
             )
             for _ in range(held):
-                assert next_message(client) is not None
+                the_next(client)
             client.ask("DISCONNECT")
-            early += _delivering(console, name) > 0
+            early += delivering(console, name) > 0
             expect(
-                eventually(lambda: _delivering(console, name) == 0, PATIENCE),
+                eventually(lambda: delivering(console, name) == 0, PATIENCE),
                 f"still in delivery after {PATIENCE:g} s",
             )
     told = f"{early} of {rounds} times messages were still in delivery behind the RECEIPT"
     expect(early > 0, told)
     return told
-
-
-def _delivering(console: Console, name: str) -> int:
-    """How many messages of a queue are in delivery."""
-    return int(console.ask(f"queue.{name}", "getDeliveringCount"))
 
 
 def a11_drop_confirms_what_it_drops() -> str:
@@ -111,7 +109,7 @@ def a11_drop_confirms_what_it_drops() -> str:
 
 
 #: How a persistent message is sent to a queue.
-_KEPT: Final = {"destination-type": "ANYCAST", "persistent": "true"}
+_KEPT: Final = {**TO_A_QUEUE, "persistent": "true"}
 
 
 def a11_a_ring_deletes_what_a_consumer_gives_back() -> str:
@@ -141,19 +139,15 @@ def a11_kill_hangs_up_on_a_slow_consumer() -> str:
     }
     with ArtemisBroker(address_settings={"#": slow}) as broker, clients(broker) as side:
         sender, client = side.open(), side.open()
-        client.ask("SUBSCRIBE", id="s", destination=QUEUE, ack="client", **_FROM_A_QUEUE)
+        client.ask("SUBSCRIBE", id="s", destination=QUEUE, ack="client", **FROM_A_QUEUE)
         began = time.monotonic()
         ended = None
         while ended is None and time.monotonic() - began < limit:
             for _ in range(2000):
-                sender.tell("SEND", b"x", destination=QUEUE, **{"destination-type": "ANYCAST"})
+                sender.tell("SEND", b"x", destination=QUEUE, **TO_A_QUEUE)
             ended = end_of(client, 1)
     assert ended is not None, f"not hung up on in {limit:g} s"
     return f"hung up on after {time.monotonic() - began:.1f} s; ERRORs: {ended[1]}"
-
-
-#: How a queue is subscribed to.
-_FROM_A_QUEUE: Final = {"subscription-type": "ANYCAST"}
 
 
 def a14_an_address_remembers_20000_ids() -> str:
@@ -171,10 +165,10 @@ def a14_an_address_remembers_20000_ids() -> str:
             send(number)
         counts = []
         for number in (0, 2):
-            client.ask("SEND", destination=QUEUE, **{"destination-type": "ANYCAST"})
+            client.ask("SEND", destination=QUEUE, **TO_A_QUEUE)
             before = broker.statistics(name).size
             send(number)
-            client.ask("SEND", destination=QUEUE, **{"destination-type": "ANYCAST"})
+            client.ask("SEND", destination=QUEUE, **TO_A_QUEUE)
             counts.append(broker.statistics(name).size - before - 1)
     told = f"of the oldest of {remembered + 1} ids {counts[0]} message was taken again, of the third {counts[1]}"
     expect(counts == [1, 0], told)
@@ -252,11 +246,11 @@ def _time_to(side: Side, count: int) -> list[float]:
         destination=QUEUE,
         ack="client",
         **{"consumer-window-size": "-1"},
-        **_FROM_A_QUEUE,
+        **FROM_A_QUEUE,
     )
     times = []
     for _ in range(count):
-        assert next_message(client) is not None
+        the_next(client)
         times.append(time.monotonic() - began)
     client.ask("UNSUBSCRIBE", id="s")
     return times
@@ -317,7 +311,7 @@ def a72_no_answer_tells_that_a_queue_is_empty() -> str:
             "id": "s",
             "destination": side.real_name(QUEUE),
             "ack": "client",
-            **_FROM_A_QUEUE,
+            **FROM_A_QUEUE,
         }
         for number in range(rounds):
             behind = Frame(
@@ -420,9 +414,8 @@ def a42_a_first_delivery_is_forgotten_unless_it_is_written_before() -> str:
             broker.kill()
             broker.start()
             again = side.open()
-            again.tell("SUBSCRIBE", id="s", destination=QUEUE, ack="client", **_FROM_A_QUEUE)
-            message = next_message(again)
-            assert message is not None
+            again.tell("SUBSCRIBE", id="s", destination=QUEUE, ack="client", **FROM_A_QUEUE)
+            message = the_next(again)
             flags[before] = message[1]["redelivered"]
     told = ", ".join(f"redelivered:{flag} with {before}" for before, flag in flags.items())
     expect(flags == {"false": "false", "true": "true"}, told)

@@ -7,7 +7,7 @@ import signal
 import time
 from collections import Counter
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from jmsx.core.frames import Frame
 from jmsx_broker import ArtemisBroker
@@ -15,14 +15,18 @@ from tests.integration.artemis_support import Console
 from tests.integration.broker_support import eventually
 from tests.jdk import run_peer
 from tests.probes.support import (
+    FROM_A_QUEUE,
     PATIENCE,
+    TO_A_QUEUE,
     await_receipt,
     clients,
+    delivering,
     expect,
     logged,
     messages,
     next_message,
     reset,
+    the_next,
     wire_of,
     write_all,
 )
@@ -31,12 +35,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from jmsx_broker.artemis_recipe import Setting
+    from jmsx_broker.local import LocalBroker
     from tests.integration.parity.sides import Client, Side
 
 QUEUE: Final = "~"
-_FROM_A_QUEUE: Final = {"subscription-type": "ANYCAST"}
 _FROM_A_TOPIC: Final = {"subscription-type": "MULTICAST"}
-_TO_A_QUEUE: Final = {"destination-type": "ANYCAST"}
 
 
 def a30_an_auto_ack_that_fails_is_charged_to_the_next_ack() -> str:
@@ -53,12 +56,11 @@ def a30_an_auto_ack_that_fails_is_charged_to_the_next_ack() -> str:
             side.renew()
             sender.put("~other", "mine")
             client = side.open()
-            client.tell("SUBSCRIBE", id="o", destination="~other", ack="client", **_FROM_A_QUEUE)
-            mine = next_message(client)
-            assert mine is not None
-            to = {"destination": side.real_name(QUEUE), **_TO_A_QUEUE}
+            client.tell("SUBSCRIBE", id="o", destination="~other", ack="client", **FROM_A_QUEUE)
+            mine = the_next(client)
+            to = {"destination": side.real_name(QUEUE), **TO_A_QUEUE}
             write_all(wire_of(sender), *[Frame("SEND", to, b"x")] * backlog)
-            client.tell("SUBSCRIBE", id="s", destination=QUEUE, ack="auto", **_FROM_A_QUEUE)
+            client.tell("SUBSCRIBE", id="s", destination=QUEUE, ack="auto", **FROM_A_QUEUE)
             next_message(client)
             client.tell("UNSUBSCRIBE", id="s")
             time.sleep(moment)
@@ -77,7 +79,10 @@ def a38_the_death_of_a_socket_is_a_race() -> str:
     As DISCONNECT is: the oldest counted, and all delayed.
     """
     rounds, delay = 60, 0.6  # times; seconds
-    settings: dict[str, Any] = {"redelivery-delay": int(delay * 1000), "max-delivery-attempts": -1}
+    settings: dict[str, Setting] = {
+        "redelivery-delay": int(delay * 1000),
+        "max-delivery-attempts": -1,
+    }
     seen: Counter[str] = Counter()
     with ArtemisBroker(address_settings={"#": settings}) as broker, clients(broker) as side:
         for _ in range(rounds):
@@ -88,7 +93,7 @@ def a38_the_death_of_a_socket_is_a_race() -> str:
             client.wire.cut()
             began = time.monotonic()
             again = side.open()
-            again.tell("SUBSCRIBE", id="s", destination=QUEUE, ack="client", **_FROM_A_QUEUE)
+            again.tell("SUBSCRIBE", id="s", destination=QUEUE, ack="client", **FROM_A_QUEUE)
             first = next_message(again)
             delayed = time.monotonic() - began > delay / 2
             flags = [
@@ -116,7 +121,7 @@ def a67_a_priority_that_is_none_loses_the_message() -> str:
                 destination=f"{QUEUE}{priority}",
                 priority=priority,
                 persistent="true",
-                **_TO_A_QUEUE,
+                **TO_A_QUEUE,
             )
         lost = console.holds({})
         left = console.sizes()
@@ -141,7 +146,7 @@ def a68_the_ack_of_a_later_message_deletes_a_stream_message() -> str:
             name = side.real_name(QUEUE)
             run_peer("BodyPeer", broker.openwire_url, name, "persistent", "stream", "text")
             client = side.open()
-            client.tell("SUBSCRIBE", id="s", destination=QUEUE, ack=ack, **_FROM_A_QUEUE)
+            client.tell("SUBSCRIBE", id="s", destination=QUEUE, ack=ack, **FROM_A_QUEUE)
             came = messages(client, 1)
             expect(len(came) == 1, f"{len(came)} of 2 messages came to {ack}")
             if ack != "auto":
@@ -164,7 +169,7 @@ def a63_a_long_list_ends_in_an_out_of_memory_error() -> str:
     count, step, patience = 20_000, 100, 120.0  # messages; messages; seconds
     with ArtemisBroker() as broker, clients(broker) as side:
         name = side.real_name(QUEUE)
-        to = {"destination": name, "persistent": "true", **_TO_A_QUEUE}
+        to = {"destination": name, "persistent": "true", **TO_A_QUEUE}
         properties = {f"p{number}": "." * 400 for number in range(10)}
         sender = wire_of(side.open())
         for _ in range(count // step):
@@ -205,13 +210,13 @@ def a66_a_broken_socket_leaves_a_message_with_nobody() -> str:
             breaks = kept = 0
             while not kept and breaks < limit:
                 breaks += _breaks(side, reset)
-                if not eventually(lambda: _delivering(console, name) == 0, stays):
-                    kept = _delivering(console, name)
+                if not eventually(lambda: delivering(console, name) == 0, stays):
+                    kept = delivering(console, name)
             lie = broker.statistics(name).size
         broker.stop()
         broker.start()
         again = side.open()
-        wide = {"consumer-window-size": "-1", **_FROM_A_QUEUE}
+        wide = {"consumer-window-size": "-1", **FROM_A_QUEUE}
         again.tell("SUBSCRIBE", id="s", destination=QUEUE, ack="client", **wide)
         back = len(messages(again))
     told = f"{kept} kept after {breaks} breaks; of {lie} messages {back} are there after a restart"
@@ -232,8 +237,8 @@ def a66_a_disconnect_leaves_none() -> str:
         done = 0
         while done < ends:
             done += _breaks(side, lambda client: client.tell("DISCONNECT"))
-            if not eventually(lambda: _delivering(console, name) == 0, stays):
-                kept = _delivering(console, name)
+            if not eventually(lambda: delivering(console, name) == 0, stays):
+                kept = delivering(console, name)
                 break
     told = f"{kept} kept after {done} DISCONNECTs"
     expect(kept == 0, told)
@@ -247,12 +252,12 @@ _FOR_EVER: Final[Mapping[str, Mapping[str, Setting]]] = {"#": {"max-delivery-att
 def _breaks(side: Side, end: Callable[[Client], object]) -> int:
     """How many of ten consumers had a message and acknowledged it, and then ended in some way: at most ten."""
     sender = wire_of(side.open())
-    to = {"destination": side.real_name(QUEUE), "persistent": "true", **_TO_A_QUEUE}
+    to = {"destination": side.real_name(QUEUE), "persistent": "true", **TO_A_QUEUE}
     write_all(sender, *[Frame("SEND", to, b"x")] * 11)
     chance = Random(1)
     for number in range(10):
         client = side.open()
-        one = {"consumer-window-size": "0", **_FROM_A_QUEUE}
+        one = {"consumer-window-size": "0", **FROM_A_QUEUE}
         client.tell("SUBSCRIBE", id="s", destination=QUEUE, ack="client", **one)
         message = next_message(client)
         if message is None:
@@ -261,11 +266,6 @@ def _breaks(side: Side, end: Callable[[Client], object]) -> int:
         time.sleep(chance.uniform(0, 0.003))
         end(client)
     return 10
-
-
-def _delivering(console: Console, name: str) -> int:
-    """How many messages of a queue are in delivery."""
-    return int(console.ask(f"queue.{name}", "getDeliveringCount"))
 
 
 def a70_who_closes_while_an_answer_is_due_blocks_a_thread_for_10_s() -> str:
@@ -282,7 +282,7 @@ def a70_who_closes_while_an_answer_is_due_blocks_a_thread_for_10_s() -> str:
         while worst < slow and tries < limit:
             client = side.open()
             to = {"destination": side.real_name(QUEUE), "persistent": "true", "receipt": "r"}
-            write_all(wire_of(client), *[Frame("SEND", {**to, **_TO_A_QUEUE}, b"x")] * 3)
+            write_all(wire_of(client), *[Frame("SEND", {**to, **TO_A_QUEUE}, b"x")] * 3)
             time.sleep(chance.uniform(0, 0.005))
             reset(client)
             tries += 1
@@ -328,16 +328,22 @@ def a65_a_refused_client_that_closes_may_lock_the_broker() -> str:
             reset(client)
             tries += 1
         answered = _answered(side, 12, stuck)
-        os.kill(broker.pid, signal.SIGQUIT)  # Java writes to its log what its threads do
-        eventually(lambda: logged(broker, "StompConnection.fail"), PATIENCE)
-        words = [
-            word
-            for word in ("StompConnection.destroy", "StompConnection.fail")
-            if logged(broker, word)
-        ]
+        dump = _thread_dump(broker)
+    words = [word for word in ("StompConnection.destroy", "StompConnection.fail") if word in dump]
     told = f"after {tries} ERRORs {answered} of 12 CONNECTs were answered in {stuck:g} s; threads in {words}"
     expect(answered < 12 and len(words) == 2, told)
     return told
+
+
+def _thread_dump(broker: LocalBroker) -> str:
+    """What the broker's threads do: Java writes that to its log when it is told to."""
+    before = len(broker.log.read_bytes())
+    os.kill(broker.pid, signal.SIGQUIT)
+    told = b""
+    while b"JNI global refs" not in told:  # the last line
+        time.sleep(0.1)
+        told = broker.log.read_bytes()[before:]
+    return told.decode("utf-8", "replace")
 
 
 def _answered(side: Side, count: int, seconds: float) -> int:

@@ -21,6 +21,7 @@ from tests.probes.support import (
     next_message,
     silence,
     socket_of,
+    the_next,
     wire_of,
     write_all,
 )
@@ -137,8 +138,7 @@ def c5_who_does_not_read_is_not_read() -> str:
             ack="client-individual",
             activemq___prefetchSize="1000",
         )
-        first = next_message(consumer)
-        assert first is not None
+        first = the_next(consumer)
         time.sleep(1)  # the broker fills the socket meanwhile
         consumer.tell("ACK", id=first[1]["ack"])
         time.sleep(stop)
@@ -217,8 +217,7 @@ def c25_only_what_asks_for_a_receipt_is_synced() -> str:
 
         def acks(receipt: bool) -> None:
             for _ in range(frames):
-                message = next_message(client)
-                assert message is not None
+                message = the_next(client)
                 (client.ask if receipt else client.tell)("ACK", id=message[1]["ack"])
 
         counts = {}
@@ -414,8 +413,7 @@ def c38_what_nobody_saw_comes_flagged() -> str:
             for number in range(count):
                 window = {"activemq___prefetchSize": "1", "ack": "client"}
                 client.tell("SUBSCRIBE", id=str(number), destination=QUEUE, **window)
-                message = next_message(client)
-                assert message is not None
+                message = the_next(client)
                 flagged[pause] += unseen and message[1].get("redelivered") == "true"
                 client.tell("ACK", id=message[1]["ack"])
                 unseen = not pause or next_message(client, pause) is None

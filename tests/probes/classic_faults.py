@@ -18,6 +18,7 @@ from tests.probes.support import (
     holding,
     messages,
     next_message,
+    the_next,
     wire_of,
     write_all,
 )
@@ -47,15 +48,15 @@ def c66_arithmetic_on_a_text_has_a_topic_refuse_all() -> str:
 
 def c66_arithmetic_on_a_text_keeps_a_queue_s_messages() -> str:
     """What comes to a queue beside such a consumer comes to nobody before a restart; what comes later does."""
-    return _kept_by(RAISES, later=1)
+    return _kept_by(RAISES)
 
 
 def c66_a_bad_pattern_keeps_a_queue_s_messages() -> str:
     """So it is with a REGEX that is none."""
-    return _kept_by("REGEX('[', price)", later=1)
+    return _kept_by("REGEX('[', price)")
 
 
-def _kept_by(selector: str, later: int) -> str:
+def _kept_by(selector: str) -> str:
     """What a consumer gets beside one with a selector, when that is gone, of a later message, and after a restart."""
     with ClassicBroker() as broker, clients(broker) as side:
         bad, good = side.open(), side.open()
@@ -77,7 +78,7 @@ def _kept_by(selector: str, later: int) -> str:
     told = "beside it {}, when it was gone {}, of a later one {}, after a restart {}".format(
         *counts
     )
-    expect(counts == [0, 0, later, 4], told)
+    expect(counts == [0, 0, 1, 4], told)
     return f"of 3 messages came {told}"
 
 
@@ -85,8 +86,8 @@ def c68_single_acks_in_transactions_slow_every_commit() -> str:
     """
     A COMMIT searches all that was acknowledged singly in transactions of its link, for each unacknowledged message.
 
-    With a thousand unacknowledged, the last fifty of a thousand COMMITs of one ACK take five times as long as the first
-    and more; so do ABORTs nothing to help.
+    With a thousand unacknowledged, the last fifty of a thousand COMMITs of one ACK take over three times as long as the
+    first fifty.
     """
     kept = 1000
     with ClassicBroker() as broker, clients(broker) as side:
@@ -104,7 +105,7 @@ def c68_single_acks_in_transactions_slow_every_commit() -> str:
             times.append(time.monotonic() - began)
     first, last = (sum(part) / 50 for part in (times[:50], times[-50:]))
     told = f"a COMMIT took {first * 1000:.1f} ms, and {last * 1000:.1f} ms with {kept} kept and {kept} unacknowledged"
-    expect(last > 5 * first, told)
+    expect(last > 3 * first, told)
     return told
 
 
@@ -154,8 +155,7 @@ def c70_a_map_s_characters_of_two_halves_come_spoilt() -> str:
         seen = {}
         for text in expected:
             client.put(QUEUE, encode_map({"k": text}).decode(), **as_map)
-            message = next_message(client)
-            assert message is not None
+            message = the_next(client)
             seen[text] = decode_map(message[2])["k"]
         client.put("/queue/~java", encode_map({"k": smile}).decode(), **as_map)
         java = run_peer("MapPeer", broker.openwire_url, "receive", side.real_name("~java"))

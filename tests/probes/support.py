@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jmsx_broker.local import LocalBroker
+    from tests.integration.artemis_support import Console
     from tests.integration.parity.wires import Seen
 
 #: Seconds for an answer that must come.
@@ -26,6 +27,11 @@ PATIENCE: Final = 10.0
 
 #: Seconds without a frame after which a broker has nothing more to say.
 QUIET: Final = 0.5
+
+
+#: What names a queue of Artemis in a SUBSCRIBE, and in a SEND.
+FROM_A_QUEUE: Final = {"subscription-type": "ANYCAST"}
+TO_A_QUEUE: Final = {"destination-type": "ANYCAST"}
 
 
 class OtherwiseError(Exception):
@@ -129,6 +135,14 @@ def next_message(client: Client, seconds: float = PATIENCE) -> Seen | None:
     return None
 
 
+def the_next(client: Client) -> Seen:
+    """The next MESSAGE, which must come."""
+    message = next_message(client)
+    if message is None:
+        raise OtherwiseError(f"no message came in {PATIENCE:g} s")
+    return message
+
+
 def messages(client: Client, quiet: float = QUIET) -> list[Seen]:
     """All MESSAGEs that come until none came for `quiet` seconds."""
     found = []
@@ -158,6 +172,11 @@ def end_of(client: Client, seconds: float) -> tuple[float, list[str]] | None:
         if seen[0] == "ERROR":
             errors.append(seen[1].get("message", ""))
     return None
+
+
+def delivering(console: Console, name: str) -> int:
+    """How many messages of a queue of Artemis are in delivery."""
+    return int(console.ask(f"queue.{name}", "getDeliveringCount"))
 
 
 def logged(broker: LocalBroker, word: str) -> bool:
