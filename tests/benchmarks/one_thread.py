@@ -57,6 +57,9 @@ GREETING: Final = (
 #: Messages in one chunk that is read.
 CHUNK: Final = 100
 
+#: Subscriptions of a session that has many: each message is for the next one.
+MANY: Final = 1_000
+
 #: Seconds between lone messages; the processor's caches have other things in them by then.
 APART: Final = 0.001
 
@@ -73,15 +76,16 @@ class Recording:
     """A broker's side of one connection: a Stream, read by whoever would else wait."""
 
     taken = False
-    slept = 0.0  #: of all recordings, seconds of CPU between lone messages
+    aside = 0.0  #: of all recordings, seconds of CPU between lone messages and to open many subscriptions
 
-    def __init__(self, messages: int, *, lone: bool = False) -> None:
+    def __init__(self, messages: int, *, lone: bool = False, subscriptions: int = 1) -> None:
         self.left = messages
         self._lone = lone
+        self._awaited = subscriptions
         self.writes = 0
         self._number = 0
         self._sender = next(_SENDERS)
-        self._subscription = ""
+        self._subscriptions: list[str] = []
         self._answers: list[bytes] = []
 
     def read(self) -> bytes:
@@ -89,7 +93,7 @@ class Recording:
         if self._answers:
             answers, self._answers = self._answers, []
             return b"".join(answers)
-        if not self._subscription:
+        if len(self._subscriptions) < self._awaited:
             return b""
         count = min(self.left, CHUNK)
         if self._lone:
@@ -99,9 +103,13 @@ class Recording:
         first, self._number = self._number, self._number + count
         body = "x" * 256 + "\0\n"
         return "".join(
-            HEAD.format(number=first + one, subscription=self._subscription, sender=self._sender)
+            HEAD.format(
+                number=number,
+                subscription=self._subscriptions[number % self._awaited],
+                sender=self._sender,
+            )
             + body
-            for one in range(count)
+            for number in range(first, self._number)
         ).encode()
 
     def unread(self) -> bool:
@@ -115,9 +123,8 @@ class Recording:
             self._answers += [
                 b"RECEIPT\nreceipt-id:%b\n\n\0\n" % one for one in _RECEIPT.findall(data)
             ]
-        if not self._subscription and b"SUBSCRIBE\n" in data:  # to search costs as much as a send
-            found = _SUBSCRIBED.search(data)
-            self._subscription = "" if found is None else found[1].decode()
+        if len(self._subscriptions) < self._awaited:  # to search costs as much as a send
+            self._subscriptions += [found.decode() for found in _SUBSCRIBED.findall(data)]
 
     def written(self, data: bytes) -> int:
         """All of it, always."""
@@ -133,7 +140,7 @@ def _rest() -> None:
     """Until the next lone message is due; whoever is measured pays nothing for it."""
     began = time.thread_time()
     time.sleep(APART)
-    Recording.slept += time.thread_time() - began
+    Recording.aside += time.thread_time() - began
 
 
 class _Turns(Changed):
@@ -170,12 +177,14 @@ class OneThread:
         observers: Iterable[Observer] = (),
         *,
         lone: bool = False,
+        subscriptions: int = 1,
         **options: Any,
     ) -> None:
         uri = parse_broker_uri(
             "stomp://127.0.0.1:61613", jmsx.ConnectionOptions.of(heartbeat=(0.0, 0.0), **options)
         )
-        self.recording = Recording(messages, lone=lone)
+        self.recording = Recording(messages, lone=lone, subscriptions=subscriptions)
+        self._subscriptions = subscriptions
         shared = ConnectionLinks(uri, observers, Machine())
         shared.started = True
         self.link = SessionLink(mode, shared, self._open(uri, shared), "bench-1")
@@ -217,9 +226,12 @@ class OneThread:
             seen += 1
             dispatcher._stopped = seen == messages
 
-        consumer = self.consumer()
         dispatcher._thread = threading.current_thread()
-        consumer.set_listener(counted)
+        began = time.thread_time()
+        for _ in range(self._subscriptions):
+            self.consumer().set_listener(counted)
+        if self._subscriptions > 1:
+            Recording.aside += time.thread_time() - began
         dispatcher._run()
 
 
@@ -243,13 +255,12 @@ def received(mode: jmsx.AcknowledgeMode, after: str = "", **options: Any) -> Cal
 def listened(
     mode: jmsx.AcknowledgeMode,
     listener: Callable[[Any], object] = lambda _message: None,
-    *,
-    lone: bool = False,
+    **more: Any,
 ) -> Callable[..., None]:
     """A listener."""
 
     def run(messages: int, observers: Iterable[Observer]) -> None:
-        OneThread(mode, messages, observers, lone=lone).listen(listener, messages)
+        OneThread(mode, messages, observers, **more).listen(listener, messages)
 
     return run
 
@@ -277,6 +288,10 @@ WAYS: Final[dict[str, Callable[..., None]]] = {
     "listener individual": listened(
         _MODE.INDIVIDUAL_ACKNOWLEDGE, lambda message: message.acknowledge()
     ),
+    "listener auto, 1,000 subscriptions": listened(_MODE.AUTO_ACKNOWLEDGE, subscriptions=MANY),
+    "listener individual, 1,000 subscriptions": listened(
+        _MODE.INDIVIDUAL_ACKNOWLEDGE, lambda message: message.acknowledge(), subscriptions=MANY
+    ),
     "listener, lone": listened(_MODE.AUTO_ACKNOWLEDGE, lone=True),
     "receive auto": received(_MODE.AUTO_ACKNOWLEDGE),
     "receive, lone": received(_MODE.AUTO_ACKNOWLEDGE, lone=True),
@@ -299,9 +314,9 @@ def cost(way: str, messages: int, *, observed: bool = False) -> float:
             folder = Path(stack.enter_context(TemporaryDirectory()))
             observers = [PrometheusObserver(), EventLog(folder, service="bench")]
         gc.collect()
-        began = time.thread_time() - Recording.slept
+        began = time.thread_time() - Recording.aside
         WAYS[way](messages, observers)
-        took = time.thread_time() - Recording.slept - began
+        took = time.thread_time() - Recording.aside - began
         for one in observers:
             one.close()
     return took / messages * 1e6
