@@ -27,6 +27,19 @@ _APART: Final = (
     "tests/packaging/test_again.py::",
 )
 
+#: Files of tests/integration that take a minute or more: one that began among the last would end after all others.
+_MINUTES: Final = (
+    "dead_letter_access",
+    "workers",
+    "broker_process",
+    "full_broker",
+    "app_faults",
+    "user_callables",
+    "async",
+    "interrupts",
+    "demo",
+)
+
 #: What takes longest begins first, or one worker would be left alone with it at the end.
 _FIRST: Final = (
     *_TOGETHER,
@@ -38,6 +51,7 @@ _FIRST: Final = (
     "tests/dashboards/",
     "tests/containers/",
     "tests/faults/",
+    *(f"tests/integration/test_{name}.py" for name in _MINUTES),
     "tests/integration/",
     "tests/property/",
     "tests/unit/jmsx_report/",
