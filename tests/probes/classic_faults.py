@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.frames import Frame
@@ -12,6 +13,7 @@ from jmsx_broker import ClassicBroker
 from tests.jdk import run_peer
 from tests.probes.support import (
     PATIENCE,
+    ack_ids,
     await_receipt,
     clients,
     expect,
@@ -54,6 +56,11 @@ def c66_arithmetic_on_a_text_keeps_a_queue_s_messages() -> str:
 def c66_a_bad_pattern_keeps_a_queue_s_messages() -> str:
     """So it is with a REGEX that is none."""
     return _kept_by("REGEX('[', price)")
+
+
+def c66_a_function_of_a_missing_property_keeps_a_queue_s_messages() -> str:
+    """So it is with REPLACE of a property that a message has not."""
+    return _kept_by("REPLACE(missing, 'a', 'b') = 'c'")
 
 
 def _kept_by(selector: str) -> str:
@@ -202,3 +209,39 @@ def _is_spoilt(side: Side, times: int) -> bool:
     bodies = [frame["body"] for frame in frames if frame is not None and frame["body"]]
     expected = [b"%04d" % number for number in range(times)]
     return bodies != expected or len(frames) != 2 * times or None in frames
+
+
+def c75_a_nack_has_a_later_ack_miscounted() -> str:
+    """
+    Four NACKs free a full window of four for four waiting messages, and an ACK of those is refused: rarely.
+
+    On 16 connections at a time, until one is refused (`Unmatched acknowledge`), and not longer than ten minutes.
+    """
+    limit, connections = 600.0, 16  # seconds; connections
+    tries = [0] * connections
+    refused: list[str] = []
+    end = time.monotonic() + limit
+    with (
+        ClassicBroker() as broker,
+        clients(broker) as side,
+        ThreadPoolExecutor(connections) as pool,
+    ):
+
+        def repeat(number: int) -> None:
+            wire = wire_of(side.open())
+            queue = {"destination": f"/queue/{side.real_name('~')}{number}"}
+            window = {"id": "s", "ack": "client", "activemq.prefetchSize": "4"}
+            wire.write(Frame("SUBSCRIBE", {**queue, **window}))
+            while not refused and time.monotonic() < end:
+                write_all(wire, *[Frame("SEND", queue, b"x")] * 8)
+                write_all(wire, *(Frame("NACK", {"id": ack}) for ack in ack_ids(wire, 4)))
+                wire.write(Frame("ACK", {"id": ack_ids(wire, 4)[-1], "receipt": "r"}))
+                answer = wire.read(PATIENCE)
+                assert answer is not None
+                tries[number] += 1
+                refused.extend([answer[1].get("message", "")] * (answer[0] == "ERROR"))
+
+        list(pool.map(repeat, range(connections)))
+    told = f"{len(refused)} of {sum(tries)} ACKs was refused"
+    expect(bool(refused), told)
+    return f"{told}: {refused[0][:60]}"
