@@ -18,9 +18,13 @@ from jmsx.core.values import ConsumerSettings
 from jmsx_artemis.bodies import TYPE_HEADER, has_bytes
 from jmsx_artemis.destinations import parted
 
-#: Rather a value that is cut than a copy that cannot be sent: a header block of 100 KiB is refused
-#: (`StompConnection.java:434`).
+#: Rather a value that is cut than a copy that cannot be sent.
 ROOM: Final = Room(lines=10_000, line=16_000, total=64_000)
+
+#: Bytes of a body that may be a large message, a text having two for each character at the broker; its headers, which
+#: have as many there, are refused at 100 KiB (BROKER.md A52), with what tells why it died: 10 kB.
+LARGE: Final = 50_000
+ROOM_OF_A_LARGE_ONE: Final = Room(lines=500, line=16_000, total=36_000)
 
 #: The property that tells the connection of a JMS client's message.
 CLIENT: Final = "__AMQ_CID"
@@ -113,7 +117,7 @@ def _carried(delivery: Delivery) -> dict[str, str]:
     }
     if "_AMQ_GROUP_ID" in given:
         headers["JMSXGroupID"] = given["_AMQ_GROUP_ID"]
-    return fitting(headers, ROOM)
+    return fitting(headers, ROOM if len(delivery.frame.body) < LARGE else ROOM_OF_A_LARGE_ONE)
 
 
 def queue_name(death: DeathRecord, address: str) -> str | None:

@@ -57,7 +57,7 @@ DIALECT: Final = Dialect(
     copying=ArtemisCopying(_WRITING, _READING),
     window=ByteWindow,
     management=ArtemisManagement(),
-    header_limit=64 * 1024,  # a whole header block of 100 KiB is refused
+    header_limit=64 * 1024,  # a large message's header block of 100 KiB is refused (BROKER.md A52)
     # The same as `ack`. The broker writes that behind the properties, so that one of the name `ack`, as a forwarder
     # makes who sends all headers of another MESSAGE, would win over it (seen live on 2.44.0).
     # Source: `StompFrameHandlerV12.java:53-64`.

@@ -17,8 +17,8 @@ from jmsx.jms.destination import Queue
 from jmsx_broker import ArtemisBroker
 from jmsx_broker.wire import Wire
 from tests.integration.artemis_support import Console
-from tests.integration.broker_support import eventually
-from tests.integration.support import AUTO, CLIENT, DUPS_OK, Diary
+from tests.integration.broker_support import eventually, send
+from tests.integration.support import AUTO, CLIENT, DUPS_OK, NO_RETRY, Diary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -265,3 +265,34 @@ def test_what_expires_between_others_costs_no_link(
         assert eventually(lambda: len(seen) > rounds, 10)
     assert seen == ["first", *map(str, range(rounds))]
     assert [one for one in diary.events if isinstance(one, LinkRestored)] == []
+
+
+@pytest.mark.parametrize(
+    ("size", "headers"),
+    [
+        pytest.param(110_000, {"content-length": "110000"}, id="bytes"),
+        pytest.param(60_000, {}, id="text"),
+    ],
+)
+@pytest.mark.parametrize(("count", "each"), [(10, 4_400), (700, 40)], ids=["few", "many"])
+def test_a_large_message_with_large_headers_is_copied(
+    broker: ArtemisBroker, size: int, headers: dict[str, str], count: int, each: int
+) -> None:
+    """The broker takes it, and not with what tells why it died: its headers are cut (jmsx_artemis/BROKER.md A52)."""
+    destination, _ = origin("queue", "large.")
+    properties = {f"p{number}": "." * each for number in range(count)}
+    send(broker, destination.name, [b"." * size], {**properties, **headers})
+
+    def refuse(_message: Message) -> None:
+        raise ValueError("." * 12_000)
+
+    with Connection(
+        broker.url, redelivery_policy=NO_RETRY, dead_letter=f"queue://dead.{destination.name}"
+    ) as connection:
+        connection.start()
+        connection.create_session(AUTO).create_consumer(destination).set_listener(refuse)
+        dead = connection.create_session().create_consumer(Queue(f"dead.{destination.name}"))
+        letter = dead.receive(10)
+    assert letter is not None
+    assert isinstance(letter.body, str | bytes)
+    assert len(letter.body) == size
