@@ -171,6 +171,24 @@ def c70_a_map_s_characters_of_two_halves_come_spoilt() -> str:
     return f"{told}; to Java as {java.split()[-1]!a}"
 
 
+def c70_so_does_such_a_property_from_the_store() -> str:
+    """A smile in a property comes whole from memory, and as two U+FFFD after a restart; in the body it is whole."""
+    smile, spoilt = "\U0001f600", "\ufffd\ufffd"
+    seen = []
+    with ClassicBroker() as broker, clients(broker) as side:
+        side.open().put(QUEUE, smile, tint=smile)
+        for _ in range(2):
+            client = side.open()
+            client.tell("SUBSCRIBE", id="s", destination=QUEUE, ack="client")
+            message = the_next(client)
+            seen.append((message[1]["tint"], message[2].decode()))
+            broker.stop()
+            broker.start()
+    told = f"property and body {seen[0]!a}, after a restart {seen[1]!a}"
+    expect(seen == [(smile, smile), (spoilt, smile)], told)
+    return told
+
+
 def c71_an_error_spoils_what_is_dispatched_beside_it() -> str:
     """
     50 connections, each with 50 times a SEND to itself and an ACK of nothing behind it, which is an ERROR.
