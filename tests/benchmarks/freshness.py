@@ -1,21 +1,23 @@
 """
-How fresh a stream is: `uv run python -m tests.benchmarks.freshness [--rate N] [--seconds N] [--trigger N]`.
+How fresh a stream is: `uv run python -m tests.benchmarks.freshness [--rate N] [--seconds N] [--trigger N] [--every N]`.
 
 Lines are appended to open segments at a rate, every 20 ms, by a process of its own, and segments are closed as they are
-full. Of each line is measured when the partials that it is in are on the disk, after it was written. The clock of a
-busy machine says little.
+full. Of each line is measured when the partials that it is in are on the disk, after it was written; what never was is
+as old as it gets. The seconds in which Spark starts are not measured, but those are in which it is not warm. The clock
+of a busy machine says little.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator
 from pathlib import Path
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
     from jmsx_report.segments import Segment
 
 _TICK: Final = 0.02
-_REPORT_SECONDS: Final = 3600.0
+_WARM: Final = "warm-{}-00000000-000000000000.jsonl"
+#: So long is waited for lines that have been written.
+_PATIENCE: Final = 60.0
 
 
 def replay(source: Path, events: Path, rate: int) -> None:
@@ -71,6 +75,9 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=40_000, help="lines a second")
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--trigger", type=float, default=0.2)
+    parser.add_argument(
+        "--every", type=float, default=math.inf, help="seconds between reports; else none is made"
+    )
     parser.add_argument("--replay", nargs=3, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.replay:
@@ -81,10 +88,10 @@ def main() -> None:
         work = Path(folder)
         write(work / "source", events=round(given.rate * given.seconds), segments=24, hours=3)
         (work / "events").mkdir()
-        _measure(work, given.rate, given.trigger)
+        _measure(work, given.rate, given.trigger, given.every)
 
 
-def _measure(work: Path, rate: float, trigger: float) -> None:
+def _measure(work: Path, rate: float, trigger: float, every: float) -> None:
     added: list[tuple[float, str, int, int]] = []
 
     def timed(store: Any, pieces: Iterable[Segment], *rest: Any) -> None:
@@ -93,41 +100,43 @@ def _measure(work: Path, rate: float, trigger: float) -> None:
         now = time.time()
         added.extend((now, one.path, one.begin, one.size) for one in listed)
 
-    told = work / "told"
+    told, over = work / "told", Event()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(streaming, "extend", timed)
-        patch.setattr(streaming, "_ended", lambda query, *_: _wait(query, work, told, rate, added))
-        made = streaming.stream(
-            work / "events", work / "out", trigger_seconds=trigger, report_seconds=_REPORT_SECONDS
-        )
-        assert isinstance(made, Generator)
-        # The first step starts Spark, the stream and, when that has read something, a report.
-        next(made)
-        made.close()
+        Thread(target=_write, args=(work, told, rate, added, over), daemon=True).start()
+        begun = time.monotonic()
+        for made in streaming.stream(
+            work / "events",
+            work / "out",
+            trigger_seconds=trigger,
+            report_seconds=every,
+            is_enough=over.is_set,
+        ):
+            print(f"{time.monotonic() - begun:.1f} s: {made.line}", flush=True)
     _print(told, added)
 
 
-def _wait(
-    query: Any, work: Path, told: Path, rate: float, added: list[tuple[float, str, int, int]]
-) -> bool:
-    (work / "events" / "warm-1-00000000-000000000000.jsonl").write_bytes(b"{}\n")
-    for _ in range(2):  # the first batches start Spark's workers
-        while not added:
-            query.awaitTermination(0.1)  # raises what has ended it
-        added.clear()
-        (work / "events" / "warm-2-00000000-000000000000.jsonl").write_bytes(b"{}\n")
+def _write(
+    work: Path, told: Path, rate: float, added: list[tuple[float, str, int, int]], over: Event
+) -> None:
+    """Write the log as soon as Spark has read something, and wait until all of it was read."""
+    events = work / "events"
+    for number in range(2):  # the first batches start what is needed of Spark
+        (events / _WARM.format(number)).write_bytes(b"{}\n")
+        while len(added) <= number:
+            time.sleep(0.1)
     command = [sys.executable, "-m", "tests.benchmarks.freshness", "--replay"]
     with told.open("wb") as sink:
         subprocess.run(
-            [*command, str(work / "source"), str(work / "events"), str(rate)],
+            [*command, str(work / "source"), str(events), str(rate)],
             stdout=sink,
             check=True,
         )
-    until = time.time() + 60
-    total = sum(path.stat().st_size for path in (work / "events").rglob("*.jsonl"))
-    while sum(end - begin for _, _, begin, end in added) < total and time.time() < until:
-        query.awaitTermination(0.1)  # raises what has ended it
-    return True
+    until = time.monotonic() + _PATIENCE
+    total = sum(path.stat().st_size for path in events.rglob("*.jsonl"))
+    while sum(end - begin for _, _, begin, end in added) < total and time.monotonic() < until:
+        time.sleep(0.1)
+    over.set()
 
 
 def _print(told: Path, added: list[tuple[float, str, int, int]]) -> None:
@@ -137,9 +146,9 @@ def _print(told: Path, added: list[tuple[float, str, int, int]]) -> None:
         pieces.setdefault(path, []).append((now, begin, end))
     written = [line.split() for line in told.read_text().splitlines() if line != "end"]
     for at, path, size, count in written:
-        for now, begin, end in pieces.get(path.removesuffix(".open"), ()):
-            if begin < int(size) <= end:
-                ages.append((now - float(at), int(count)))
+        here = pieces.get(path.removesuffix(".open"), ())
+        seen = [now for now, begin, end in here if begin < int(size) <= end]
+        ages.append((min(seen, default=math.inf) - float(at), int(count)))
     ages.sort()
     total = sum(lines for _, lines in ages)
     seconds = float(written[-1][0]) - float(written[0][0])
