@@ -221,7 +221,7 @@ def extend(
     """
     Read `pieces` of segments, as far as they are not in `store` yet; what else is to be read is left to `read`.
 
-    Nothing is taken away from the store, so that others may go on reading what was there.
+    Nothing is taken away from the store, so that others may go on reading what was there, or merge it.
     """
     job = bound(make, events=events.absolute(), store=store)
     held = _held(store)
@@ -232,7 +232,7 @@ def extend(
 
 
 def _held(store: Store) -> Pieces:
-    return Pieces(run.segments for run in store.runs())
+    return Pieces(store.held())
 
 
 def _is_as_it_must_be(

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from operator import attrgetter
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import polars as pl
@@ -95,6 +96,8 @@ class Store:
     away, again by a rename first. From then on a worker that outlived the killed report has nowhere to write, and what
     it tries to commit is refused by the file system. Of a merged run and those that it was made of, which may both be
     there, the merged one counts. Which runs there are is read off the folders: nothing else is to be kept in step.
+
+    While one thread makes reports, and takes runs away, another may ask what is `held`, and commit.
     """
 
     def __init__(self, root: Path, work: str | None = None) -> None:
@@ -103,6 +106,7 @@ class Store:
         self._work = self._folder / (work or _unfinished())
         self._lock: int | None = None
         self._known: dict[str, Run] = {}  # by folder: a run never changes
+        self._listing = RLock()  # no run goes while they are listed
 
     def __reduce__(self) -> tuple[type[Store], tuple[Path, str]]:
         """Be sent to a worker: it commits by the same working folder, and has no lock."""
@@ -190,10 +194,13 @@ class Store:
             shutil.rmtree(unfinished)  # it was done before, from the same lines
         to_disk(self._folder)
 
+    def held(self) -> list[frozenset[Segment]]:
+        """List what was read, whatever is being merged meanwhile; only while it is open."""
+        return [run.segments for run in self._listed()]
+
     def runs(self) -> list[Run]:
         """List the runs, each segment in one of them; only while it is open."""
-        self._known = {run.folder.name: run for run in self._read()}
-        found = sorted(self._known.values(), key=lambda run: (-len(run.parts), run.folder.name))
+        found = sorted(self._listed(), key=lambda run: (-len(run.parts), run.folder.name))
         covered, runs = set[Segment](), []
         for run in found:
             if run.segments <= covered:
@@ -202,6 +209,11 @@ class Store:
                 covered |= run.segments
                 runs.append(run)
         return runs
+
+    def _listed(self) -> list[Run]:
+        with self._listing:
+            self._known = {run.folder.name: run for run in self._read()}
+            return list(self._known.values())
 
     def _read(self) -> Iterator[Run]:
         for folder in self._folder.iterdir():
@@ -224,8 +236,9 @@ class Store:
 
     def _take_out(self, folder: Path) -> None:
         gone = self._work / f"{folder.name}-{uuid.uuid4().hex}"
-        self._known.pop(folder.name, None)
-        folder.rename(gone)
+        with self._listing:
+            self._known.pop(folder.name, None)
+            folder.rename(gone)
         shutil.rmtree(gone)
 
     def keep(self, wanted: Callable[[Part], bool]) -> frozenset[Segment]:

@@ -34,8 +34,15 @@ T = TypeVar("T")
 _TASKS: Final = 32
 
 
-def on(context: SparkContext) -> Engine:
-    """Make an engine of a running Spark; what it raises for a worker that fails is a ConfigurationError."""
+def on(context: SparkContext, *, beside: bool = False) -> Engine:
+    """
+    Make an engine of a running Spark; what it raises for a worker that fails is a ConfigurationError.
+
+    Args:
+        context: the running Spark.
+        beside: at most half of the cores are used, so that there are others for another job.
+
+    """
 
     def spread(job: Callable[[A], T], todo: Iterable[A], /) -> Iterator[T]:
         def told(one: A) -> T | JmsxError:  # a closure: workers need not import this module for it
@@ -49,7 +56,8 @@ def on(context: SparkContext) -> Engine:
         listed = list(todo)
         if not listed:
             return
-        tasks = min(len(listed), _TASKS * context.defaultParallelism)
+        cores = context.defaultParallelism
+        tasks = min(len(listed), max(1, cores // 2) if beside else _TASKS * cores)
         try:
             results = context.parallelize(listed, tasks).map(told).collect()
         except (Py4JJavaError, PySparkException) as error:

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 
 _CHECKPOINT: Final = "checkpoint"
-#: No task gets less to read, as long as there are not more cores than that: starting one costs as much.
-_LEAST_BYTES: Final = 1024 * 1024
+#: No task gets less to read, as long as there are not more cores than that: what it makes of each share, and merges
+#: later, costs as much as reading so much.
+_LEAST_BYTES: Final = 4 * 1024 * 1024
 #: Seconds between two looks at whether the stream has ended, or shall.
 _LOOK_SECONDS: Final = 0.2
 
@@ -89,6 +90,7 @@ def stream(
     try:
         with session(out / "spark.log", master=master or LOCAL) as spark:
             engine = on(spark.sparkContext)
+            beside = on(spark.sparkContext, beside=True)
             adding = Lock()
             begun = _begun(
                 spark,
@@ -110,13 +112,15 @@ def stream(
             )
 
             def report() -> ReportResult:
+                # What comes is added meanwhile; when it has to wait, there is little left to merge.
+                store.merge(beside)
                 with adding:
                     found = survey(events, out)
                     read(found, events, store, engine)
                     runs = store.runs()
                 # Runs do not change, and none is taken away but here: what comes may be added meanwhile.
                 terms = terms_of(deadline_seconds, expect)
-                return told(found, runs, events, out, engine=engine, terms=terms, title=title)
+                return told(found, runs, events, out, engine=beside, terms=terms, title=title)
 
             def reports(query: StreamingQuery) -> Iterator[ReportResult]:
                 wait = math.inf if available_now else report_seconds

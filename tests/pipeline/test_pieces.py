@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import random
 import shutil
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
 import jmsx_report
+from jmsx_report import store as runs
+from jmsx_report.pieces import piece, whole_lines
 from jmsx_report.report import extend, read, store_of
 from jmsx_report.segments import survey
 from jmsx_spark.offsets import NOTHING, between, current, latest
+from tests.benchmarks.segments import write
 from tests.pipeline.situations.judge import chosen
 from tests.pipeline.situations.scene import Scene
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 #: How far a segment has grown, as a share of its bytes; in the end it is closed.
@@ -88,6 +91,10 @@ def assert_equal(folder: Path, name: str, seed: int) -> None:
     one.make(Scene(events, seed, 240))
     streamed(events, folder / "streamed", random.Random(seed))
 
+    _assert_as_read_at_once(events, folder)
+
+
+def _assert_as_read_at_once(events: Path, folder: Path) -> None:
     found = jmsx_report.run(events, folder / "streamed", engine=map)
     shutil.rmtree(folder / "once", ignore_errors=True)
     expected = jmsx_report.run(events, folder / "once", engine=map)
@@ -97,3 +104,38 @@ def assert_equal(folder: Path, name: str, seed: int) -> None:
         assert_frame_equal(
             pl.read_parquet(found.tables[table]), pl.read_parquet(path), check_exact=True
         )
+
+
+def test_what_comes_while_runs_are_merged_is_added_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream goes on while its report merges, also when a merged run is there beside those that it was made of."""
+    monkeypatch.setattr(runs, "FAN", 2)
+    events = tmp_path / "events"
+    write(events, events=1200, segments=4, hours=1)
+    segments = survey(events).segments
+    store = store_of(tmp_path / "streamed")
+    shares = iter((0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8))
+
+    def add() -> None:
+        share = next(shares, 1.0)
+        ends = (whole_lines(events, one._replace(size=int(share * one.size))) for one in segments)
+        pieces = (piece(one, 0, end) for one, end in zip(segments, ends, strict=True))
+        extend(store, pieces, events, map, 1_000_000)
+
+    def adding_meanwhile(job: Any, todo: Iterable[Any], /) -> Iterator[Any]:
+        for one in todo:
+            add()
+            yield job(one)
+            add()
+
+    store.open()
+    try:
+        for _ in range(4):
+            add()
+        store.merge(adding_meanwhile)
+        assert next(shares, None) is None
+    finally:
+        store.close()
+
+    _assert_as_read_at_once(events, tmp_path)

@@ -8,7 +8,8 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from threading import Event
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 import pytest
@@ -17,7 +18,8 @@ from polars.testing import assert_frame_equal
 import jmsx_report
 from jmsx.errors import ConfigurationError
 from jmsx_report import store
-from jmsx_spark import report, stream
+from jmsx_report.report import extend
+from jmsx_spark import report, stream, streaming
 from tests.benchmarks.segments import write
 from tests.pipeline.lines import segments
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from jmsx_report import ReportResult
+    from jmsx_report.processes import Engine
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -116,6 +119,36 @@ def test_a_batch_is_one_job_of_spark(
     assert len(batches) > 1
     after = min(set(tracker.getJobIdsForGroup(None)) - before)
     assert after - max(before) - 1 == len(batches)
+
+
+def test_what_comes_is_added_while_a_report_merges(
+    spark: SparkSession, tmp_path: Path, log: dict[Path, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a minute there are some hundred runs to merge, which takes seconds."""
+    assert spark.version >= "4.2"
+    merge = store.Store.merge
+    added, was_added = Event(), list[bool]()
+
+    def added_then(*given: Any) -> None:
+        extend(*given)
+        added.set()
+
+    def merging(self: store.Store, engine: Engine = map) -> None:
+        if not was_added:
+            added.clear()
+            _grow(log, 0.6)
+            was_added.append(added.wait(60))
+        merge(self, engine)
+
+    monkeypatch.setattr(streaming, "extend", added_then)
+    monkeypatch.setattr(store.Store, "merge", merging)
+    _grow(log, 0.3)
+    reports = stream(tmp_path / "events", tmp_path / "out", trigger_seconds=0.1, report_seconds=1.0)
+
+    found = next(reports)
+
+    assert was_added == [True]
+    _assert_as_a_batch(found, tmp_path / "events", tmp_path / "batch")
 
 
 def test_killed_at_any_point_it_goes_on_where_it_was(
