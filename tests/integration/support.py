@@ -183,7 +183,7 @@ class KeptForNobodyError(Exception):
 
 
 def of_an_attempt_that_tells(attempt: Callable[[], T]) -> T:
-    """What `attempt` returns; made again if the broker spoils it, as it does in 1 of 45 or 10, and not three times."""
+    """What `attempt` returns; made again if the broker spoils it, as it may (A66), and not three times."""
     for _ in range(2):
         with contextlib.suppress(KeptForNobodyError):
             return attempt()
