@@ -90,7 +90,8 @@ def stream(
     try:
         with session(out / "spark.log", master=master or LOCAL) as spark:
             engine = on(spark.sparkContext)
-            beside = on(spark.sparkContext, beside=True)
+            # What there is now was read before the report is made.
+            beside = engine if available_now else on(spark.sparkContext, beside=True)
             adding = Lock()
             begun = _begun(
                 spark,
