@@ -76,12 +76,12 @@ def added(partial: Partial, rows: pl.DataFrame) -> pl.DataFrame:
     return rows.group_by(partial.keys).agg(*sums)
 
 
-def added_batches(partial: Partial, batches: Sequence[pl.LazyFrame]) -> pl.DataFrame:
+def added_batches(partial: Partial, batches: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Add up rows of several batches; within each, those of a partial that has `apart` must be added up already."""
     if not partial.apart:
-        return added(partial, pl.concat(batches).collect())
+        return added(partial, pl.concat(batches))
     numbered = [rows.with_columns(batch=pl.lit(at)) for at, rows in enumerate(batches)]
-    rows = pl.concat(numbered).collect()
+    rows = pl.concat(numbered)
     places = rows.select(*partial.apart, "batch").unique().select(partial.apart)
     meet = places.filter(places.is_duplicated()).unique()
     if meet.is_empty():

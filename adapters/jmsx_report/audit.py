@@ -15,6 +15,7 @@ from jmsx_report.conclusions import (
     conclusions,
     explained,
     is_strange,
+    numbers,
     placed_gaps,
     rows_of,
 )
@@ -91,7 +92,8 @@ def audit(held: Books, stories: pl.DataFrame) -> Audit:
     )
     found = _but_sent_on(found, stories, held)
     found = explained(_but_forwarded(found, stories, missing, held), missing, in_hand, held)
-    rows = conclusions(rows_of(held, found), missing, held)
+    numbered = numbers(held, found)
+    rows = conclusions(rows_of(numbered, found), missing, held)
     return Audit(
         table=placed(rows, held).sort("dest", "subscription", "hour_us", nulls_last=True),
         duplicates=duplicates(found, held),
@@ -99,6 +101,7 @@ def audit(held: Books, stories: pl.DataFrame) -> Audit:
             held,
             found,
             rows,
+            numbered=numbered,
             missing=missing,
             stories=stories,
             planned=planned,

@@ -124,14 +124,17 @@ def nameless_sends(held: Books) -> pl.DataFrame:
     return held.sends.filter(bucket=NAMELESS, outcome="confirmed")
 
 
-def long(frame: pl.DataFrame, dest: str, number: pl.Expr, n: pl.Expr) -> pl.DataFrame:
-    """Number and count of each row, to be added up by `wide`."""
+def long(
+    frame: pl.DataFrame, number: str | pl.Expr = "sent", sent_to: str = "dest"
+) -> pl.DataFrame:
+    """The counts `n` of rows as what `number` says, as `numbers` has them."""
     return frame.select(
-        pl.col(dest).alias("dest"),
+        "dest",
+        pl.col(sent_to).alias("sent_to"),
         "route",
         "hour_us",
-        number.alias("number"),
-        n.cast(pl.Int64).alias("n"),
+        (pl.lit(number) if isinstance(number, str) else number).alias("number"),
+        pl.col("n").cast(pl.Int64),
     )
 
 
@@ -149,41 +152,45 @@ def late_confirmed(held: Books, found: pl.DataFrame) -> pl.DataFrame:
     return sends.join(with_them.select("route", "bucket"), on=["route", "bucket"], how="semi")
 
 
-def pieces(held: Books, found: pl.DataFrame, dest: str) -> list[pl.DataFrame]:
-    """All numbers as rows (dest, route, hour_us, number, n); settlements by their own `dest` or by `sent_to`."""
-    n = pl.col("n")
+def numbers(held: Books, found: pl.DataFrame) -> pl.DataFrame:
+    """
+    All numbers as rows: dest, sent_to, route, hour_us, number, n.
+
+    What was settled is told of where it was read, `dest`, and of where it was `sent_to`.
+    """
     settled = settlements(held)
-    pieces = [
-        long(held.sends.filter(outcome="confirmed"), "dest", pl.lit("sent"), n),
-        long(late_confirmed(held, found), "dest", pl.lit("sent"), n),
-        long(found, "dest", pl.lit("sent"), pl.col("late_confirmed")),
-        long(settled, dest, pl.lit("settled"), n),
-        long(settled, dest, pl.col("number"), n),
-        long(settled.filter("strange"), dest, pl.lit("foreign"), n),
-        long(nameless_sends(held), "dest", pl.lit("foreign"), n),
+    judged = found.select(
+        "dest",
+        pl.col("dest").alias("sent_to"),
+        "route",
+        "hour_us",
+        *(pl.col(name).cast(pl.Int64) for name in (*balance.FOUND, "explained")),
+    ).rename({"late_confirmed": "sent"})
+    rows = [
+        long(held.sends.filter(outcome="confirmed")),
+        long(late_confirmed(held, found)),
+        long(settled, "settled", "sent_to"),
+        long(settled, pl.col("number"), "sent_to"),
+        long(settled.filter("strange"), "foreign", "sent_to"),
+        long(nameless_sends(held), "foreign"),
+        judged.unpivot(
+            index=["dest", "sent_to", "route", "hour_us"], variable_name="number", value_name="n"
+        ),
     ]
-    pieces += [
-        long(found, "dest", pl.lit(name), pl.col(name))
-        for name in (*balance.FOUND, "explained")
-        if name != "late_confirmed"
-    ]
-    return pieces
-
-
-def wide(rows: Iterable[pl.DataFrame], by: tuple[str, ...]) -> pl.DataFrame:
-    """Add up rows of numbers by `by`; one column a number."""
-    number, n = pl.col("number"), pl.col("n")
-    # Added up by number first, the few rows that are left are looked through once for each number.
     return (
         pl.concat(rows)
-        .group_by(*by, "number")
-        .agg(n.sum())
-        .group_by(by)
-        .agg(n.filter(number == name).sum().alias(name) for name in ALL_NUMBERS)
+        .group_by("dest", "sent_to", "route", "hour_us", "number")
+        .agg(pl.col("n").sum())
     )
 
 
-def rows_of(held: Books, found: pl.DataFrame) -> pl.DataFrame:
+def wide(rows: pl.DataFrame, by: tuple[str, ...]) -> pl.DataFrame:
+    """Add up rows of numbers by `by`; one column a number."""
+    number, n = pl.col("number"), pl.col("n")
+    return rows.group_by(by).agg(n.filter(number == name).sum().alias(name) for name in ALL_NUMBERS)
+
+
+def rows_of(numbered: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
     """
     One row a destination, route and hour of sending, with all numbers, and the keys of what is wrong.
 
@@ -199,7 +206,7 @@ def rows_of(held: Books, found: pl.DataFrame) -> pl.DataFrame:
     )
     none = pl.lit([], pl.List(pl.String))
     return (
-        wide(pieces(held, found, "sent_to"), _GRAIN)
+        wide(numbered.drop("dest").rename({"sent_to": "dest"}), _GRAIN)
         .filter(pl.any_horizontal(pl.col(name) > 0 for name in ALL_NUMBERS))
         .join(keyed, on=list(_GRAIN), how="left", nulls_equal=True)
         .with_columns(

@@ -11,6 +11,7 @@ from jmsx_report.additive import HOUR_US, MINUTE_US, mean
 from jmsx_report.flows import BUCKET_US, SETTLES
 from jmsx_report.histogram import together, with_percentiles
 from jmsx_report.latency import MEASURED, PERMILLES, SPANS
+from jmsx_report.merge import leave, write
 from jmsx_report.period import Period
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ def findings(
     tables: Mapping[str, Path],
     flows: pl.DataFrame,
     asked: Period,
+    *,
+    kept: Path,
 ) -> Findings:
     """
     Gather what the page shows.
@@ -73,6 +76,7 @@ def findings(
         tables: folders of Parquet, by name.
         flows: the rows of `FLOWS`, added up.
         asked: the period that the report is about; of what is not limited there everything is shown.
+        kept: a folder for what parts of tables add up to, which the next report need not add up again.
 
     """
     health = pl.read_parquet(tables["event_log_health"])
@@ -87,7 +91,7 @@ def findings(
         last_us=_instant(health["last_us"].max()),
         writers=_first(_writers(health)),
         logs=_first(broken),
-        latency=_latency(tables["delivery_latency"], asked),
+        latency=_latency(tables["delivery_latency"], asked, kept),
         redelivery=_redelivery(tables["redelivery"], asked),
         dead_letters=_first(
             pl.read_parquet(tables["dead_letters"]).sort("n", "first_us", descending=[True, False])
@@ -122,9 +126,14 @@ def _writers(health: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _latency(folder: Path, asked: Period) -> Shown:
+def _latency(folder: Path, asked: Period, kept: Path) -> Shown:
     """Add up minutes to one row a consumer; histograms add up, percentiles do not."""
-    parts = [_added([slice_], asked) for slice_ in _slices(folder)]
+    files = sorted(folder.glob("*.parquet"))
+    if asked == Period():
+        parts = [_once(part, kept / part.name) for part in files]
+        leave(kept, {part.name for part in files})
+    else:
+        parts = [_minutes(files, asked)] if files else []
     if not parts:
         return Shown()
     sums = _added(parts, None)
@@ -136,9 +145,27 @@ def _latency(folder: Path, asked: Period) -> Shown:
     return Shown(shown.to_dicts(), most.height)
 
 
-def _slices(folder: Path) -> Iterator[pl.DataFrame]:
-    """Read the table some rows at a time, with sums in place of means."""
-    table = pl.scan_parquet(folder / "*.parquet").select(
+def _once(part: Path, kept: Path) -> pl.DataFrame:
+    """Add up the minutes of a part, unless that is kept: a part by its name is always the same."""
+    try:
+        return pl.read_parquet(kept)
+    except (OSError, pl.exceptions.PolarsError):
+        sums = _minutes([part], Period())
+    if sums.height:  # an empty table's part is not named by what it is made of
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write(kept, sums)
+    return sums
+
+
+def _minutes(parts: list[Path], asked: Period) -> pl.DataFrame:
+    """Add up the minutes of some parts that have to do with the period."""
+    sums = [_added([rows], asked) for rows in _slices(parts)]
+    return sums[0] if len(sums) == 1 else _added(sums, None)
+
+
+def _slices(parts: list[Path]) -> Iterator[pl.DataFrame]:
+    """Read parts some rows at a time, with sums in place of means."""
+    table = pl.scan_parquet(parts).select(
         *_CONSUMER,
         "minute_us",
         "n",
@@ -165,14 +192,15 @@ def _added(parts: Sequence[pl.DataFrame], asked: Period | None) -> pl.DataFrame:
     rows = pl.concat(parts)
     if asked is not None:
         rows = rows.filter(asked.touches(pl.col("minute_us"), MINUTE_US))
-    return together(
-        rows.group_by(_CONSUMER).agg(
-            pl.col("n").sum(),
-            *(pl.col(f"{name}_n", f"{name}_us").sum() for name in SPANS),
-            *(pl.col(f"{name}_histogram").explode(keep_nulls=False) for name in MEASURED),
-        ),
-        [f"{name}_histogram" for name in MEASURED],
+    consumers = rows.select(_CONSUMER).unique().with_row_index("row")
+    numbered = rows.join(consumers, on=_CONSUMER, nulls_equal=True)
+    sums = numbered.group_by("row").agg(
+        pl.col("n", *(f"{name}_{of}" for name in SPANS for of in ("n", "us"))).sum()
     )
+    told = consumers.join(sums, on="row")
+    for name in MEASURED:
+        told = told.join(together(numbered, f"{name}_histogram"), on="row", how="left")
+    return told.drop("row")
 
 
 def _redelivery(folder: Path, asked: Period) -> Shown:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 #: Growth of the buckets: an error of (GAMMA - 1) / (GAMMA + 1), which is 0.99 %.
 GAMMA: Final = 1.02
@@ -61,26 +61,24 @@ def counted(buckets: pl.Expr) -> pl.Expr:
     return buckets.drop_nulls().value_counts(name="n").struct.rename_fields(["bucket", "n"])
 
 
-def together(frame: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:
-    """Make each bucket of the histograms in `columns` one; for few rows of long histograms."""
-    rows = frame.with_row_index("row")
-    for column in columns:
-        place = pl.col("row").cast(pl.Int64) * _ROOM + pl.col(column).struct.field("bucket") - BELOW
-        added = (
-            rows.select("row", column)
-            .explode(column)
-            .filter(pl.col(column).is_not_null())
-            .group_by(place.alias("place"))
-            .agg(pl.col(column).struct.field("n").sum())
-            .group_by((pl.col("place") // _ROOM).cast(rows.schema["row"]).alias("row"))
-            .agg(
-                pl.struct(
-                    (pl.col("place") % _ROOM + BELOW).cast(pl.Int32).alias("bucket"), "n"
-                ).alias(column)
+def together(frame: pl.DataFrame, column: str) -> pl.DataFrame:
+    """Add up the histograms in `column` of those that have the same `row`: row, column; for few and long histograms."""
+    place = pl.col("row").cast(pl.Int64) * _ROOM + pl.col(column).struct.field("bucket") - BELOW
+    return (
+        frame.lazy()
+        .select("row", column)
+        .explode(column)
+        .filter(pl.col(column).is_not_null())
+        .group_by(place.alias("place"))
+        .agg(pl.col(column).struct.field("n").sum())
+        .group_by((pl.col("place") // _ROOM).cast(frame.schema["row"]).alias("row"))
+        .agg(
+            pl.struct((pl.col("place") % _ROOM + BELOW).cast(pl.Int32).alias("bucket"), "n").alias(
+                column
             )
         )
-        rows = rows.drop(column).join(added, on="row", how="left", maintain_order="left")
-    return rows.drop("row")
+        .collect()
+    )
 
 
 def with_percentiles(frame: pl.DataFrame, name: str, permilles: Mapping[str, int]) -> pl.DataFrame:

@@ -17,7 +17,7 @@ from jmsx_report.merge import Totals
 from jmsx_report.period import Period
 from jmsx_report.processes import Engine
 from jmsx_report.segments import Survey, batches
-from jmsx_report.store import Run, files
+from jmsx_report.store import Run, having
 from jmsx_report.table import Context
 
 if TYPE_CHECKING:
@@ -84,13 +84,12 @@ def _with_writer(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _touches(run: Run, buckets: pl.Series, again: pl.DataFrame) -> bool:
     """Whether there is anything of `buckets` in the partials of `run`; of those in `again`, of the hours there."""
-    paths = files([run], FLOWS.name)
-    if not paths:
-        return False
     whole = buckets.filter(~buckets.is_in(again["bucket"].implode()))
-    flows = pl.scan_parquet(paths).select("bucket", "hour_us")
-    touched = (
-        flows.filter(pl.col("bucket").is_in(whole.implode())),
-        flows.join(again.lazy(), on=["bucket", "hour_us"], how="semi"),
+    return any(
+        rows.head(1).collect().height > 0
+        for flows in [one.scan(FLOWS.name) for one in having([run], FLOWS.name)]
+        for rows in (
+            flows.filter(pl.col("bucket").is_in(whole.implode())),
+            flows.join(again.lazy(), on=["bucket", "hour_us"], how="semi"),
+        )
     )
-    return any(rows.head(1).collect().height > 0 for rows in touched)

@@ -11,7 +11,7 @@ from jmsx.files import appearing
 from jmsx_report.additive import HOUR_US, Partial, added_batches
 from jmsx_report.events import Events
 from jmsx_report.registry import SHARED, TABLES
-from jmsx_report.store import FORMAT, Run, files, to_disk, write_parquet
+from jmsx_report.store import FORMAT, Run, having, to_disk, write_parquet
 from jmsx_report.table import Context, Sums, Table
 
 if TYPE_CHECKING:
@@ -85,23 +85,22 @@ def _by_time(table: Table, runs: Sequence[Run], known: Context, folder: Path) ->
             touched = [run for run in runs if run.folder.name in made_of]
             window = (begin * HOUR_US, end * HOUR_US)
             added = {partial.name: sums(partial, touched, window) for partial in table.partials}
-            _write(folder / name, table.gold(added, known).sort(table.grain))
+            write(folder / name, table.gold(added, known).sort(table.grain))
         names.add(name)
-    _leave(folder, names)
+    leave(folder, names)
     return folder
 
 
 def _places(table: Table, runs: Sequence[Run], known: Context) -> pl.DataFrame:
     """Hour, run, and each socket of which it has rows of that hour, with what a table may tell of it."""
     rows = [
-        pl.scan_parquet(run.folder / f"{partial.name}.parquet").select(
+        run.scan(partial.name).select(
             (pl.col(partial.time or "") // HOUR_US).alias("hour"),
             pl.lit(run.folder.name).alias("run"),
             *_SOCKET,
         )
         for partial in table.partials
-        for run in runs
-        if partial.name in run.rows
+        for run in having(runs, partial.name)
     ]
     if not rows:
         return pl.DataFrame()
@@ -124,34 +123,33 @@ def _windows(places: pl.DataFrame) -> Iterator[tuple[int, int]]:
 
 def sums(partial: Partial, runs: Sequence[Run], window: Window | None = None) -> pl.DataFrame:
     """Add up all rows of `partial` (whose `time` is within `window`)."""
-    paths = files(runs, partial.name)
-    if not paths:
+    told = having(runs, partial.name)
+    if not told:
         return partial.of(Events())
-    one_by_one = [[path] for path in paths] if partial.apart else [paths]
-    batches = [pl.scan_parquet(some) for some in one_by_one]
-    if window is not None:
-        time = pl.col(partial.time or "")
-        batches = [rows.filter(time.is_between(*window, closed="left")) for rows in batches]
-    return added_batches(partial, batches)
+    if window is None:
+        return added_batches(partial, [run.read(partial.name) for run in told])
+    here = pl.col(partial.time or "").is_between(*window, closed="left")
+    return added_batches(partial, [run.scan(partial.name).filter(here).collect() for run in told])
 
 
 def save(folder: Path, rows: pl.DataFrame) -> Path:
     """Write a table as one file in `folder`, in place of what is there."""
     folder.mkdir(parents=True, exist_ok=True)
     name = "part-00000.parquet"
-    _write(folder / name, rows)
-    _leave(folder, {name})
+    write(folder / name, rows)
+    leave(folder, {name})
     return folder
 
 
-def _write(path: Path, rows: pl.DataFrame) -> None:
+def write(path: Path, rows: pl.DataFrame) -> None:
+    """Write a file of a table, in place of what is there."""
     with appearing(path) as unfinished:
         write_parquet(rows, unfinished)
         to_disk(unfinished)
 
 
-def _leave(folder: Path, names: Container[str]) -> None:
-    """Take away all other parts."""
+def leave(folder: Path, names: Container[str]) -> None:
+    """Take away all parts but those of these `names`."""
     for path in folder.glob("*.parquet"):
         if path.name not in names:
             path.unlink()

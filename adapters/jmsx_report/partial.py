@@ -32,6 +32,6 @@ def together(made: Sequence[dict[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]
     if len(made) == 1:
         return made[0]
     return {
-        name: added_batches(partial, [one[name].lazy() for one in made])
+        name: added_batches(partial, [one[name] for one in made])
         for name, partial in PARTIALS.items()
     }

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 
 _PARTIALS: Final = "partials"
+_SHOWN: Final = "shown"
 _TABLES: Final = "tables"
 _ROSTER: Final = "roster.jsonl"
 SUMMARY: Final = "summary.json"
@@ -143,7 +144,15 @@ def told(
     summary = judged.summary | {"period": asdict(asked)}
     _put(out / SUMMARY, _as_json(summary))
     html = page(
-        findings(summary, events, tables, totals.of([FLOWS])[FLOWS.name], asked), title=title
+        findings(
+            summary,
+            events,
+            tables,
+            totals.of([FLOWS])[FLOWS.name],
+            asked,
+            kept=out / _PARTIALS / _SHOWN,
+        ),
+        title=title,
     )
     _put(out / PAGE, html)
     _put(out / _ROSTER, judged.roster.write_ndjson())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import io
 import json
 import os
 import re
@@ -36,14 +37,19 @@ if TYPE_CHECKING:
 
 
 _OF_POLARS: Final = "-polars-"
-#: Partials of another version are taken away, and made again. Counts up whenever a partial changes, or a table by time.
-FORMAT: Final = f"22{_OF_POLARS}{pl.__version__}"
+#: Partials of another version are taken away, and made again. Counts up whenever a partial changes, a table by time, or
+#: what `findings` keeps of one.
+FORMAT: Final = f"23{_OF_POLARS}{pl.__version__}"
 _TOLD: Final = "run.json"
 _UNFINISHED: Final = "unfinished-"
 #: So many runs of about the same size are merged into one, unless it would have more rows than MOST_ROWS.
 FAN: Final = 24
 MOST_ROWS: Final = 2_000_000
 _ROW_GROUP: Final = 50_000
+#: Partials of a run with no more rows lie in one file, one behind the other as Arrow streams: to open a file of Parquet
+#: costs as much as to read some thousand rows.
+FEW_ROWS: Final = 1_000
+_FEW: Final = "few.arrows"
 #: Files that are waited for at once until the disk has them: one after the other they took five times as long.
 _FLUSHES: Final = 8
 #: How Polars words an error of the system.
@@ -64,6 +70,9 @@ class Run:
     folder: Path
     parts: frozenset[Part]
     rows: Mapping[str, int]  #: of each partial that has any
+    few: Mapping[
+        str, Sequence[int]
+    ]  #: partials of few rows -> from and to which byte of their file
 
     @cached_property
     def segments(self) -> frozenset[Segment]:
@@ -74,6 +83,29 @@ class Run:
     def against(self) -> bool:
         """Whether a segment of it was read against earlier ones."""
         return any(part.earlier for part in self.parts)
+
+    @cached_property
+    def _together(self) -> bytes:
+        """What the partials of few rows have, one behind the other."""
+        return (self.folder / _FEW).read_bytes()
+
+    def read(self, partial: str) -> pl.DataFrame:
+        """The rows of a partial that has any."""
+        place = self.few.get(partial)
+        if place is None:
+            return pl.read_parquet(self._file(partial))
+        return pl.read_ipc_stream(self._together[slice(*place)])
+
+    def scan(self, partial: str) -> pl.LazyFrame:
+        """The same, of which not all is wanted."""
+        return (
+            self.read(partial).lazy()
+            if partial in self.few
+            else pl.scan_parquet(self._file(partial))
+        )
+
+    def _file(self, partial: str) -> Path:
+        return self.folder / f"{partial}.parquet"
 
     @property
     def size(self) -> int:
@@ -163,15 +195,21 @@ class Store:
         unfinished = self._work / f"{name}-{uuid.uuid4().hex}"
         try:
             unfinished.mkdir()
-            for partial, rows in partials.items():
-                time = PARTIALS[partial].time
-                if rows.height:
+            rows_of = {partial: rows.height for partial, rows in partials.items() if rows.height}
+            few, together = dict[str, tuple[int, int]](), io.BytesIO()
+            for partial in rows_of:
+                rows, time = partials[partial], PARTIALS[partial].time
+                if time is None and rows.height <= FEW_ROWS:
+                    begin = together.tell()
+                    rows.write_ipc_stream(together)
+                    few[partial] = (begin, together.tell())
+                else:
                     ordered = rows if time is None else rows.sort(time)
                     path = unfinished / f"{partial}.parquet"
                     write_parquet(ordered, path, row_group_size=_ROW_GROUP)
-            rows_of = {partial: rows.height for partial, rows in partials.items() if rows.height}
+            (unfinished / _FEW).write_bytes(together.getbuffer())
             (unfinished / _TOLD).write_text(
-                json.dumps({"parts": told, "rows": rows_of}), encoding="utf-8"
+                json.dumps({"parts": told, "rows": rows_of, "few": few}), encoding="utf-8"
             )
             with ThreadPoolExecutor(_FLUSHES) as threads:
                 list(threads.map(to_disk, [*unfinished.iterdir(), unfinished]))
@@ -264,7 +302,7 @@ class Store:
         sums = {
             name: added(partial, pl.concat(rows))
             for name, partial in PARTIALS.items()
-            if (rows := [pl.read_parquet(path) for path in files(several, name)])
+            if (rows := [run.read(name) for run in having(several, name)])
         }
         self.commit((part for run in several for part in run.parts), sums)
 
@@ -286,7 +324,7 @@ def _run(folder: Path) -> Run:
     """Read what a run tells of itself; OSError, ValueError, TypeError or KeyError: nothing of the kind."""
     told = json.loads((folder / _TOLD).read_text("utf-8"))
     parts = (Part(Segment(*segment), tuple(earlier)) for *segment, earlier in told["parts"])
-    return Run(folder, frozenset(parts), dict(told["rows"]))
+    return Run(folder, frozenset(parts), dict(told["rows"]), dict(told["few"]))
 
 
 def _unfinished() -> str:
@@ -326,6 +364,6 @@ def to_disk(path: Path) -> None:
         os.close(opened)
 
 
-def files(runs: Sequence[Run], partial: str) -> list[Path]:
-    """List the files of `runs` with rows of `partial`."""
-    return [run.folder / f"{partial}.parquet" for run in runs if partial in run.rows]
+def having(runs: Iterable[Run], partial: str) -> list[Run]:
+    """Those of `runs` that have rows of `partial`."""
+    return [run for run in runs if partial in run.rows]

@@ -22,7 +22,6 @@ from jmsx_report.conclusions import (
     UNVERIFIABLE,
     late_confirmed,
     long,
-    pieces,
     proves,
     together,
     wide,
@@ -197,11 +196,13 @@ def _findings(held: Books, missing: pl.DataFrame, judged: pl.DataFrame) -> list[
             for row in held.terms.quarantine.head(LISTED).iter_rows(named=True)
         ]
     told += _removals(held)
-    for name, text in (*PROOFS.items(), *DOUBTS.items(), *TOLD.items()):
-        sums = judged.filter(pl.col(name) > 0).group_by("dest").agg(pl.col(name).sum())
+    words = PROOFS | DOUBTS | TOLD
+    sums = judged.group_by("dest").agg(pl.col(words).clip(lower_bound=0).sum()).sort("dest")
+    for name, text in words.items():
+        numbers = [(dest, n) for dest, n in sums.select("dest", name).iter_rows() if n > 0]
         told += [
             _finding(NUMBER_OF.get(name, name), dest, f"{dest}: {text.format(n)}")
-            for dest, n in sums.sort("dest").head(LISTED).iter_rows()
+            for dest, n in numbers[:LISTED]
         ]
     return told
 
@@ -267,6 +268,7 @@ def summary(
     found: pl.DataFrame,
     rows: pl.DataFrame,
     *,
+    numbered: pl.DataFrame,
     missing: pl.DataFrame,
     stories: pl.DataFrame,
     planned: pl.DataFrame,
@@ -279,6 +281,7 @@ def summary(
         held: what was known before.
         found: the keys that were looked at, as `balance.judged`, with what `conclusions.explained` adds, and `cause`.
         rows: as `conclusions`.
+        numbered: as `conclusions.numbers`.
         missing: as `placed_gaps`.
         stories: as that partial.
         planned: as `balance.plans`.
@@ -288,7 +291,7 @@ def summary(
     named = _readable(held)
     doubts = _doubted(held, rows)
     # A copy for each route is one message sent: so it is counted once, at the destination that it was sent to.
-    by_hour = _own_numbers(held, found)
+    by_hour = _own_numbers(held, found, numbered)
     own = {
         row.pop("dest"): row
         for row in by_hour.group_by("dest").agg(pl.col(NUMBERS).sum()).iter_rows(named=True)
@@ -393,22 +396,18 @@ def _by_dest(counts: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def _own_numbers(held: Books, found: pl.DataFrame) -> pl.DataFrame:
+def _own_numbers(held: Books, found: pl.DataFrame, numbered: pl.DataFrame) -> pl.DataFrame:
     """The numbers of each destination and hour of sending by its own lines, each message once."""
-    sends = (
-        held.flows.filter(
-            (pl.col("kind") == "send")
-            & (pl.col("outcome") == "confirmed")
-            & pl.col("dest").is_in(held.routes.expects["dest"].unique().implode())
-        )
-        .with_columns(pl.lit("").alias("route"))
-        .pipe(long, "dest", pl.lit("sent"), pl.col("n"))
-    )
+    sends = held.flows.filter(
+        (pl.col("kind") == "send")
+        & (pl.col("outcome") == "confirmed")
+        & pl.col("dest").is_in(held.routes.expects["dest"].unique().implode())
+    ).with_columns(pl.lit("").alias("route"))
     # Of the copies of one message that were not confirmed, one that was settled proves the sending.
     late = (
         found.filter(pl.col("late_confirmed") > 0)
         .unique(["msg_key", "dest"], keep="first", maintain_order=True)
-        .pipe(long, "dest", pl.lit("sent"), pl.col("late_confirmed"))
+        .with_columns(pl.col("late_confirmed").alias("n"))
     )
     in_bulk = (
         late_confirmed(held, found)
@@ -418,10 +417,9 @@ def _own_numbers(held: Books, found: pl.DataFrame) -> pl.DataFrame:
             keep="first",
             maintain_order=True,
         )
-        .pipe(long, "dest", pl.lit("sent"), pl.col("n"))
     )
-    others = [piece.filter(pl.col("number") != "sent") for piece in pieces(held, found, "dest")]
-    return wide([sends, late, in_bulk, *others], ("dest", "hour_us"))
+    others = numbered.filter(pl.col("number") != "sent")
+    return wide(pl.concat([*map(long, (sends, late, in_bulk)), others]), ("dest", "hour_us"))
 
 
 def _sample_keys(found: pl.DataFrame) -> dict[str, list[str]]:

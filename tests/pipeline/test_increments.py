@@ -23,6 +23,7 @@ from jmsx_report import merge, segments, store
 from jmsx_report.additive import Adds, Partial
 from jmsx_report.local import look_again, make, processes
 from jmsx_report.overlaps import earlier
+from jmsx_report.period import Period
 from tests.benchmarks.segments import write
 
 if TYPE_CHECKING:
@@ -100,6 +101,47 @@ def test_one_more_hour_makes_its_part_of_a_table(
     assert before.items() < after.items()
     assert {path.name for path in latency.iterdir()} == after.keys()
     assert_same(found, gold(tmp_path / "events", tmp_path / "fresh"))
+
+
+def test_what_the_page_keeps_of_a_part_is_as_if_it_were_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kept by part, whatever becomes of parts; not believed where it cannot be read, nor for a part of a period."""
+    monkeypatch.setattr(merge, "SOCKETS_A_PART", 1)
+    log(tmp_path / "events")
+    (late,) = (tmp_path / "events").glob("*/hour=02")
+    some = sorted(late.parent.glob("hour=01/*"))[::2]
+    late.rename(tmp_path / "late")
+    first = page(tmp_path / "events", tmp_path / "out")
+    kept = tmp_path / "out" / "partials" / "shown"
+    before = {path.name: path.stat().st_ino for path in kept.iterdir()}
+    (tmp_path / "late").rename(late)
+    assert first != page(tmp_path / "events", tmp_path / "out")
+
+    after = {path.name: path.stat().st_ino for path in kept.iterdir()}
+    assert before.items() < after.items()
+    for name, spoilt in zip(sorted(after), (b"", b"PAR1", None), strict=True):
+        if spoilt is None:
+            (kept / name).unlink()
+        else:
+            (kept / name).write_bytes(spoilt)
+    fresh = page(tmp_path / "events", tmp_path / "fresh")
+    for _ in range(2):
+        assert page(tmp_path / "events", tmp_path / "out") == fresh
+    half = Period(until_us=1_795_132_800_000_000 + 5_400_000_000)
+    cut = page(tmp_path / "events", tmp_path / "out", half)
+    assert cut == page(tmp_path / "events", tmp_path / "half", half)
+    assert cut != fresh
+    for path in some:
+        path.unlink()
+    fewer = page(tmp_path / "events", tmp_path / "out")
+    assert fewer == page(tmp_path / "events", tmp_path / "fewer")
+    assert len(list(kept.iterdir())) == len(after)
+
+
+def page(events: Path, out: Path, asked: Period | None = None) -> str:
+    """Make a report in this process, and read its page."""
+    return jmsx_report.run(events, out, engine=map, asked=asked).report.read_text()
 
 
 def test_what_was_read_is_not_read_again(tmp_path: Path) -> None:

@@ -369,7 +369,7 @@ def _thirty_days(tmp_path: Path) -> Findings:
     )
     audit["destinations"] = {f"queue://orders.{n}": numbers for n in range(10_000)}
     audit["completeness"] = {**_COMPLETE, "complete": False, "faults": ["f" * 1000] * 10_000}
-    found = findings(audit, tmp_path, tables, ten_seconds, Period())
+    found = findings(audit, tmp_path, tables, ten_seconds, Period(), kept=tmp_path / "kept")
     assert sum(row["sent"] for row in found.flow) == 7 * ten_seconds.height
     assert sum(row["n"] for row in found.latency.rows) == 20 * latency.height
     return replace(found, audit=audit)

@@ -18,6 +18,7 @@ from jmsx_report.flows import FLOWS
 from jmsx_report.health import RANGES
 from jmsx_report.local import content
 from jmsx_report.partial import partials as partials_of
+from jmsx_report.registry import PARTIALS
 from jmsx_report.report import read
 from jmsx_report.store import Part, Store
 from tests.benchmarks.segments import write
@@ -31,6 +32,7 @@ _STEPS: Final = (
     (Path, "mkdir"),
     (Path, "rename"),
     (Path, "write_text"),
+    (Path, "write_bytes"),
     (pl.DataFrame, "write_parquet"),
     (shutil, "rmtree"),
 )
@@ -41,8 +43,9 @@ _PARTIALS: Final = (RANGES, FLOWS)
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a small log have several batches, and merges."""
+    """Let a small log have several batches, and merges, and partials in files of their own."""
     monkeypatch.setattr(segments, "BATCH_BYTES", 4_000)
+    monkeypatch.setattr(store, "FEW_ROWS", 5)
     monkeypatch.setattr(store, "FAN", 2)
 
 
@@ -94,6 +97,33 @@ def test_killed_at_each_step_the_next_report_is_right(events: Path, tmp_path: Pa
     for root in left:
         _assert_same(summed(events, root), expected)
         assert [path.name for path in root.rglob("unfinished-*")] == []
+
+
+@pytest.mark.parametrize("few", [0, 10**6])
+def test_partials_of_few_rows_are_what_they_are_in_a_file_of_their_own(
+    events: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    """To the last bit, with their types, whether runs are merged or not."""
+    made = {
+        name: rows
+        for name, rows in partials_of(
+            [([content(events, one) for one in segments.survey(events).segments], None)]
+        ).items()
+        if rows.height
+    }
+    monkeypatch.setattr(store, "FEW_ROWS", few)
+    partials = opened(tmp_path / "partials")
+    partials.commit(map(Part, segments.survey(events).segments), made)
+    (run,) = partials.runs()
+    partials.close()
+
+    timed = {name for name in made if PARTIALS[name].time}
+    assert timed
+    assert run.few.keys() == (made.keys() - timed if few else set())
+    for name, rows in made.items():
+        told = run.read(name)
+        assert_frame_equal(told, run.scan(name).collect(), check_exact=True)
+        assert_frame_equal(told, rows, check_exact=True, check_row_order=name not in timed)
 
 
 def _assert_same(left: list[pl.DataFrame], right: list[pl.DataFrame]) -> None:

@@ -91,14 +91,14 @@ def test_a_key_of_several_batches_is_one_row(writers: list[str], apart: tuple[st
     for seed in range(5):
         chance = random.Random(seed)
         batches = [_batch(chance, some) for some in writers]
-        frames = [_frame(batch).lazy() for batch in batches]
+        frames = [_frame(batch) for batch in batches]
         assert _told(added_batches(_partial(*apart), frames)) == _sums(batches)
 
 
 def test_batches_that_meet_nowhere_stay_as_they_are() -> None:
     """Then there is nothing to add up."""
     batches: list[Rows] = [{("a", 0, "x"): [1, 2, 3, 4]}, {("b", 0, "x"): [5, 6, 7, 8]}]
-    frames = [_frame(batch).lazy() for batch in batches]
+    frames = [_frame(batch) for batch in batches]
     assert _told(added_batches(_partial("writer", "bucket"), frames)) == _sums(batches)
 
 
