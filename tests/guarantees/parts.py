@@ -73,12 +73,6 @@ def emptied(broker: Broker, queue: jmsx.Queue) -> None:
             pass
 
 
-def stranded(broker: Broker, queue: jmsx.Queue) -> int:
-    """Messages that Artemis holds for a consumer that has died, until it is started again (examples/guarantees)."""
-    told = broker.statistics(queue.name)
-    return (told.inflight_count or 0) if not told.consumer_count else 0
-
-
 def headers_of_the_first(broker: Broker, queue: jmsx.Queue) -> dict[str, str]:
     """What the broker says of a queue's first message, also what jmsx keeps from the application."""
     with Wire(broker.url) as wire:

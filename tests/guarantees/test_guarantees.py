@@ -25,7 +25,6 @@ from tests.guarantees.parts import (
     headers_of_the_first,
     left,
     put,
-    stranded,
     take,
     texts,
 )
@@ -37,6 +36,7 @@ from tests.integration.support import (
     fresh_queue,
     of_an_attempt_that_tells,
     stays_in_delivery,
+    stranded,
 )
 
 if TYPE_CHECKING:

@@ -196,6 +196,12 @@ def stays_in_delivery(broker: Broker, queue: Destination) -> bool:
     return not eventually(lambda: not broker.statistics(queue.name).inflight_count, 3)
 
 
+def stranded(broker: Broker, queue: Destination) -> int:
+    """Messages that Artemis holds for a consumer that has died, until it is started again (examples/guarantees)."""
+    told = broker.statistics(queue.name)
+    return (told.inflight_count or 0) if not told.consumer_count else 0
+
+
 def dead_destination(broker: Broker, session: Any) -> Destination:
     """The name of a temporary queue whose owner is gone: the broker refuses a SEND to it."""
     with Connection(broker.url) as connection:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -23,7 +23,7 @@ from tests.integration.support import (
     fresh_queue,
     of_an_attempt_that_tells,
     stays_in_delivery,
-    within,
+    stranded,
 )
 from tests.integration.support import Outcome as Call
 
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
     from jmsx.core.session import SessionCore
     from jmsx_broker import Broker
+
+
+#: By what a session without consumers learns what became of its commit.
+MARKERS: Final = jmsx.Queue("jmsx.commits")
 
 
 def output(source: jmsx.Queue, message: jmsx.Message, number: int) -> str:
@@ -113,7 +117,8 @@ def outputs_of_a_commit_that_is_cut(
     What is in the queue at last, of which 1 and 2 were sent in the commit whose link was cut.
 
     Raises:
-        KeptForNobodyError: the input did not come again, and is in delivery when nobody is there any more.
+        KeptForNobodyError: the input, or the marker that tells the outcome, did not come again, and is in delivery when
+            nobody is there any more.
 
     """
     source, target = fresh_queue(), fresh_queue()
@@ -135,7 +140,7 @@ def outputs_of_a_commit_that_is_cut(
             sender.send(jmsx.Message(part))
         await_marker(session)
         way.cut_at(word, to_broker=to_broker, passed=passed)
-        call = within(20, session.commit)
+        call = committed(session, connection, artemis_broker)
         assert way.sprung.is_set()
 
         # Who leaves before the input has come again leaves it there, for somebody else.
@@ -164,6 +169,25 @@ def outputs_of_a_commit_that_is_cut(
         assert there == ["1", "2"] or (in_doubt and not there), there
         raise KeptForNobodyError
     return there
+
+
+def committed(session: jmsx.Session, connection: jmsx.Connection, broker: Broker) -> Call[None]:
+    """
+    How a commit ended.
+
+    Raises:
+        KeptForNobodyError: it waits for a marker that is in delivery when nobody is there any more.
+
+    """
+    kept = stranded(broker, MARKERS)
+    call = Call(session.commit)
+    try:
+        return call.join(20)
+    except AssertionError as hanging:
+        connection.abort()
+        if not eventually(lambda: stranded(broker, MARKERS) > kept, 3):
+            raise
+        raise KeptForNobodyError("the broker keeps the marker") from hanging
 
 
 def await_marker(session: jmsx.Session) -> None:
