@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _CLOSED: Final = "closed"
 _OPEN: Final = "open"
 NOTHING: Final[Mapping[str, Any]] = {_CLOSED: {}, _OPEN: {}}
+#: The version of Spark's notes that `noted` reads.
+_NOTED_AS: Final = "v1"
 
 
 def current(events: Path) -> list[Segment]:
@@ -108,12 +110,21 @@ def noted(checkpoint: Path, batch: int) -> Mapping[str, Any]:
 
     Spark notes it before the batch begins: in a file of the checkpoint by the number of the batch, whose lines are the
     version of such notes, the settings of the stream, and the offset of its source.
+
+    Raises:
+        ConfigurationError: it is a note of another version.
+
     """
     if batch < 0:
         return NOTHING
-    note = (checkpoint / "offsets" / str(batch)).read_text("utf-8")
-    _version, _settings, offset = note.split("\n")
-    return json.loads(offset)  # type: ignore[no-any-return]  # what `latest` has made
+    note = checkpoint / "offsets" / str(batch)
+    version, *rest = note.read_text("utf-8").split("\n")
+    if version != _NOTED_AS or len(rest) != 2:  # noqa: PLR2004 - settings and offset
+        raise ConfigurationError(
+            f"{note} is a note of Spark's of version {version!r}, and {_NOTED_AS!r} is known: a newer Spark may have"
+            " made it; use the one that the checkpoint is of, or make the report anew, in another folder"
+        )
+    return json.loads(rest[1])  # type: ignore[no-any-return]  # what `latest` has made
 
 
 def _end(events: Path, segment: Segment, begin: int, left: int | None) -> int:

@@ -30,7 +30,7 @@ from jmsx.core.values import ConsumerSettings, DestinationKind
 from jmsx.errors import BrokerTimeoutError, IllegalStateError, JmsxError, ProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 
 
 #: Consumers that are remembered when they are closed: what the broker sent meanwhile comes soon, or never.
@@ -548,13 +548,13 @@ class Agenda:
     def next_timer(self) -> float | None:
         """Return when the first of them has something due, or None."""
         if self._untimed:
-            self._look_at_timers()
+            self._look_at_all(self._untimed, self._set_timer)
         first = self._timers.first()
         return None if first is None else first[0]
 
     def take_due(self, now: float) -> list[ConsumerCore]:
         """Return those that have something due; they are looked at again, whether they do it or not."""
-        self._look_at_timers()
+        self._look_at_all(self._untimed, self._set_timer)
         due = []
         while (first := self._timers.first()) is not None and first[0] <= now:
             due.append(first[1])
@@ -596,42 +596,33 @@ class Agenda:
 
     def _look(self) -> None:
         """Look at those that have changed, but for their timers."""
-        for consumer in list(self._changed):
+        if self._changed:
+            self._look_at_all(self._changed, self._look_at)
+
+    def _look_at_all(
+        self, noted: dict[ConsumerCore, None], look_at: Callable[[ConsumerCore, int], None]
+    ) -> None:
+        for consumer in list(noted):
             tie = self._ties.get(consumer)
             if tie is not None:
-                self._look_at(consumer, tie)
-            self._changed.pop(consumer, None)
+                look_at(consumer, tie)
+            noted.pop(consumer, None)
+
+    def _set_timer(self, consumer: ConsumerCore, tie: int) -> None:
+        timer = consumer.next_timer()
+        self._timers.set(consumer, math.inf if timer is None else timer, tie)
 
     def _look_at(self, consumer: ConsumerCore, tie: int) -> None:
-        """Put a consumer where it belongs; written out, for it is done three times a message."""
         paused_until = consumer.paused_until
         if paused_until is None:
             self._ready.set(consumer, consumer.next_order, tie)
-            if self._paused:
-                self._paused.forget(consumer)
+            self._paused.forget(consumer)
         else:
             self._paused.set(consumer, paused_until, tie)
             self._ready.forget(consumer)
-        if consumer.wanted_since is None:
-            self._unwanted[consumer] = None
-        else:
-            self._unwanted.pop(consumer, None)
-        if consumer.delivered:
-            self._holding[consumer] = None
-        else:
-            self._holding.pop(consumer, None)
-        if consumer.widened:
-            self._widened[consumer] = None
-        else:
-            self._widened.pop(consumer, None)
-
-    def _look_at_timers(self) -> None:
-        for consumer in list(self._untimed):
-            tie = self._ties.get(consumer)
-            if tie is not None:
-                timer = consumer.next_timer()
-                self._timers.set(consumer, math.inf if timer is None else timer, tie)
-            self._untimed.pop(consumer, None)
+        _keep(self._unwanted, consumer, belongs=consumer.wanted_since is None)
+        _keep(self._holding, consumer, belongs=bool(consumer.delivered))
+        _keep(self._widened, consumer, belongs=consumer.widened)
 
 
 class _Heap:
@@ -645,18 +636,13 @@ class _Heap:
         """Give a consumer its number; of equal ones the least `tie` comes first."""
         if number == self._number.get(consumer, math.inf):
             return
-        if number == math.inf:
-            del self._number[consumer]
-            return
-        heappush(self._entries, (number, tie, consumer))
+        if number != math.inf:
+            heappush(self._entries, (number, tie, consumer))
         self._number[consumer] = number
         if len(self._entries) > 4 * len(self._number) + _SPARE:
             entries = [one for one in self._entries if self._number.get(one[2]) == one[0]]
             heapify(entries)
             self._entries = entries
-
-    def __bool__(self) -> bool:
-        return bool(self._number)
 
     def first(self) -> tuple[float, ConsumerCore] | None:
         """Return the least number with its consumer, or None."""
@@ -671,3 +657,10 @@ class _Heap:
     def forget(self, consumer: ConsumerCore) -> None:
         """Take a consumer out."""
         self._number.pop(consumer, None)
+
+
+def _keep(some: dict[ConsumerCore, None], consumer: ConsumerCore, *, belongs: bool) -> None:
+    if belongs:
+        some[consumer] = None
+    elif some:
+        some.pop(consumer, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from typing import TYPE_CHECKING, Any, Final
@@ -11,11 +12,12 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import jmsx_report
+from jmsx.errors import ConfigurationError
 from jmsx_report import store as runs
 from jmsx_report.pieces import piece, whole_lines
 from jmsx_report.report import extend, read, store_of
 from jmsx_report.segments import survey
-from jmsx_spark.offsets import NOTHING, between, current, latest
+from jmsx_spark.offsets import NOTHING, between, current, latest, noted
 from tests.benchmarks.segments import write
 from tests.pipeline.situations.judge import chosen
 from tests.pipeline.situations.scene import Scene
@@ -139,3 +141,19 @@ def test_what_comes_while_runs_are_merged_is_added_once(
         store.close()
 
     _assert_as_read_at_once(events, tmp_path)
+
+
+def test_a_note_of_spark_s_is_read_only_as_what_it_says_that_it_is(tmp_path: Path) -> None:
+    """Where a newer Spark notes offsets in another way, nobody guesses what a batch reads."""
+    notes = tmp_path / "offsets"
+    notes.mkdir()
+    offset = {"closed": {"a": {"w-0.jsonl": 7}}, "open": {}}
+    settings = '{"batchWatermarkMs":0}'
+    (notes / "0").write_text(f"v1\n{settings}\n{json.dumps(offset)}")
+    assert (noted(tmp_path, -1), noted(tmp_path, 0)) == (NOTHING, offset)
+    for number, other in enumerate(
+        (f"v2\n{settings}\n{json.dumps(offset)}", f"v1\n{settings}\n{{}}\n{{}}", ""), 1
+    ):
+        (notes / str(number)).write_text(other)
+        with pytest.raises(ConfigurationError, match="note of Spark's"):
+            noted(tmp_path, number)

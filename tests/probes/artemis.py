@@ -12,6 +12,7 @@ from tests.integration.artemis_support import Console
 from tests.integration.broker_support import changed_artemis, eventually
 from tests.probes.support import (
     FROM_A_QUEUE,
+    NO_WINDOW,
     PATIENCE,
     TO_A_QUEUE,
     clients,
@@ -20,13 +21,12 @@ from tests.probes.support import (
     expect,
     messages,
     the_next,
-    wire_of,
-    write_all,
+    which_comes_first,
 )
 
 if TYPE_CHECKING:
     from jmsx_broker.artemis_recipe import Setting
-    from tests.integration.parity.sides import Side
+    from tests.integration.parity.sides import Client, Side
 
 #: A queue of which no other program knows: `~` is made unique.
 QUEUE: Final = "~"
@@ -72,14 +72,7 @@ def a5_the_receipt_of_a_disconnect_is_early() -> str:
         name = side.real_name(QUEUE)
         early = 0
         for _ in range(rounds):
-            client = side.open()
-            client.tell(
-                "SUBSCRIBE",
-                id="s",
-                destination=QUEUE,
-                ack="client",
-                **{"consumer-window-size": "-1"},
-            )
+            client = _served(side)
             for _ in range(held):
                 the_next(client)
             client.ask("DISCONNECT")
@@ -123,7 +116,7 @@ def a11_a_ring_deletes_what_a_consumer_gives_back() -> str:
         client.put(QUEUE, *"bcdefgh")
         there = broker.statistics(side.real_name(QUEUE)).size
         client.ask("UNSUBSCRIBE", id="s")
-        left = client.subscribe(QUEUE, "t", **{"consumer-window-size": "-1"})[1:]
+        left = client.subscribe(QUEUE, "t", **NO_WINDOW)[1:]
     told = f"{there} of 8 are left while a consumer has the first, {left} when it has given it back"
     expect(there == size + 1 and left == list("fgh"), told)
     return told
@@ -217,7 +210,7 @@ def a39_delays_double_and_end_at_ten_times_the_first() -> str:
         delays = []
         for _ in range(7):
             client = side.open()
-            client.subscribe(QUEUE, **{"consumer-window-size": "-1"})
+            client.subscribe(QUEUE, **NO_WINDOW)
             client.ask("DISCONNECT")
             delays.append(_time_to(side, 2))
         client = side.open()
@@ -236,18 +229,17 @@ def a39_delays_double_and_end_at_ten_times_the_first() -> str:
     return f"{told} s, unseen {unseen} s; behind UNSUBSCRIBE {max(unsubscribed):.1f} s"
 
 
+def _served(side: Side) -> Client:
+    """A new client to whom the queue's messages are on their way."""
+    client = side.open()
+    client.tell("SUBSCRIBE", id="s", destination=QUEUE, ack="client", **NO_WINDOW, **FROM_A_QUEUE)
+    return client
+
+
 def _time_to(side: Side, count: int) -> list[float]:
     """The seconds until each of `count` messages comes to a new consumer, which gives them back uncounted."""
     began = time.monotonic()
-    client = side.open()
-    client.tell(
-        "SUBSCRIBE",
-        id="s",
-        destination=QUEUE,
-        ack="client",
-        **{"consumer-window-size": "-1"},
-        **FROM_A_QUEUE,
-    )
+    client = _served(side)
     times = []
     for _ in range(count):
         the_next(client)
@@ -302,34 +294,17 @@ def a72_no_answer_tells_that_a_queue_is_empty() -> str:
 
     It is written at once, and a moment later, 200 times each; each order is seen at least once.
     """
-    rounds, moment = 400, 0.005  # times; seconds
     with ArtemisBroker() as broker, clients(broker) as side:
         client = side.open()
         client.put(QUEUE, "a")
-        first = {"RECEIPT": 0, "MESSAGE": 0}
-        headers = {
-            "id": "s",
-            "destination": side.real_name(QUEUE),
-            "ack": "client",
-            **FROM_A_QUEUE,
-        }
-        for number in range(rounds):
-            behind = Frame(
-                "SEND", {"destination": "~", "destination-type": "MULTICAST", "receipt": "r"}
-            )
-            if number % 2:
-                write_all(wire_of(client), Frame("SUBSCRIBE", headers), behind)
-            else:
-                client.wire.write(Frame("SUBSCRIBE", headers))
-                time.sleep(moment)
-                client.wire.write(behind)
-            seen = [client.wire.read(PATIENCE) for _ in first]
-            assert None not in seen
-            first[seen[0][0] if seen[0] else ""] += 1
-            client.ask("UNSUBSCRIBE", id="s")
-    told = f"the RECEIPT came first {first['RECEIPT']} times, the MESSAGE {first['MESSAGE']} times"
-    expect(all(first.values()), told)
-    return told
+        subscribe = Frame(
+            "SUBSCRIBE",
+            {"id": "s", "destination": side.real_name(QUEUE), "ack": "client", **FROM_A_QUEUE},
+        )
+        behind = Frame(
+            "SEND", {"destination": "~", "destination-type": "MULTICAST", "receipt": "r"}
+        )
+        return which_comes_first(client, subscribe, lambda _number: behind)
 
 
 def a52_a_message_of_100_kib_is_large_and_its_headers_are_limited() -> str:

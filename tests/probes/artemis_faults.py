@@ -16,6 +16,7 @@ from tests.integration.broker_support import eventually
 from tests.jdk import run_peer
 from tests.probes.support import (
     FROM_A_QUEUE,
+    NO_WINDOW,
     PATIENCE,
     TO_A_QUEUE,
     await_receipt,
@@ -89,7 +90,7 @@ def a38_the_death_of_a_socket_is_a_race() -> str:
             side.renew()
             client = side.open()
             client.put(QUEUE, "a", "b", "c")
-            client.subscribe(QUEUE, **{"consumer-window-size": "-1"})
+            client.subscribe(QUEUE, **NO_WINDOW)
             client.wire.cut()
             began = time.monotonic()
             again = side.open()
@@ -216,7 +217,7 @@ def a66_a_broken_socket_leaves_a_message_with_nobody() -> str:
         broker.stop()
         broker.start()
         again = side.open()
-        wide = {"consumer-window-size": "-1", **FROM_A_QUEUE}
+        wide = {**NO_WINDOW, **FROM_A_QUEUE}
         again.tell("SUBSCRIBE", id="s", destination=QUEUE, ack="client", **wide)
         back = len(messages(again))
     told = f"{kept} kept after {breaks} breaks; of {lie} messages {back} are there after a restart"

@@ -16,7 +16,7 @@ from tests.integration.parity.vocabulary import ArtemisVocabulary, ClassicVocabu
 from tests.integration.parity.wires import RealWire
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from jmsx_broker.local import LocalBroker
     from tests.integration.artemis_support import Console
@@ -32,6 +32,9 @@ QUIET: Final = 0.5
 #: What names a queue of Artemis in a SUBSCRIBE, and in a SEND.
 FROM_A_QUEUE: Final = {"subscription-type": "ANYCAST"}
 TO_A_QUEUE: Final = {"destination-type": "ANYCAST"}
+
+#: Artemis sends all that there is, however much of it is not acknowledged.
+NO_WINDOW: Final = {"consumer-window-size": "-1"}
 
 
 class OtherwiseError(Exception):
@@ -172,6 +175,35 @@ def end_of(client: Client, seconds: float) -> tuple[float, list[str]] | None:
         if seen[0] == "ERROR":
             errors.append(seen[1].get("message", ""))
     return None
+
+
+def which_comes_first(client: Client, subscribe: Frame, behind: Callable[[int], Frame]) -> str:
+    """
+    Whether the RECEIPT of what stands behind a SUBSCRIBE comes before the queue's one message: how often, in words.
+
+    `behind` gives the frame of each round. It is written at once with `subscribe`, and a moment later, 200 times each.
+
+    Raises:
+        OtherwiseError: one of the two never came first.
+
+    """
+    rounds, moment = 400, 0.005  # times; seconds
+    wire = wire_of(client)
+    first = {"RECEIPT": 0, "MESSAGE": 0}
+    for number in range(rounds):
+        if number % 2:
+            write_all(wire, subscribe, behind(number))
+        else:
+            wire.write(subscribe)
+            time.sleep(moment)
+            wire.write(behind(number))
+        seen = [wire.read(PATIENCE) for _ in first]
+        assert None not in seen
+        first[seen[0][0] if seen[0] else ""] += 1
+        client.ask("UNSUBSCRIBE", id="s")
+    told = f"the RECEIPT came first {first['RECEIPT']} times, the MESSAGE {first['MESSAGE']} times"
+    expect(all(first.values()), told)
+    return told
 
 
 def delivering(console: Console, name: str) -> int:
