@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from tests import depth
+from tests import depth, telling
 from tests.spreading import Spreading, in_turn
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _GARBAGE = 20_000
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """
-    Let Ctrl-C do what it does in a terminal; where all is busy try a part, and give Polars one thread.
+    Let Ctrl-C do what it does in a terminal, and workers say little; where all is busy try a part, Polars in a thread.
 
     Where a shell has put us in the background, SIGINT is ignored, and would be by every process that a test starts.
     With a thread for each processor in each worker, the report's unit tests take a quarter more processor time.
@@ -51,6 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # a busy machine is no fault of an example
     settings.register_profile("jmsx", deadline=None, max_examples=depth.rounds(100))
     settings.load_profile("jmsx")
+    telling.briefly(config)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import pytest
     from xdist.remote import Producer
@@ -72,6 +72,13 @@ class Spreading(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no ty
     def __init__(self, config: pytest.Config, log: Producer | None = None) -> None:
         config.option.loadscopereorder = False  # which begins with the quickest files
         super().__init__(config, log)
+        #: Where each test stands among those that a worker has collected.
+        self._places: dict[WorkerController, dict[str, int]] = {}
+
+    def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
+        """Note what a worker has collected."""
+        super().add_node_collection(node, collection)
+        self._places[node] = {test: place for place, test in enumerate(collection)}
 
     def remove_node(self, node: WorkerController) -> str | None:
         """
@@ -88,6 +95,23 @@ class Spreading(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no ty
                     return test
         nothing: str | None = super().remove_node(node)
         return nothing
+
+    def mark_test_complete(
+        self, node: WorkerController, item_index: int, duration: float = 0
+    ) -> None:
+        """Note that a test is over, and forget a unit that is: xdist counts the tests of all that it has for each."""
+        super().mark_test_complete(node, item_index, duration)
+        units: dict[str, dict[str, bool]] = self.assigned_work[node]
+        name = unit(self.registered_collections[node][item_index])
+        if all(units[name].values()):
+            del units[name]
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        """Have a worker run the next unit; xdist would go through the whole collection to find each test."""
+        name, tests = self.workqueue.popitem(last=False)
+        self.assigned_work[node][name] = tests
+        places = self._places[node]
+        node.send_runtest_some([places[test] for test, over in tests.items() if not over])
 
     def _split_scope(self, nodeid: str) -> str:
         return unit(nodeid)

@@ -69,12 +69,13 @@ def is_listening(url: str) -> bool:
 
 
 def eventually(holds: Callable[[], bool], timeout: float = 15.0) -> bool:
-    """Whether `holds` comes true within `timeout` seconds."""
-    deadline = time.monotonic() + timeout
+    """Whether `holds` comes true within `timeout` seconds; mostly it does at once, and then is looked at more often."""
+    deadline, pause = time.monotonic() + timeout, 0.002
     while not holds():
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.05)
+        time.sleep(pause)
+        pause = min(1.5 * pause, 0.05)
     return True
 
 

@@ -30,7 +30,11 @@ def late():
     assert not once("late")
 """
 _SPREADING = """
+from tests import telling
 from tests.spreading import Spreading
+
+def pytest_configure(config):
+    telling.briefly(config)
 
 def pytest_xdist_make_scheduler(config, log):
     return Spreading(config, log)

@@ -87,7 +87,9 @@ def test_the_store_is_asked_first(
 
     else:
 
-        @app.consumer("queue://in", mode=mode, dedupe=store, dedupe_by=text, batch=4)
+        @app.consumer(
+            "queue://in", mode=mode, dedupe=store, dedupe_by=text, batch=4, batch_timeout=0.1
+        )
         def note_all(messages: list[Message]) -> None:
             calls.extend(message.text for message in messages)
 
