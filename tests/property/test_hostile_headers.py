@@ -92,7 +92,10 @@ def looked_up(tree: ast.AST) -> Iterator[str]:
 
 def is_headers(node: ast.AST) -> bool:
     """Whether it is called as headers are called here."""
-    return ast.unparse(node).split(".")[-1] in {"headers", "given"}
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name in {"headers", "given"}
+    return False
 
 
 #: The fields of a message that came in, but for its body.
