@@ -17,8 +17,12 @@ from jmsx_dashboards.files import files
 from jmsx_dashboards.model import Links, Settings
 from tests.dashboards.lint import panels, problems
 from tests.dashboards.rule_tests import rule_tests
+from tests.dashboards.scenarios import SCENARIOS, SLOW_STEP, STEP
 
 ROOT: Final = Path(__file__).resolve().parents[2] / "dashboards"
+
+#: Files of promtool's tests, which evaluates all of a file in the same steps, by the seconds of a step.
+RULE_TESTS: Final = {STEP: "jmsx_rules_test.yml", SLOW_STEP: "jmsx_rules_slow_test.yml"}
 
 #: What fired, by broker and fault, when `tests.dashboards.matrix` was last run.
 PLAYED: Final = Path(__file__).with_name("matrix.json")
@@ -27,7 +31,11 @@ PLAYED: Final = Path(__file__).with_name("matrix.json")
 def written() -> dict[str, str]:
     """All files: their paths below `dashboards` and their text."""
     links = Links()
-    ours = {"prometheus/jmsx_rules_test.yml": rule_tests(links), "README.md": readme()}
+    tests = {
+        f"prometheus/{file}": rule_tests(links, [one for one in SCENARIOS if one.step == step])
+        for step, file in RULE_TESTS.items()
+    }
+    ours = {**tests, "README.md": readme()}
     return files(links, Settings()) | ours
 
 

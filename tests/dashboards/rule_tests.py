@@ -6,23 +6,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jmsx_dashboards.alerts import ALERTS
 from jmsx_dashboards.texts import RULES_FILE, as_yaml
-from tests.dashboards.scenarios import SCENARIOS, STEP, Point, Recorded, Scenario, Series
+from tests.dashboards.scenarios import Point, Recorded, Scenario, Series
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
 
     from jmsx_dashboards.model import Alert, Links
 
 _ALERTS: Final = {alert.name: alert for alert in ALERTS}
 
 
-def rule_tests(
-    links: Links, scenarios: Iterable[Scenario] = SCENARIOS, rules_file: str = RULES_FILE
-) -> str:
-    """Write promtool's tests of `rules_file`."""
+def rule_tests(links: Links, scenarios: Collection[Scenario], rules_file: str = RULES_FILE) -> str:
+    """Write promtool's tests of `rules_file`; all of `scenarios` have the same step."""
+    (step,) = {scenario.step for scenario in scenarios}
     head = {
         "rule_files": [rules_file],
-        "evaluation_interval": f"{STEP}s",
+        "evaluation_interval": f"{step}s",
         "group_eval_order": ["jmsx.rules", "jmsx.alerts"],  # else promtool takes any, each time
     }
     return as_yaml(head | {"tests": [_test(scenario, links) for scenario in scenarios]})
@@ -32,7 +31,7 @@ def _test(scenario: Scenario, links: Links) -> dict[str, Any]:
     alert = _ALERTS[scenario.alert]
     written: dict[str, Any] = {
         "name": f"{scenario.alert}: {scenario.title}",
-        "interval": f"{STEP}s",
+        "interval": f"{scenario.step}s",
         "input_series": [_series(series) for series in scenario.series],
         "alert_rule_test": [_point(alert, point, links) for point in scenario.points],
     }

@@ -2,7 +2,8 @@
 What each alert must do: series that somebody could have seen, and when it fires.
 
 For each threshold there is traffic on either side of it, near enough that half or twice the threshold
-would be found out. All series have a sample each 30 s; `promtool test rules` plays them.
+would be found out. `promtool test rules` plays them, with a sample of each series each 30 s; where an alert looks
+back over hours, each 150 s.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from jmsx_dashboards.model import Budget
 from jmsx_dashboards.recordings import BUDGET, BUDGET_WINDOWS, DEPTH, SETTLED_IN_AN_HOUR
 
 STEP: Final = 30  #: seconds between two samples
+#: Seconds between two samples where an alert looks back over hours: half of the shortest wait there is among these, and
+#: a twelfth of the shortest window. With 30 s they take four times as much of a processor.
+SLOW_STEP: Final = 150
 JOB: Final = "shop"
 INSTANCE: Final = "a:9000"
 OTHER_INSTANCE: Final = "b:9000"
@@ -65,23 +69,24 @@ class Scenario:
     series: tuple[Series, ...]
     points: tuple[Point, ...]
     recorded: tuple[Recorded, ...] = ()
+    step: int = STEP
 
 
-def counted(*segments: tuple[int, float]) -> str:
+def counted(*segments: tuple[int, float], step: int = STEP) -> str:
     """Word a counter that grows by so much each step, for so many minutes, segment by segment."""
     words = []
     value = 0
     for index, (growth, minutes) in enumerate(segments):
-        steps = int(minutes * 60 / STEP) - (1 if index else 0)
+        steps = int(minutes * 60 / step) - (1 if index else 0)
         start = value + (growth if index else 0)
         words.append(f"{start}+{growth}x{steps}")
         value = start + growth * steps
     return " ".join(words)
 
 
-def held(*segments: tuple[float | str, float]) -> str:
+def held(*segments: tuple[float | str, float], step: int = STEP) -> str:
     """Word a gauge that has this value for so many minutes, segment by segment; `_` is no sample."""
-    return " ".join(f"{value}x{int(minutes * 60 / STEP) - 1}" for value, minutes in segments)
+    return " ".join(f"{value}x{int(minutes * 60 / step) - 1}" for value, minutes in segments)
 
 
 def _once(minutes: float) -> str:
@@ -112,17 +117,18 @@ def _settled(values: str) -> Series:
     return Series("jmsx_settled_messages_total", labels, values)
 
 
-def _dead_lettered(growths: tuple[tuple[int, float], ...], _minutes: float) -> tuple[Series, ...]:
+def _dead_lettered(growths: tuple[tuple[int, float], ...], step: int) -> tuple[Series, ...]:
     labels = {**_SERIES, "reason": "rejected"}
-    return (Series(_DEAD_LETTERED, labels, counted(*growths)),)
+    return (Series(_DEAD_LETTERED, labels, counted(*growths, step=step)),)
 
 
-def _late(growths: tuple[tuple[int, float], ...], minutes: float) -> tuple[Series, ...]:
+def _late(growths: tuple[tuple[int, float], ...], step: int) -> tuple[Series, ...]:
     name = "jmsx_end_to_end_latency_seconds"
     early = tuple((1000 - growth, lasting) for growth, lasting in growths)
+    minutes = sum(lasting for _, lasting in growths)
     return (
-        Series(f"{name}_bucket", {**_SERIES, "le": "30.0"}, counted(*early)),
-        Series(f"{name}_count", _SERIES, counted((1000, minutes))),
+        Series(f"{name}_bucket", {**_SERIES, "le": "30.0"}, counted(*early, step=step)),
+        Series(f"{name}_count", _SERIES, counted((1000, minutes), step=step)),
     )
 
 
@@ -134,6 +140,7 @@ def _burning(alert: str) -> tuple[Scenario, ...]:
     threshold = 1000 * burn.factor * burn.share(budget)
     hot, cool = int(threshold * 1.5), int(threshold * 0.7)
     short, long, wait = map(_minutes_of, (burn.short, burn.long, burn.wait))
+    step = _step_of(alert)
 
     def played(
         title: str,
@@ -142,8 +149,8 @@ def _burning(alert: str) -> tuple[Scenario, ...]:
         recorded: tuple[Recorded, ...] = (),
     ) -> Scenario:
         minutes = sum(lasting for _, lasting in growths)
-        settled = _settled(counted((1000, minutes)))
-        return Scenario(alert, title, (*bad(growths, minutes), settled), points, recorded)
+        settled = _settled(counted((1000, minutes), step=step))
+        return Scenario(alert, title, (*bad(growths, step), settled), points, recorded, step)
 
     stops = 3 * wait
     return (
@@ -153,7 +160,7 @@ def _burning(alert: str) -> tuple[Scenario, ...]:
             (0, 2 * short),
             points=(
                 *_never(wait - 0.5),
-                *_fires(_WHERE, wait + 2, stops),
+                *_fires(_WHERE, wait + 1.5 + step / 60, stops),
                 *_never(stops + short + 1),
             ),
         ),
@@ -168,7 +175,7 @@ def _burning(alert: str) -> tuple[Scenario, ...]:
                     for window in BUDGET_WINDOWS
                     if window in {burn.short, burn.long}
                 ),
-                Recorded(SETTLED_IN_AN_HOUR, long, ((_WHERE, 120_000),)),
+                Recorded(SETTLED_IN_AN_HOUR, long, ((_WHERE, 1000 * 3600 / step),)),
             ),
         ),
         played(
@@ -181,17 +188,24 @@ def _burning(alert: str) -> tuple[Scenario, ...]:
     )
 
 
+def _step_of(alert: str) -> int:
+    """Seconds between two samples for a burn-rate alert."""
+    return SLOW_STEP if _minutes_of(BURNS[alert].long) > 60 else STEP
+
+
 def _minutes_of(window: str) -> int:
     return int(window[:-1]) * (60 if window.endswith("h") else 1)
 
 
 def _quiet_queue(alert: str) -> Scenario:
     """Play a message each 2.5 minutes, none of them well: 10 in an hour must have passed."""
-    values = " ".join(f"{number}x4" for number in range(25))
+    step = _step_of(alert)
+    held_for = int(2.5 * 60 / step) - 1
+    values = " ".join(f"{number}x{held_for}" for number in range(25))
     name = "jmsx_end_to_end_latency_seconds"
     series = (
         (
-            Series(f"{name}_bucket", {**_SERIES, "le": "30.0"}, "0x124"),
+            Series(f"{name}_bucket", {**_SERIES, "le": "30.0"}, f"0x{25 * (held_for + 1) - 1}"),
             Series(f"{name}_count", _SERIES, values),
         )
         if "Latency" in alert
@@ -203,6 +217,7 @@ def _quiet_queue(alert: str) -> Scenario:
         "few messages say nothing, until more than 10 have passed",
         (*series, _settled(values)),
         (*_never(15 + wait + 4), *_fires(_WHERE, 27.5 + wait + 3)),
+        step=step,
     )
 
 
@@ -756,11 +771,15 @@ _OF_WORKERS: Final = (
         tuple(
             Series("jmsx_report_timestamp_seconds", {**_TARGET, "instance": where}, values)
             for where, values in (
-                (INSTANCE, held((0, 240))),
-                (OTHER_INSTANCE, held((0, 60), (3600, 60), (7200, 60), (10800, 60))),
+                (INSTANCE, held((0, 240), step=SLOW_STEP)),
+                (
+                    OTHER_INSTANCE,
+                    held((0, 60), (3600, 60), (7200, 60), (10800, 60), step=SLOW_STEP),
+                ),
             )
         ),
-        _never(126, 200, 239),
+        _never(128, 200, 239),
+        step=SLOW_STEP,
     ),
 )
 
@@ -1003,8 +1022,15 @@ _NEW: Final = (
     Scenario(
         "JmsxPipelineStale",
         "a report, and then none for four hours",
-        (Series("jmsx_report_timestamp_seconds", _TARGET, held((0, 240), (14400, 30))),),
-        (*_never(70, 119, 124), *_fires({"job": JOB}, 126, 235), *_never(241)),
+        (
+            Series(
+                "jmsx_report_timestamp_seconds",
+                _TARGET,
+                held((0, 240), (14400, 30), step=SLOW_STEP),
+            ),
+        ),
+        (*_never(70, 119, 126), *_fires({"job": JOB}, 128, 235), *_never(241)),
+        step=SLOW_STEP,
     ),
 )
 
