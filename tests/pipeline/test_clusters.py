@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 _SECONDS: Final = 120
 #: Of the JVMs, which live for seconds: what they would compile well pays for itself later than that.
 _JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-#: A report and a stream, in a session that both use.
+#: On each master a report and a stream, in a session that both use; one JVM drives all sessions.
 _BOTH: Final = """
 import sys
 from pathlib import Path
@@ -37,9 +37,10 @@ from jmsx_report import segments
 from jmsx_spark import report, stream
 from jmsx_spark.session import session
 segments.BATCH_BYTES = 40_000
-with session(Path("spark.log"), master=sys.argv[1]):
-    report("events", "batch")
-    list(stream("events", "stream", available_now=True, max_bytes_per_trigger=200_000))
+for number, master in enumerate(sys.argv[1:]):
+    with session(Path("spark.log"), master=master):
+        report("events", f"batch{number}")
+        list(stream("events", f"stream{number}", available_now=True, max_bytes_per_trigger=200_000))
 """
 
 
@@ -55,51 +56,53 @@ def expected(tmp_path: Path) -> ReportResult:
     return jmsx_report.run(events, tmp_path / "expected", engine=map)
 
 
-def _assert_same_on(master: str, expected: ReportResult, folder: Path) -> None:
-    """Make both from a directory that is not the checkout, by relative paths."""
-    settings = folder / "spark-defaults.conf"
+def test_on_clusters_too(expected: ReportResult, tmp_path: Path) -> None:
+    """
+    From a directory that is not the checkout, by relative paths, on two kinds of clusters.
+
+    On Spark's own for tests, where each executor is a process, and on a standalone one, both of whose workers work.
+    """
+    settings = tmp_path / "spark-defaults.conf"
     settings.write_text(f"spark.executor.extraJavaOptions {_JAVA}\n")
-    done = subprocess.run(
-        [sys.executable, "-c", _BOTH, master],
-        cwd=folder,
-        env={**os.environ, "SPARK_CONF_DIR": str(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=500,
-    )
-    assert done.returncode == 0, done.stderr + (folder / "spark.log").read_text()[-4000:]
-    for out in ("batch", "stream"):
-        summary = (folder / out / "summary.json").read_text()
-        assert summary == expected.report.with_name("summary.json").read_text()
-        for name, path in expected.tables.items():
-            table = pl.read_parquet(folder / out / "tables" / name)
-            assert_frame_equal(table, pl.read_parquet(path), check_exact=True)
+    with _standalone(tmp_path) as standalone:
+        masters = ("local-cluster[2,1,1024]", standalone)
+        done = subprocess.run(
+            [sys.executable, "-c", _BOTH, *masters],
+            cwd=tmp_path,
+            env={**os.environ, "SPARK_CONF_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=500,
+        )
+    assert done.returncode == 0, done.stderr + (tmp_path / "spark.log").read_text()[-4000:]
+    for number, master in enumerate(masters):
+        for out in (tmp_path / f"batch{number}", tmp_path / f"stream{number}"):
+            summary = (out / "summary.json").read_text()
+            assert summary == expected.report.with_name("summary.json").read_text(), master
+            for name, path in expected.tables.items():
+                table = pl.read_parquet(out / "tables" / name)
+                assert_frame_equal(table, pl.read_parquet(path), check_exact=True)
+    for number in (1, 2):
+        assert list((tmp_path / f"worker{number}").glob("app-*/*/stderr"))
 
 
-def test_two_executors_of_one_host(expected: ReportResult, tmp_path: Path) -> None:
-    """Spark's own cluster for tests: each executor is a process."""
-    _assert_same_on("local-cluster[2,1,1024]", expected, tmp_path)
-
-
-def test_a_master_with_two_workers(expected: ReportResult, tmp_path: Path) -> None:
-    """A standalone cluster; both of its workers work."""
+@contextmanager
+def _standalone(folder: Path) -> Iterator[str]:
+    """Run a standalone cluster of two workers below `folder`; lends the URL of its master."""
     with ExitStack() as running:
+        says = r"master at (spark://\S+)"
         master = running.enter_context(
-            _daemon(
-                "master.Master", tmp_path / "master.log", r"master at (spark://\S+)", "--port", "0"
-            )
+            _daemon("master.Master", folder / "master.log", says, "--port", "0")
         )
         for number in (1, 2):
-            where = tmp_path / f"worker{number}"
+            where = folder / f"worker{number}"
             options = ("--cores", "1", "--memory", "1g", "--work-dir", str(where), master)
-            log = tmp_path / f"worker{number}.log"
+            log = folder / f"worker{number}.log"
             running.enter_context(
                 _daemon("worker.Worker", log, r"(registered with master)", *options)
             )
-        _assert_same_on(master, expected, tmp_path)
-    for number in (1, 2):
-        assert list((tmp_path / f"worker{number}").glob("app-*/*/stderr"))
+        yield master
 
 
 @contextmanager
