@@ -27,8 +27,8 @@ from tests.integration.broker_support import (
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable
 
+    from jmsx import Queue
     from jmsx_broker import Broker
 
 pytestmark = pytest.mark.broker
@@ -104,38 +104,35 @@ def test_paused_broker_ends_with_its_parent() -> None:
         assert eventually(lambda: not is_listening(url))
 
 
-def test_broker_does_not_hear_the_terminal() -> None:
+def test_broker_does_not_hear_the_terminal(mortal: ClassicBroker) -> None:
     """Ctrl-C goes to the whole group of the parent; when the broker ends is the parent's decision."""
-    with ClassicBroker() as broker:
-        assert os.getsid(broker.pid) != os.getsid(0)
-        assert os.getpgid(broker.pid) != os.getpgid(0)
+    assert os.getsid(mortal.pid) != os.getsid(0)
+    assert os.getpgid(mortal.pid) != os.getpgid(0)
 
 
-@pytest.mark.parametrize("end", [LocalBroker.stop, LocalBroker.kill])
 @both
-def test_restart_keeps_persistent_messages(
-    kind: type[ClassicBroker | ArtemisBroker], end: Callable[[LocalBroker], None]
-) -> None:
-    """The same object started again has the same ports and what was confirmed before."""
+def test_restart_keeps_persistent_messages(kind: type[ClassicBroker | ArtemisBroker]) -> None:
+    """The same object started again, however it ended, has the same ports and what was confirmed before."""
     with kind() as broker:
         before = broker.url, broker.openwire_url
-        send(broker, "kept", [b"a", b"b"])
-        end(broker)
-        assert not broker.running
-        broker.start()
-        assert before == (broker.url, broker.openwire_url)
-        assert [message.body for message in broker.browse("kept")] == [b"a", b"b"]
+        for number, end in enumerate((LocalBroker.stop, LocalBroker.kill)):
+            queue = f"kept.{number}"
+            send(broker, queue, [b"a", b"b"])
+            end(broker)
+            assert not broker.running
+            broker.start()
+            assert before == (broker.url, broker.openwire_url)
+            assert [message.body for message in broker.browse(queue)] == [b"a", b"b"]
 
 
-def test_broker_killed_by_a_stranger_starts_again() -> None:
+def test_broker_killed_by_a_stranger_starts_again(mortal: ClassicBroker, queue: Queue) -> None:
     """A broker that ended by itself is not in the way of the next start."""
-    with ClassicBroker() as broker:
-        send(broker, "kept", [b"a"])
-        os.kill(broker.pid, signal.SIGKILL)
-        assert broker.wait(10) == -signal.SIGKILL
-        assert not broker.running
-        broker.start()
-        assert broker.statistics("kept").size == 1
+    send(mortal, queue.name, [b"a"])
+    os.kill(mortal.pid, signal.SIGKILL)
+    assert mortal.wait(10) == -signal.SIGKILL
+    assert not mortal.running
+    mortal.start()
+    assert mortal.statistics(queue.name).size == 1
 
 
 @both
@@ -162,12 +159,11 @@ def test_paused_broker_is_silent_until_it_is_resumed() -> None:
     assert not is_running(pid)
 
 
-def test_second_start_is_refused() -> None:
+def test_second_start_is_refused(mortal: ClassicBroker) -> None:
     """A running broker is not started twice, and the refusal does not hurt it."""
-    with ClassicBroker() as broker:
-        with pytest.raises(IllegalStateError):
-            broker.start()
-        Wire(broker.url).close()
+    with pytest.raises(IllegalStateError):
+        mortal.start()
+    Wire(mortal.url).close()
 
 
 @both
@@ -274,15 +270,24 @@ def test_children_of_a_fork_leave_the_broker_alone() -> None:
 def test_a_port_that_was_taken_meanwhile_is_replaced(
     kind: type[ClassicBroker | ArtemisBroker], door: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was free when we looked; one that the caller gives is not replaced."""
+    """It was free when we looked."""
     taken = free_port()
     with socket.create_server((HOST, taken)):
         found = [free_port(), taken] if door == "stomp" else [taken, free_port()]
         monkeypatch.setattr(own, "free_port", lambda: found.pop() if found else free_port())
-        monkeypatch.setattr(own, "check_free", lambda _port: None)
         with kind() as broker:
             assert not found
             assert f":{taken}" not in broker.url + broker.openwire_url
             Wire(broker.url).close()
+
+
+@both
+def test_a_given_port_that_was_taken_meanwhile_is_not_replaced(
+    kind: type[ClassicBroker | ArtemisBroker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was free when we looked; nobody would look for the broker elsewhere."""
+    taken = free_port()
+    with socket.create_server((HOST, taken)):
+        monkeypatch.setattr(own, "check_free", lambda _port: None)
         with pytest.raises(ConfigurationError, match="ended with"):
             kind(taken).start()
