@@ -232,8 +232,11 @@ def test_an_async_handler_is_cancelled(kind: str) -> None:
 @KINDS
 @pytest.mark.parametrize("mode", ["auto", "client", "individual", "transacted"])
 @pytest.mark.parametrize("error", [SystemExit, GeneratorExit])
-def test_an_exit_ends_no_loop(kind: str, mode: str, error: type[BaseException]) -> None:
+def test_an_exit_ends_no_loop(
+    kind: str, mode: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As in a plain handler it has failed, and the next message is handled."""
+    monkeypatch.setattr("jmsx.app.loops.LOOK", 0.05)  # by which a GeneratorExit is seen
     app, seen = App(redelivery_policy=NEVER), list[str]()
 
     @app.consumer("queue://orders", mode=mode)
@@ -332,12 +335,12 @@ def test_what_would_end_a_loop_of_ours(
 ) -> None:
     """It fails one delivery, and the handlers beside it and the next message go on."""
     app, seen = App(redelivery_policy=NEVER), list[str]()
-    begun, others = asyncio.Event(), list[str]()
+    begun, next_came, others = asyncio.Event(), asyncio.Event(), list[str]()
 
     @app.consumer("queue://beside")
     async def wait(order: Message) -> None:
         begun.set()
-        await asyncio.sleep(0.2)
+        await next_came.wait()
         others.append(order.text)
 
     @app.consumer("queue://orders")
@@ -346,6 +349,7 @@ def test_what_would_end_a_loop_of_ours(
         if order.text == "bad":
             await begun.wait()
             await work()
+        next_came.set()
 
     with harness(app, kind) as mq:
         app.send("queue://orders", "bad")
@@ -465,8 +469,9 @@ def test_an_app_waits_once_for_who_ignores_that_it_is_cancelled() -> None:
     assert len(rounds) - before < 70
 
 
-def test_one_that_is_cancelled_before_it_begins() -> None:
+def test_one_that_is_cancelled_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has ended, and whoever waits for it hears of that."""
+    monkeypatch.setattr("jmsx.app.loops.LOOK", 0.05)  # by which that is seen
     begun = list[str]()
 
     async def work() -> None:

@@ -92,7 +92,7 @@ def test_it_is_done_once(
 
     else:
 
-        @app.consumer("queue://in", mode=mode, dedupe=store, batch=2, batch_timeout=0.1)
+        @app.consumer("queue://in", mode=mode, dedupe=store, batch=2, batch_timeout=0.02)
         def note_all(messages: list[Message]) -> None:
             for message in messages:
                 note(message)

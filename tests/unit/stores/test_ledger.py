@@ -17,7 +17,6 @@ from jmsx.errors import StoreError
 from jmsx.stores import SqliteStore
 from jmsx.stores.ledger import DeliveryLedger, release, share
 from jmsx.stores.pauses import FIRST_PAUSE, LONGEST_PAUSE
-from jmsx.stores.sqlite_file import PATIENCE
 from tests.unit.interrupts import Alarm, Interrupt
 from tests.unit.stores.parts import A, B, Clock
 
@@ -375,11 +374,14 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     "lock", ["EXCLUSIVE", "IMMEDIATE"]
 )  # SQLite itself waits for the former only
 @pytest.mark.parametrize("store", [DeliveryLedger, SqliteStore])
-def test_a_file_that_another_process_is_making(path: Path, store: type, lock: str) -> None:
+def test_a_file_that_another_process_is_making(
+    path: Path, store: type, lock: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Processes that start together wait for each other, also where that takes as long as on a busy host."""
+    monkeypatch.setattr("jmsx.stores.sqlite_file.PATIENCE", 0.1)
     blocker = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     blocker.execute(f"BEGIN {lock}")
-    end = threading.Timer(2 * PATIENCE, blocker.close)
+    end = threading.Timer(0.2, blocker.close)
     end.start()
     opened = store(path)
     if isinstance(opened, SqliteStore):
