@@ -70,11 +70,17 @@ def names(group: str) -> list[str]:
     return sorted(_registered(group).names)
 
 
-@cache  # every new link asks, and what is installed is read from the disk
+@cache  # every new link asks
 def _registered(group: str) -> EntryPoints:
+    found: EntryPoints = _installed().select(group=group)
+    return found
+
+
+@cache  # read from the disk, which takes as long for one group as for all
+def _installed() -> Any:  # of another class in Python 3.11 than in later ones
     from importlib.metadata import entry_points  # noqa: PLC0415 - 20 ms, and `import jmsx` asks for no adapter
 
-    return entry_points(group=group)
+    return entry_points()
 
 
 def on_demand(
