@@ -52,11 +52,19 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
     "MALLOC_MMAP_THRESHOLD_": str(2**30),
     "MALLOC_TRIM_THRESHOLD_": str(2**30),
 }
+
 #: The modules of the parent may have been found by a path that only it knows.
 _PROGRAM: Final = (
     "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer);"
     "from jmsx_report.processes import serve; serve()"
 )
+
+
+def set_up() -> None:
+    """Have Polars work in this process as in those of `each`, unless it is imported already, or is told otherwise."""
+    if "polars" not in sys.modules:
+        for name, value in ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
 
 
 def serve() -> None:

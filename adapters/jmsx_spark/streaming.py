@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from jmsx.errors import ConfigurationError
 from jmsx_report import ReportResult
 from jmsx_report.processes import Engine
-from jmsx_report.report import extend, read, store_of, terms_of, told
+from jmsx_report.reports import extend, read, store_of, terms_of, told
 from jmsx_report.segments import survey
 from jmsx_report.store import Store
 from jmsx_spark.engine import cause, on

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from jmsx_report.report import extend
+from jmsx_report.reports import extend
 from jmsx_spark import streaming
 from tests.benchmarks.segments import write
 

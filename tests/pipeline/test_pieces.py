@@ -15,7 +15,7 @@ import jmsx_report
 from jmsx.errors import ConfigurationError
 from jmsx_report import store as runs
 from jmsx_report.pieces import piece, whole_lines
-from jmsx_report.report import extend, read, store_of
+from jmsx_report.reports import extend, read, store_of
 from jmsx_report.segments import survey
 from jmsx_spark.offsets import NOTHING, between, current, latest, noted
 from tests.benchmarks.segments import write

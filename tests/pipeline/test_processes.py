@@ -51,6 +51,25 @@ def test_freed_memory_is_kept_in_them() -> None:
     assert (wishes["dirty_decay_ms"], wishes["muzzy_decay_ms"]) == ("-1", "-1")
 
 
+def test_a_command_has_its_process_to_itself() -> None:
+    """Polars is set up in it as in those, but for what its user says of it; a library leaves the process as it is."""
+    program = "{}; import polars; print(polars.thread_pool_size(), os.environ['_RJEM_MALLOC_CONF'])"
+    of_a_command = "import os; from jmsx.plugins import load; load('jmsx.reports', 'local')"
+    environment = {**os.environ, "POLARS_MAX_THREADS": "3"}
+    del environment["_RJEM_MALLOC_CONF"]  # what this process has it set to
+
+    def told(what: str) -> list[str]:
+        command = [sys.executable, "-c", program.format(what)]
+        return subprocess.check_output(command, text=True, env=environment).split()
+
+    threads, allocator = told(of_a_command)
+    assert threads == "3"
+    assert allocator.endswith("dirty_decay_ms:-1,muzzy_decay_ms:-1,narenas:1")
+    del environment["POLARS_MAX_THREADS"]
+    assert told(of_a_command)[0] == "1"
+    assert "narenas" not in told("import os; from jmsx_report import run")[1]
+
+
 def test_results_come_in_order_whatever_is_printed() -> None:
     """More jobs than processes, and output between the answers."""
     assert list(each(doubled, range(7), 2)) == [0, 2, 4, 6, 8, 10, 12]

@@ -18,7 +18,7 @@ from polars.testing import assert_frame_equal
 import jmsx_report
 from jmsx.errors import ConfigurationError
 from jmsx_report import store
-from jmsx_report.report import extend
+from jmsx_report.reports import extend
 from jmsx_spark import report, stream, streaming
 from tests.benchmarks.segments import write
 from tests.pipeline.lines import segments

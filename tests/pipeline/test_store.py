@@ -19,7 +19,7 @@ from jmsx_report.health import RANGES
 from jmsx_report.local import content
 from jmsx_report.partial import partials as partials_of
 from jmsx_report.registry import PARTIALS
-from jmsx_report.report import read
+from jmsx_report.reports import read
 from jmsx_report.store import Part, Store
 from tests.benchmarks.segments import write
 from tests.pipeline.copies import Copies

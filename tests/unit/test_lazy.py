@@ -7,10 +7,11 @@ import pytest
 import jmsx
 import jmsx_broker
 import jmsx_eventlog
+import jmsx_report
 
 
 @pytest.mark.parametrize(
-    "package", [jmsx, jmsx_broker, jmsx_eventlog], ids=lambda one: one.__name__
+    "package", [jmsx, jmsx_broker, jmsx_eventlog, jmsx_report], ids=lambda one: one.__name__
 )
 def test_every_public_name_is_there(package: object) -> None:
     """And in `dir()`, for who looks for it."""

@@ -1,0 +1,36 @@
+"""
+What the commands of `jmsx` call: each has its process to itself, in which Polars works as in those that read segments.
+
+As entry points: a name is loaded, and the process set up before, when its command is called.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from jmsx.plugins import needing, on_demand
+from jmsx_report import processes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_HOMES: Final = {
+    "compact": "jmsx_report.compaction",
+    "deaths": "jmsx_report.explanation",
+    "explain": "jmsx_report.explanation",
+    "faults": "jmsx_report.validation",
+    "page": "jmsx_report.life",
+    "report": "jmsx_report.reports",
+    "worded": "jmsx_report.explanation",
+}
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    processes.set_up()
+    with needing("jmsx_report"):
+        yield
+
+
+__getattr__, __dir__ = on_demand(__name__, _HOMES, _alone)
