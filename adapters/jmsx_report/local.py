@@ -15,6 +15,7 @@ from jmsx_report.additive import Partial, added
 from jmsx_report.batch import each
 from jmsx_report.events import Events
 from jmsx_report.health import QUARANTINED
+from jmsx_report.inline import inlined
 from jmsx_report.lines import Content
 from jmsx_report.partial import partials
 from jmsx_report.pieces import chunks, is_piece, lines_before, opened
@@ -56,6 +57,7 @@ def _bytes(todo: Iterable[object]) -> int:
     )
 
 
+@inlined
 def make(batch: Sequence[Part], events: Path, store: Store) -> None:
     """
     Read a share of the segments below `events` and keep its partials in `store`: the whole job of a worker.
@@ -113,6 +115,7 @@ def look_again(
     return added(of(about), pl.concat(rows))
 
 
+@inlined
 def _look(
     of: Callable[[Any], Partial], about: Any, batch: Sequence[Part], events: Path
 ) -> pl.DataFrame:

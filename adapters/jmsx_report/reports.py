@@ -16,6 +16,7 @@ from jmsx_report.books import Terms
 from jmsx_report.findings import findings
 from jmsx_report.flows import FLOWS
 from jmsx_report.health import FILES, RANGES
+from jmsx_report.inline import inlined
 from jmsx_report.judgement import judge
 from jmsx_report.local import Progress, make, processes
 from jmsx_report.merge import Totals, merge, save, sums
@@ -120,6 +121,7 @@ def store_of(out: Path) -> Store:
     return Store((out / _PARTIALS).absolute())
 
 
+@inlined
 def told(
     found: Survey,
     runs: Sequence[Run],

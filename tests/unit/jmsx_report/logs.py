@@ -12,6 +12,7 @@ from jmsx_report.audit import Audit, audit
 from jmsx_report.books import PARTIALS, Terms, books, second_look
 from jmsx_report.events import SCHEMAS, Events
 from jmsx_report.flows import stories
+from jmsx_report.inline import inlined
 from jmsx_report.period import Period
 from jmsx_report.writers import KNOWN, context
 from tests.depth import rounds
@@ -130,6 +131,7 @@ def merged(partial: Partial, units: list[Events]) -> pl.DataFrame:
     return added(partial, pl.concat([part.select(columns) for part in parts]))
 
 
+@inlined
 def audited(log: Log, units: int = UNITS, asked: Period | None = None, **terms: Any) -> Audit:
     """Audit a log that is cut into so many units; of what was sent in the period `asked`."""
     cut = [events(log.lines[number::units]) for number in range(units)]
