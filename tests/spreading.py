@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.workermanage import WorkerController
 
-#: Beginnings of names of files that share what costs more to start than to use: a Spark session.
-_TOGETHER: Final = ("tests/pipeline/test_spark_",)
+#: Beginnings of names of files that share what costs more to start than to use: a Spark session, brokers in containers.
+_TOGETHER: Final = ("tests/pipeline/test_spark_", "tests/containers/")
 
 #: Tests that share nothing but the brokers of their worker, and take a minute or more together.
 _APART: Final = (
@@ -49,7 +49,6 @@ _FIRST: Final = (
     "tests/integration/test_odd_senders",
     "tests/guarantees/",
     "tests/dashboards/",
-    "tests/containers/",
     "tests/faults/",
     *(f"tests/integration/test_{name}.py" for name in _MINUTES),
     "tests/integration/",
