@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from matplotlib.image import imread
 from typer.testing import CliRunner
 
 from jmsx.errors import ConfigurationError
@@ -14,7 +13,6 @@ from jmsx_dashboards.asking import Series, Span, single, table, worded
 from jmsx_dashboards.boards import BOARDS
 from jmsx_dashboards.cli import app
 from jmsx_dashboards.model import Budget, Links, Settings, read_budgets, scaled
-from jmsx_dashboards.pictures import told, write_picture
 from jmsx_dashboards.recordings import BUDGET, recordings
 from jmsx_dashboards.texts import rules
 from tests.dashboards.live import free_port
@@ -75,6 +73,8 @@ def test_cumulated_buckets_become_single_ones() -> None:
 )
 def test_numbers_are_told_for_readers(value: float, unit: str, text: str) -> None:
     """With the unit of the panel."""
+    from jmsx_dashboards.pictures import told  # noqa: PLC0415 - as below
+
     assert told(value, unit) == text
 
 
@@ -160,6 +160,11 @@ def test_rules_can_be_hurried() -> None:
 @pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.uid)
 def test_nothing_of_a_picture_is_cut_off(board: Board, tmp_path: Path) -> None:
     """Of 17.5 msg/s the edge left 7.5: labels of great numbers and wide tables keep away from it."""
+    # Matplotlib takes half a second to load, which each worker of a run would spend that only collects this file.
+    from matplotlib.image import imread  # noqa: PLC0415
+
+    from jmsx_dashboards.pictures import write_picture  # noqa: PLC0415
+
     points = [(0.0, 175_000.0), (3600.0, 1_234_567.0)]
     labels = {"destination": "queue://orders.of.the.east", "instance": "10.0.0.1:9000", "le": "2.0"}
 
