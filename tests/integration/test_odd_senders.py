@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from dataclasses import replace
@@ -251,26 +252,29 @@ def test_a_property_is_no_expiry(classic_broker: ClassicBroker, mode: str) -> No
     assert dead(classic_broker, queue) == []
 
 
-@pytest.mark.parametrize("ttl", [0, 10_000])
-@pytest.mark.parametrize("mode", ["persistent", "volatile"])
 @NEEDS_JDK
-def test_what_expires_in_the_prefetch_is_kept(
-    classic_broker: ClassicBroker, mode: str, ttl: int
-) -> None:
+def test_what_expires_in_the_prefetch_is_kept(classic_broker: ClassicBroker) -> None:
     """By its time to live, or by a property that says so: a copy of it is a dead letter."""
-    queue = fresh_queue()
-    given = {"case": queue.name}
-    if not ttl:
-        given["expires"] = str(int((time.time() + 10) * 1000))
+    ways = list(itertools.product(("persistent", "volatile"), (0, 10_000)))
+    queues = [fresh_queue() for _ in ways]
     with Connection(classic_broker.url) as connection:
-        consumer = connection.create_session().create_consumer(queue)
-        java(classic_broker, (queue, mode, ttl, "late", given))
-        assert eventually(lambda: classic_broker.statistics(queue.name).inflight_count == 1)
+        consumers = [connection.create_session().create_consumer(queue) for queue in queues]
+        for queue, (mode, ttl) in zip(queues, ways, strict=True):
+            given = {"case": queue.name}
+            if not ttl:
+                given["expires"] = str(int((time.time() + 10) * 1000))
+            java(classic_broker, (queue, mode, ttl, "late", given))
+        for queue in queues:
+            assert eventually(
+                lambda: classic_broker.statistics(queue.name).inflight_count == 1  # noqa: B023 - called at once
+            )
         time.sleep(10.5)
         connection.start()
-        assert consumer.receive(1) is None
-    assert dead(classic_broker, queue) == ["late"]
-    assert bodies(classic_broker, queue) == []
+        for consumer in consumers:
+            assert consumer.receive(1) is None
+    for queue in queues:
+        assert dead(classic_broker, queue) == ["late"]
+        assert bodies(classic_broker, queue) == []
 
 
 #: What a Java program may call properties, though no STOMP client would.
