@@ -232,7 +232,7 @@ class InterruptedEnd:
 def test_a_call_in_the_middle_of_dropping_a_link_waits_for_nothing(call: str) -> None:
     """By a signal handler: the session's own thread ends the link, too, and each waited for the other, for ever."""
     refused: list[bool] = []
-    with FakeBrokerServer("classic") as server, Connection(server.url, request_timeout=1) as one:
+    with FakeBrokerServer("classic") as server, Connection(server.url, request_timeout=2) as one:
         session = one.create_session()
         consumer = session.create_consumer(Queue("q"))
         one.start()
