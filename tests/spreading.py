@@ -40,6 +40,21 @@ _MINUTES: Final = (
     "demo",
 )
 
+#: Files of tests/unit that take more than two seconds, beside the folders that begin first: one of six began last.
+_SECONDS: Final = (
+    "jms/test_interrupted_opening",
+    "core/test_torn_frames",
+    "core/test_interrupted",
+    "testing/test_harness",
+    "stores/test_ledger",
+    "jms/test_durations",
+    "core/test_wire",
+    "drivers/test_calls",
+    "stores/test_stores",
+    "test_benchmarks",
+    "testing/test_page_stall",
+)
+
 #: What takes longest begins first, or one worker would be left alone with it at the end.
 _FIRST: Final = (
     *_TOGETHER,
@@ -54,6 +69,9 @@ _FIRST: Final = (
     "tests/integration/",
     "tests/property/",
     "tests/unit/jmsx_report/",
+    *(f"tests/unit/{name}.py" for name in _SECONDS),
+    "tests/unit/app/",
+    "tests/unit/cli/",
 )
 
 #: Tests that wait for nothing: with them a processor is busy while other workers wait for brokers.
