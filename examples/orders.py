@@ -58,7 +58,7 @@ def book(entry: Message) -> None:
 
 
 def messages(count: int) -> Iterator[tuple[str, str]]:
-    """What customers send: `count` pairs of destination and body."""
+    """Yield what customers send: `count` pairs of destination and body."""
     for number in range(count):
         body = {"number": number}
         match number % 20:

@@ -10,10 +10,10 @@ class Clock(Protocol):
     """What time it is, in two ways."""
 
     def monotonic(self) -> float:
-        """Seconds that never go back; for durations and deadlines."""
+        """Return seconds that never go back; for durations and deadlines."""
 
     def wall(self) -> float:
-        """The time of day in epoch seconds; may jump."""
+        """Return the time of day in epoch seconds; may jump."""
 
 
 class SystemClock:

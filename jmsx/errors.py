@@ -200,7 +200,7 @@ class TransactionInDoubtError(InDoubtError):
 
 def from_a_signal(error: BaseException) -> bool:
     """
-    Whether `error`, caught by who calls, was raised by a signal handler, and so is meant for the application.
+    Return whether `error`, caught by who calls, was raised by a signal handler, and so is meant for the application.
 
     Signal handlers run on the main thread, and are given the frame that they interrupt, which calls them. The one for
     Ctrl-C leaves no frame.
@@ -220,13 +220,13 @@ def from_a_signal(error: BaseException) -> bool:
 
 
 def cause_of(error: BaseException) -> BaseException | None:
-    """The `__cause__` of an exception, read even where its class hides that attribute."""
+    """Return the `__cause__` of an exception, read even where its class hides that attribute."""
     cause = BaseException.__dict__["__cause__"].__get__(error)
     return cause if isinstance(cause, BaseException) else None
 
 
 def context_of(error: BaseException) -> BaseException | None:
-    """What was being handled when it was raised, and Python tells with it; None: nothing, or it is not to be told."""
+    """Return what was being handled when it was raised, if Python tells that with it; else None."""
     if BaseException.__dict__["__suppress_context__"].__get__(error):
         return None
     context: BaseException | None = BaseException.__dict__["__context__"].__get__(error)
@@ -234,13 +234,13 @@ def context_of(error: BaseException) -> BaseException | None:
 
 
 def class_of(error: BaseException) -> str:
-    """The name of its class, whatever a metaclass of the application's makes of that."""
+    """Return the name of its class, whatever a metaclass of the application's makes of that."""
     name: str = type.__dict__["__name__"].__get__(type(error))
     return name
 
 
 def text_of(error: BaseException) -> str:
-    """The words of `error`; its class, where it cannot be printed."""
+    """Return the words of `error`; its class, where it cannot be printed."""
     try:
         return str(error)
     except BaseException as another:
@@ -250,7 +250,7 @@ def text_of(error: BaseException) -> str:
 
 
 def traceback_of(error: BaseException) -> str:
-    """Its traceback as Python prints it, or as much of that as can be had."""
+    """Return its traceback as Python prints it, or as much of that as can be had."""
     try:
         return "".join(traceback.format_exception(type(error), error, _trace(error)))
     except BaseException as another:
@@ -271,7 +271,7 @@ def exc_info_of(
 
 
 def raised_with(error: BaseException, raised: BaseException) -> BaseException:
-    """`error`, which nobody has raised, as if it had been raised where `raised` was; one that was stays as it is."""
+    """Return `error` as if it had been raised where `raised` was; one that was raised itself stays as it is."""
     if _trace(error) is None:
         BaseException.with_traceback(error, _trace(raised))
     return error

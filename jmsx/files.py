@@ -23,7 +23,7 @@ _IN_PLACE: Final = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.E
 @contextmanager
 def appearing(path: Path) -> Iterator[Path]:
     """
-    A file to write to, which at the end becomes `path`, in place of an earlier one.
+    Yield a file to write to, which at the end becomes `path`, in place of an earlier one.
 
     It gets the mode of that, and the owner if that is allowed.
     Where writing fails, or the process is killed, an earlier one stays as it is; a kill leaves a `.jmsx-…` beside it.
@@ -55,7 +55,7 @@ def appearing(path: Path) -> Iterator[Path]:
 
 
 def _is_written_itself(path: Path) -> bool:
-    """Whether that is no file, or a link of the system is on the way to it."""
+    """Return whether that is no file, or a link of the system is on the way to it."""
     if path.exists() and not path.is_file():
         return True
     for _ in range(_LINKS):

@@ -60,7 +60,7 @@ class Logger:
 
 
 def logger(name: str) -> Logger:
-    """The logger of a module; `name` begins with `jmsx`."""
+    """Return the logger of a module; `name` begins with `jmsx`."""
     return Logger(name)
 
 
@@ -69,7 +69,7 @@ _FRAMES: Final = 6
 
 
 def _structured(standard: logging.Logger) -> Callable[..., object]:
-    """What writes `(level, event, **fields)` to the standard library's logger."""
+    """Return what writes `(level, event, **fields)` to the standard library's logger."""
     import structlog  # noqa: PLC0415 - 65 ms, which a process that writes no line need not spend
 
     render = structlog.processors.KeyValueRenderer(key_order=["event"])
@@ -77,7 +77,7 @@ def _structured(standard: logging.Logger) -> Callable[..., object]:
     def as_record(
         logger: Any, method: str, event: MutableMapping[str, Any]
     ) -> tuple[tuple[str], dict[str, Any]]:
-        """What `logging` is told: the line, the error as such, and the fields."""
+        """Return what `logging` is told: the line, the error as such, and the fields."""
         exc_info = event.pop("exc_info", None)
         if isinstance(exc_info, BaseException):
             exc_info = exc_info_of(exc_info)
@@ -147,7 +147,7 @@ class Seldom:
         self._left_out = 0
 
     def due(self, now: float) -> int | None:
-        """How many lines were left out since the last one; None if this one is to be left out (`now`: monotonic)."""
+        """Return how many lines were left out since the last one; None: leave this one out, too (`now`: monotonic)."""
         if now < self._next:
             self._left_out += 1
             return None

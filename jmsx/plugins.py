@@ -20,7 +20,7 @@ _OF_MODULE: Final = {"typer": "cli", "rich": "cli"}
 
 def load(group: str, name: str) -> Any:
     """
-    The object that is registered as `name` in the entry point group `group`.
+    Return the object that is registered as `name` in the entry point group `group`.
 
     Raises ConfigurationError naming what is missing, with the command that installs it.
     """
@@ -47,7 +47,7 @@ def needing(package: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def command_needing(package: str) -> Iterator[None]:
-    """As `needing`, around the imports of an adapter's command: raises ConfigurationError, which is told as it is."""
+    """Do as `needing` does, around the imports of an adapter's command: raises ConfigurationError, told as it is."""
     try:
         with needing(package):
             yield
@@ -66,7 +66,7 @@ def _advice(name: str, error: ModuleNotFoundError, package: str) -> str:
 
 
 def names(group: str) -> list[str]:
-    """The registered names of the entry point group `group`, sorted."""
+    """Return the registered names of the entry point group `group`, sorted."""
     return sorted(_registered(group).names)
 
 

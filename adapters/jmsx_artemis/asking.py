@@ -18,13 +18,13 @@ MANAGEMENT: Final = ArtemisManagement()
 
 
 def may_ask(session: Session) -> bool:
-    """Whether its user lets jmsx ask (`use_management`)."""
+    """Return whether its user lets jmsx ask (`use_management`)."""
     return link_of(session).options.use_management
 
 
 def ask(session: Session, inquiry: Inquiry[T], patience: float | None = None) -> T:
     """
-    What the inquiry comes to, on a link of its own; raises CannotAskError if the broker cannot be asked.
+    Return what the inquiry comes to, on a link of its own; raises CannotAskError if the broker cannot be asked.
 
     An answer is waited for as long as `patience` (seconds; None: as `RequestLink` does).
     """
@@ -43,7 +43,7 @@ def ask(session: Session, inquiry: Inquiry[T], patience: float | None = None) ->
 
 
 def ask_if_it_answers(session: Session, inquiry: Inquiry[T]) -> T | None:
-    """As `ask`, or None if the broker may not be asked, or does not answer. Raises JmsxError if it is not there."""
+    """Do as `ask` does, but return None if the broker may not be asked or does not answer. Raises JmsxError."""
     if not may_ask(session):
         return None
     try:

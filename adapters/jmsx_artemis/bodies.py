@@ -15,7 +15,7 @@ NO_TEXT: Final = "none"  #: a message without a body
 
 def has_bytes(headers: Mapping[str, str]) -> bool:
     """
-    Whether a MESSAGE shows a BytesMessage: its length stands before its id, a text's at the end.
+    Return whether a MESSAGE shows a BytesMessage: its length stands before its id, a text's at the end.
 
     Source: `VersionedStompFrameHandler.java:325-365`, from 2.33 to 2.56. An empty one has its sender's length.
     """

@@ -52,7 +52,7 @@ class ArtemisCopying(Copying):
         self._reading = reading
 
     def dead_letter_copy(self, delivery: Delivery, destination: str, death: DeathRecord) -> Frame:
-        """The SEND of a copy that the broker's management can retry."""
+        """Return the SEND of a copy that the broker's management can retry."""
         _, address = parted(death.destination)
         headers = dead_letter_headers(delivery, death, address)
         if not self._reading.carries(delivery.headers, delivery.frame.body):
@@ -62,7 +62,7 @@ class ArtemisCopying(Copying):
     def scheduled_copy(
         self, delivery: Delivery, settings: ConsumerSettings, key: str, delay: float
     ) -> Frame:
-        """The SEND of a message that the broker shall deliver again in `delay` seconds."""
+        """Return the SEND of a message that the broker shall deliver again in `delay` seconds."""
         headers = postponed_headers(delivery, settings, key, delay)
         return self._copy(delivery, headers, settings.destination)
 
@@ -76,7 +76,7 @@ class ArtemisCopying(Copying):
 
 
 def dead_letter_headers(delivery: Delivery, death: DeathRecord, address: str) -> dict[str, str]:
-    """What the copy carries on, and why it died; `address` is where the original lay."""
+    """Return what the copy carries on, and why it died; `address` is where the original lay."""
     headers = _carried(delivery)
     headers["persistent"] = "true"
     headers["_AMQ_ORIG_ADDRESS"] = address.partition("::")[0]
@@ -91,7 +91,7 @@ def dead_letter_headers(delivery: Delivery, death: DeathRecord, address: str) ->
 def postponed_headers(
     delivery: Delivery, settings: ConsumerSettings, key: str, delay: float
 ) -> dict[str, str]:
-    """What a message that is sent back carries on, for a redelivery in `delay` seconds; without its destination."""
+    """Return what a message that is sent back keeps, for a redelivery in `delay` seconds; without its destination."""
     given = delivery.headers
     headers = _carried(delivery)
     headers["persistent"] = given.get("persistent", "false")
@@ -121,7 +121,7 @@ def _carried(delivery: Delivery) -> dict[str, str]:
 
 
 def queue_name(death: DeathRecord, address: str) -> str | None:
-    """The queue that the message was consumed from; None for a subscription that ends with its consumer."""
+    """Return the queue that the message was consumed from; None for a subscription that ends with its consumer."""
     if death.destination.startswith("queue://"):
         return address.rpartition("::")[2]
     _, durable, subscription = death.origin.rpartition("durable:")

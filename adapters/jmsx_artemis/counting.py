@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def counts(session: Session, uris: Sequence[str]) -> dict[str, QueueCounts] | None:
-    """The counts of the queues `uris` that exist; None if the broker cannot be asked. Raises JmsxError."""
+    """Return the counts of the queues `uris` that exist; None if the broker cannot be asked. Raises JmsxError."""
     return ask_if_it_answers(session, inquiry(uris))
 
 
 def inquiry(uris: Sequence[str]) -> Inquiry[dict[str, QueueCounts]]:
-    """The counts of each queue; of `queue://address::queue` those of the queue."""
+    """Return the counts of each queue; of `queue://address::queue` those of the queue."""
     found = {}
     for uri in uris:
         listed = yield from queues("NAME", uri.removeprefix("queue://").rpartition("::")[2])

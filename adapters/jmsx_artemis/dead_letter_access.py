@@ -87,7 +87,7 @@ class ArtemisDeadLetters:
         return sorted(self._ask(dead_letter_queues()))
 
     def count(self, queue: str) -> int | None:
-        """How many messages the broker counts in `queue`; None: there is no such queue."""
+        """Return how many messages the broker counts in `queue`; None: there is no such queue."""
 
         def inquiry() -> Inquiry[int | None]:
             found = yield from queues("NAME", _bare(queue))
@@ -99,7 +99,7 @@ class ArtemisDeadLetters:
         self, queue: str, *, bodies: bool = False, names: Collection[str] = ()
     ) -> Iterator[DeadLetter]:
         """
-        What waits in the queue; texts longer than the management tells (256 characters) are cut.
+        Yield what waits in the queue; texts longer than the management tells (256 characters) are cut.
 
         With `bodies` the broker copies each message to a topic that nobody else reads. Where messages leave the queue
         meanwhile, others may not be shown.
@@ -121,7 +121,7 @@ class ArtemisDeadLetters:
 
     def _pages(self, queue: str) -> Iterator[Sequence[Mapping[str, Any]]]:
         """
-        What waits in the queue, from its head, each message once.
+        Yield what waits in the queue, from its head, each message once.
 
         One list shows the head alone (`management-browse-page-size` messages, 200); the other one has pages, but to
         read it costs a hundred times as much. Where that setting is larger, the first list of a long queue is, too: one
@@ -139,7 +139,7 @@ class ArtemisDeadLetters:
             number += 1
 
     def _chosen(self, queue: str, chosen: str) -> Iterator[Sequence[Mapping[str, Any]]]:
-        """What waits in the queue and fits a filter; raises InvalidDestinationError if there is no such queue."""
+        """Yield what waits in the queue and fits a filter; raises InvalidDestinationError if there is no such queue."""
         self._ask(_there(queue))
         listed = self._ask(_page(queue, number := 1, chosen))
         while listed:
@@ -194,7 +194,7 @@ class ArtemisDeadLetters:
     def _copying(
         self, queue: str
     ) -> Iterator[Callable[[Sequence[Mapping[str, Any]]], Iterator[DeadLetter]]]:
-        """A function that yields messages, as listed, whole; but for those that have left the queue."""
+        """Yield a function that yields messages, as listed, whole; but for those that have left the queue."""
         topic = f"jmsx.copies.{uuid.uuid4().hex}"
         link = link_of(self._session)
         # Its pauses are the caller's, and nobody sends heart-beats in them
@@ -224,7 +224,7 @@ class ArtemisDeadLetters:
 
 
 def _advice(error: CannotAskError) -> str:
-    """What to do where the broker could not be asked, as the end of a sentence; empty: the cause says it."""
+    """Return what to do where the broker could not be asked, as the end of a sentence; empty: the cause says it."""
     if isinstance(error.cause, BrokerTimeoutError) and error.reached:
         return f"; it is busy, or its management has another address than {ADDRESS}"
     if silent(error.cause):
@@ -234,8 +234,8 @@ def _advice(error: CannotAskError) -> str:
 
 def dead_letter_queues(addresses: Iterable[str] | None = None) -> Inquiry[dict[str, int]]:
     """
-    How many messages wait in each queue of what the settings of `addresses` (None: all) name as a dead letter address,
-    and in each that is called so.
+    Return how many messages wait in each queue of what the settings of `addresses` (None: all) name as a dead letter
+    address, and in each that is called so.
 
     The settings of each address are a question of their own: those of 2,000 took 7 s.
     """
@@ -258,7 +258,7 @@ def dead_letter_queues(addresses: Iterable[str] | None = None) -> Inquiry[dict[s
 
 
 def _there(queue: str) -> Inquiry[int]:
-    """How many messages a queue has; raises InvalidDestinationError if there is none."""
+    """Return how many messages a queue has; raises InvalidDestinationError if there is none."""
     found = yield from queues("NAME", queue)
     if not found:
         raise no_queue(queue)
@@ -266,7 +266,7 @@ def _there(queue: str) -> Inquiry[int]:
 
 
 def _listed(queue: str) -> Inquiry[tuple[int, list[Mapping[str, Any]]]]:
-    """How many messages a queue has, and those at its head; raises InvalidDestinationError if there is none."""
+    """Return how many messages a queue has, and those at its head; raises InvalidDestinationError if there is none."""
     total = yield from _there(queue)
     if total > PAGE:
         return total, (yield from _page(queue, 1))
@@ -279,13 +279,13 @@ def _listed(queue: str) -> Inquiry[tuple[int, list[Mapping[str, Any]]]]:
 
 
 def _page(queue: str, number: int, chosen: str = "") -> Inquiry[list[Mapping[str, Any]]]:
-    """The messages on a page of what fits a filter in a queue; the first is 1."""
+    """Return the messages on a page of what fits a filter in a queue; the first is 1."""
     return messages((yield Question(f"queue.{queue}", "browse", (number, PAGE, chosen))))
 
 
 def _naming(names: Collection[str]) -> str | None:
     """
-    The filter of the messages that one of `names` names; None: the broker cannot choose them.
+    Return the filter of the messages that one of `names` names; None: the broker cannot choose them.
 
     No filter asks for the number of a message itself: of what is known by it all is listed, or by the key with its
     time what came in that millisecond.
@@ -328,7 +328,7 @@ def _made(wanted: set[tuple[str, str]], *, is_named: bool) -> Inquiry[None]:
 
 
 def _is_own(target: tuple[str, str]) -> bool:
-    """Whether an (address, queue) is the one queue of its address, by their names."""
+    """Return whether an (address, queue) is the one queue of its address, by their names."""
     address, queue = target
     return address == queue
 
@@ -349,13 +349,13 @@ def _those(ids: Sequence[str], act: Callable[[str], Inquiry[bool]]) -> Inquiry[l
 
 
 def _told(queue: str, operation: str, *arguments: int | str | None) -> Inquiry[bool]:
-    """Whether the broker did it; not with a message that is not there."""
+    """Return whether the broker did it; not with a message that is not there."""
     told = yield Question(f"queue.{queue}", operation, arguments)
     return told is True
 
 
 def _bare(queue: str) -> str:
-    """The name that a queue has in the whole broker, of `ADDRESS::QUEUE` too."""
+    """Return the name that a queue has in the whole broker, of `ADDRESS::QUEUE` too."""
     return queue.rpartition("::")[2]
 
 
@@ -387,7 +387,7 @@ def _letter(listed: Mapping[str, Any], body: bytes | None = None) -> DeadLetter:
 
 def _astray(address: str, queue: str) -> str:
     """
-    Why a message cannot go back to a queue of an address.
+    Return why a message cannot go back to a queue of an address.
 
     One that is called as its address is made if it is not there, and one called like a pattern would be given what is
     sent to all that fit it. Of another one, such as a subscription's, the name says nothing: it is there, or not.

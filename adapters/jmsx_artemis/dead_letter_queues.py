@@ -31,7 +31,7 @@ OWN: Final = DeadLetterQueue(f"queue://{DEAD_LETTER_QUEUE}")
 def choose_dead_letter_queue(
     settings: AddressSettings, lying: Sequence[Queue]
 ) -> Inquiry[DeadLetterQueue]:
-    """Where the copies of an address's dead letters go; `lying` are the queues of its dead letter address."""
+    """Return where the copies of an address's dead letters go; `lying` are the queues of its dead letter address."""
     address = settings.dead_letter_address
     if not address:
         return OWN
@@ -46,7 +46,7 @@ def choose_dead_letter_queue(
 def _made_by_broker(
     settings: AddressSettings, lying: Sequence[Queue]
 ) -> Inquiry[DeadLetterQueue | None]:
-    """The queue that the broker makes for the dead letters of one address; None if it cannot be relied on."""
+    """Return the queue that the broker makes for the dead letters of one address; None if it cannot be relied on."""
     name, address = settings.dead_letter_queue, settings.dead_letter_address
     if "'" in settings.address or "::" in name:
         return None
@@ -75,7 +75,7 @@ def _made_by_broker(
 
 
 def _safe(queue: Queue, settings: AddressSettings) -> bool:
-    """Whether a copy that is sent to this queue is, and stays, in it."""
+    """Return whether a copy that is sent to this queue is, and stays, in it."""
     ours = queue["filter"] in ("", settings.dead_letter_filter)
     lasting = queue["routingType"] == ANYCAST or queue["autoDelete"] == "false"
     return ours and lasting and _keeps(queue)
@@ -83,7 +83,7 @@ def _safe(queue: Queue, settings: AddressSettings) -> bool:
 
 def _keeps(queue: Queue, internal: str = "unknown") -> bool:
     """
-    Whether a queue keeps every message until somebody takes it.
+    Return whether a queue keeps every message until somebody takes it.
 
     `internal`: what is taken to be true where the broker does not tell whether it is (BROKER.md A73).
     """
@@ -99,7 +99,7 @@ def _keeps(queue: Queue, internal: str = "unknown") -> bool:
 
 
 def _preference(queue: Queue) -> tuple[bool, bool, bool, str]:
-    """The queue for this address first, then the one called like the address, then an anycast one."""
+    """Return a key to sort by: queues for this address first, then those called like the address, then anycast ones."""
     return (
         not queue["filter"],
         queue["name"] != queue["address"],
@@ -109,7 +109,7 @@ def _preference(queue: Queue) -> tuple[bool, bool, bool, str]:
 
 
 def _uri(queue: Queue, lying: Sequence[Queue]) -> str:
-    """The queue by its full name, unless its address means it alone."""
+    """Return the queue by its full name, unless its address means it alone."""
     anycast = [one for one in lying if one["routingType"] == ANYCAST]
     name, address = queue["name"], queue["address"]
     if queue not in anycast:

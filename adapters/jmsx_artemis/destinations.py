@@ -39,7 +39,7 @@ def single(uri: str) -> str:
 
 
 def readable(uri: str) -> str:
-    """`uri` of a consumer; raises InvalidDestinationError for Classic's `>`, an address that nobody sends to."""
+    """Return `uri` of a consumer; raises InvalidDestinationError for Classic's `>`, an address that nobody sends to."""
     if uri.partition("?")[0].endswith((".>", "/>")):
         here = f"{uri.partition('?')[0].removesuffix('>')}#"
         raise InvalidDestinationError(
@@ -49,5 +49,5 @@ def readable(uri: str) -> str:
 
 
 def address_of(uri: str) -> str:
-    """The address of a URI, also of one that names a queue of it, such as `queue://address::queue`."""
+    """Return the address of a URI, also of one that names a queue of it, such as `queue://address::queue`."""
     return parted(uri)[1].partition("::")[0]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def inspect(session: Session, names: Sequence[str]) -> Iterator[Finding]:
     """
-    How many messages and consumers each queue has, and how many dead letters wait.
+    Yield how many messages and consumers each queue has, and how many dead letters wait.
 
     That is where the broker's default settings or those of `names` put them, and in queues that are called so.
     """
@@ -59,13 +59,13 @@ def _not_visible(check: str, error: Exception) -> Finding:
 
 
 def _counted(told: str, thing: str) -> str:
-    """A number of things, as the broker tells it."""
+    """Return a number of things, as the broker tells it."""
     number = whole(told)
     return f"{told} {thing}s" if number is None else counted(number, thing)
 
 
 def _find(names: Sequence[str]) -> Inquiry[dict[str, Queue | None]]:
-    """The queue of each name; a broker with none is asked something all the same."""
+    """Return the queue of each name; a broker with none is asked something all the same."""
     found: dict[str, Queue | None] = {}
     for name in names:
         listed = yield from queues("NAME", name)

@@ -175,7 +175,7 @@ def _queue(name: str) -> Inquiry[Queue | None]:
 
 def _subscription(name: str) -> Inquiry[Queue | None]:
     """
-    The queue of a subscription; raises InvalidDestinationError if the name is that of another queue.
+    Return the queue of a subscription; raises InvalidDestinationError if the name is that of another queue.
 
     Subscriptions are removed and made anew; what an application sends to a queue must never be.
     """
@@ -186,7 +186,7 @@ def _subscription(name: str) -> Inquiry[Queue | None]:
 
 
 def _of_expired(settings: AddressSettings) -> Inquiry[DeadLetterQueue | None]:
-    """Where the broker's expired messages lie; None: nowhere, for it deletes them, or no copy would be safe there."""
+    """Return where the broker's expired messages lie; None: it deletes them, or no copy would be safe there."""
     if not settings.expiry_address:
         return None
     lying = yield from queues("ADDRESS", settings.expiry_address)
@@ -217,6 +217,6 @@ def _check(destination: str, kind: DestinationKind) -> Inquiry[None]:
 
 
 def _in_users_words(refusal: str) -> str:
-    """What the broker says against a selector, without the address it was tried on and what jmsx put before it."""
+    """Return what the broker says against a selector, without the address it was tried on and jmsx's own part of it."""
     told = _TRIED.sub("", refusal)
     return told.replace(NUMBERS.rstrip(":"), "")

@@ -48,7 +48,7 @@ _BLOCKS: Final = 0x0C
 
 def messages(told: Mapping[str, Sequence[str]]) -> list[Mapping[str, Any]]:
     """
-    Each message of an answer, its properties and what the broker says of it: as `listMessagesAsJSON` has them.
+    Return each message of an answer, its properties and what the broker says of it: as `listMessagesAsJSON` has them.
 
     Raises ValueError for what is none.
     """
@@ -77,7 +77,7 @@ def _message(contents: _Object) -> dict[str, Any]:
 
 
 def _values(contents: _Object) -> Iterator[tuple[str, Any]]:
-    """The values of a CompositeData, by their names; a number as such."""
+    """Yield the values of a CompositeData, by their names; a number as such."""
     for name, value in _pairs(contents):
         boxed = isinstance(value, _Object) and "value" in value.fields
         yield name, value.fields["value"] if boxed else value
@@ -135,7 +135,7 @@ class _Stream:
         self.types = types
 
     def contents(self) -> _Object:
-        """Its values, a TreeMap."""
+        """Return its values, a TreeMap."""
         if self.types is not None and self._data.startswith(self.types[0]):
             self._at, self._known = len(self.types[0]), list(self.types[1])
             made = self.read()
@@ -147,7 +147,7 @@ class _Stream:
         return made
 
     def read(self) -> Any:
-        """The next thing; a block of raw bytes comes as bytes."""
+        """Return the next thing; a block of raw bytes comes as bytes."""
         kind = self._block(1)[0]
         if kind == _REFERENCE:  # most of it
             return self._known[int.from_bytes(self._block(4), "big") - _FIRST]
@@ -168,7 +168,7 @@ class _Stream:
         return block
 
     def _utf(self, layout: str) -> str:
-        """A text as Java writes it: NUL in two bytes, and what is beyond 16 bits as two surrogates."""
+        """Return a text as Java writes it: NUL in two bytes, and what is beyond 16 bits as two surrogates."""
         raw = self._block(self._number(layout))
         if raw.isascii():
             return raw.decode("ascii")
@@ -228,7 +228,7 @@ class _Stream:
         return self._number(_PRIMITIVES[kind]) if kind in _PRIMITIVES else self.read()
 
     def _beside(self) -> list[Any]:
-        """What stands before an end mark; of raw bytes nothing is kept."""
+        """Return what stands before an end mark; of raw bytes nothing is kept."""
         found = []
         while self._data[self._at : self._at + 1] != _END:
             one = self.read()
@@ -239,7 +239,7 @@ class _Stream:
 
 
 def _line(of: _Class | None) -> Iterator[_Class]:
-    """A class and all above it."""
+    """Yield a class and all above it."""
     while of is not None:
         yield of
         of = of.parent

@@ -26,7 +26,7 @@ _PAGE: Final = 1000
 
 
 def command(question: Question) -> Frame:
-    """The SEND that has the broker do it, without a place for the answer."""
+    """Return the SEND that has the broker do it, without a place for the answer."""
     headers = {
         "destination": ADDRESS,
         "_AMQ_ResourceName": question.resource,
@@ -36,20 +36,20 @@ def command(question: Question) -> Frame:
 
 
 def address_settings(address: str) -> Inquiry[AddressSettings]:
-    """What is set for an address."""
+    """Return what is set for an address."""
     told = yield Question("broker", "getAddressSettingsAsJSON", (address,))
     return AddressSettings.read(address, told)
 
 
 def queues(field: str, value: str) -> Inquiry[list[Queue]]:
-    """The queues whose `field` (NAME, ADDRESS) is `value`."""
+    """Return the queues whose `field` (NAME, ADDRESS) is `value`."""
     told = yield Question("broker", "listQueues", (_filter(field, value), 1, _PAGE))
     found: list[Queue] = json.loads(told)["data"]
     return found
 
 
 def consumers(queue: str) -> Inquiry[int]:
-    """How many messages the consumers of a queue have, unsettled or acknowledged in an open transaction."""
+    """Return how many messages the consumers of a queue have, unsettled or acknowledged in an open transaction."""
     told = yield Question("broker", "listConsumers", (_filter("QUEUE", queue), 1, _PAGE))
     return sum(
         count(one, "messagesInTransit") + count(one, "messagesAcknowledgedAwaitingCommit")
@@ -58,7 +58,7 @@ def consumers(queue: str) -> Inquiry[int]:
 
 
 def count(told: Mapping[str, Any], field: str) -> int:
-    """A number that the management tells, as a text or not; raises ValueError for what is none."""
+    """Return a number that the management tells, as a text or not; raises ValueError for what is none."""
     number = whole(str(told[field]))
     if number is None:
         raise ValueError(f"{field} is {told[field]!r}")
@@ -66,7 +66,7 @@ def count(told: Mapping[str, Any], field: str) -> int:
 
 
 def routing_types(address: str) -> Inquiry[frozenset[str]]:
-    """How an address spreads messages over its queues: ANYCAST, MULTICAST, both, or none if it does not exist."""
+    """Return how an address spreads messages over its queues: ANYCAST, MULTICAST, both; none if it does not exist."""
     told = yield Question("broker", "listAddresses", (_filter("NAME", address), 1, _PAGE))
     found = json.loads(told)["data"]
     return frozenset(json.loads(found[0]["routingTypes"])) if found else frozenset()

@@ -150,7 +150,7 @@ class ArtemisReading(Reading):
         return told.partition(" CoreMessage[")[0]
 
     def error(self, command: str, subject: str, frame: Frame, broker: str) -> JmsxError:
-        """The typed error for an ERROR; in STOMP 1.2 the broker closes the connection with it."""
+        """Return the typed error for an ERROR; in STOMP 1.2 the broker closes the connection with it."""
         told = self.complaint(frame).partition("\n")[0]
         begin = _CODE.match(told) or _PLAIN.match(told)
         code = begin[0] if begin else ""

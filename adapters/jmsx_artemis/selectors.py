@@ -38,7 +38,7 @@ _TOKEN: Final = re.compile(r"'(?:[^']|'')*'|[A-Za-z_$][\w$]*")
 
 def core_filter(selector: str, *, durable: bool = False) -> str:
     """
-    The `selector` header for a JMS selector.
+    Return the `selector` header for a JMS selector.
 
     A text has no sign to the broker, but can be multiplied. That of a durable subscription keeps its numbers and signs
     as they are: another text would begin it anew.
@@ -57,7 +57,8 @@ def core_filter(selector: str, *, durable: bool = False) -> str:
 
 def formerly(meant: str, found: str) -> bool:
     """
-    Whether an older jmsx wrote the filter `found` for what is now `meant`: the application wants no other subscription.
+    Return whether an older jmsx wrote the filter `found` for what is now `meant`: the application wants no other
+    subscription.
 
     It left a bare `flag` as it was, and `no_local` without a selector to the broker.
     """

@@ -80,7 +80,7 @@ class AddressSettings:
 
 def redelivers_too(settings: AddressSettings, policy: Policy) -> Advice | None:
     """
-    Advice where the broker's redelivery comes on top of the client's.
+    Return advice where the broker's redelivery comes on top of the client's.
 
     The broker counts a delivery that ended with its connection, and delays what it takes back; the client counts the
     deliveries that its application failed. Source: BROKER.md A37 to A39.
@@ -101,7 +101,7 @@ def redelivers_too(settings: AddressSettings, policy: Policy) -> Advice | None:
 
 
 def deletes(settings: AddressSettings, *, kept: bool) -> Advice | None:
-    """Advice where the broker has no dead letter queue (`kept` is False), and deletes instead (BROKER.md A45)."""
+    """Return advice where the broker has no dead letter queue (`kept` is False) and deletes instead (BROKER.md A45)."""
     if kept or settings.max_delivery_attempts <= 0:
         return None
     return Advice(
@@ -116,7 +116,7 @@ def deletes(settings: AddressSettings, *, kept: bool) -> Advice | None:
 
 
 def drops(settings: AddressSettings) -> Advice | None:
-    """Advice where the broker confirms what it throws away once the address is full."""
+    """Return advice where the broker confirms what it throws away once the address is full."""
     if settings.address_full_policy != "DROP":
         return None
     return Advice(
@@ -127,7 +127,7 @@ def drops(settings: AddressSettings) -> Advice | None:
 
 
 def forgets(settings: AddressSettings) -> Advice | None:
-    """Advice where a queue deletes its oldest messages to take new ones, also those that a consumer has."""
+    """Return advice where a queue deletes its oldest messages to take new ones, also those that a consumer has."""
     if settings.default_ring_size < 0:
         return None
     return Advice(
@@ -138,7 +138,7 @@ def forgets(settings: AddressSettings) -> Advice | None:
 
 
 def hangs_up(settings: AddressSettings) -> Advice | None:
-    """Advice where a slow handler costs its consumer the connection."""
+    """Return advice where a slow handler costs its consumer the connection."""
     if settings.slow_consumer_threshold < 0 or settings.slow_consumer_policy != "KILL":
         return None
     return Advice(

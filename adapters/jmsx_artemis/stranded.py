@@ -20,14 +20,17 @@ _LOOKS: Final = 3
 
 
 def stranded(session: Session, destination: Destination) -> int | None:
-    """How many messages of a queue are in delivery for nobody; None if the broker cannot be asked. Raises JmsxError."""
+    """
+    Return how many messages of a queue are in delivery for nobody; None if the broker cannot be asked. Raises
+    JmsxError.
+    """
     if destination.is_topic:
         return 0 if may_ask(session) else None
     return ask_if_it_answers(session, inquiry(destination.name.rpartition("::")[2]))
 
 
 def inquiry(name: str) -> Inquiry[int]:
-    """What a queue has in delivery, less what its consumers have: the least of some looks."""
+    """Return what a queue has in delivery, less what its consumers have: the least of some looks."""
     seen = []
     for _ in range(_LOOKS):
         found = yield from queues("NAME", name)

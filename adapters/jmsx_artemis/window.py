@@ -125,7 +125,7 @@ class ByteWindow:
         return 0.0 if self.full(unsettled) else None
 
     def open(self, unsettled: Unsettled) -> Sequence[Frame]:
-        """A further subscription, for at least as many messages as are unsettled: the window doubles."""
+        """Return a further subscription, for at least as many messages as are unsettled: the window doubles."""
         settings = self._settings
         name = f"{settings.subscription_id}{SUBSCRIPTION_SEPARATOR}{len(self._credits)}"
         window = self._room(max(settings.prefetch, len(unsettled)))
@@ -139,7 +139,7 @@ class ByteWindow:
 
     def _room(self, messages: int) -> int:
         """
-        Bytes for so many messages of the size seen so far, or as many as a window may have; exactly one for one.
+        Return bytes for so many messages of the size seen so far, or as many as a window may have; exactly one for one.
 
         The broker sends as long as a single byte is left, so the last message needs one only.
         """

@@ -38,7 +38,7 @@ _NOTHING: Final = "-2"
 
 
 def _named(delivery: Delivery) -> str:
-    """What is true of this message in a filter, and of few others."""
+    """Return what is true of this message in a filter, and of few others."""
     key = delivery.headers.get(KEY_HEADER, "")
     if _KEY.fullmatch(key):
         return f"{KEY_HEADER} = '{key}'"
@@ -46,7 +46,10 @@ def _named(delivery: Delivery) -> str:
 
 
 def _roomier(headers: Mapping[str, str], wanted: Sequence[Delivery]) -> Mapping[str, str]:
-    """The window of `headers`, with room for all that is `wanted`: nothing of it is acknowledged before all is here."""
+    """
+    Return the window of `headers`, with room for all that is `wanted`: nothing of it is acknowledged before all is
+    here.
+    """
     window = whole(headers.get(_WINDOW), least=-1)
     if window is None or window == UNLIMITED:
         return {}
@@ -88,7 +91,7 @@ class ArtemisWriting(Writing):
         no_local: bool,
         options: Mapping[str, str],
     ) -> dict[str, str]:
-        """Headers of SUBSCRIBE; raises UnsupportedError for any `consumer.X` option: they are Classic's."""
+        """Return headers of SUBSCRIBE; raises UnsupportedError for any `consumer.X` option: they are Classic's."""
         if options:
             raise UnsupportedError(
                 f"{destination}: Artemis has no consumer.{min(options)} over STOMP; leave it out, or set it for"
@@ -126,14 +129,14 @@ class ArtemisWriting(Writing):
         prefetch: int,  # noqa: ARG002 - there is nothing to fetch
         selector: str | None,  # noqa: ARG002 - of what cannot be done at all
     ) -> dict[str, str]:
-        """Raises UnsupportedError: Artemis has no queue browser over STOMP."""
+        """Raise UnsupportedError: Artemis has no queue browser over STOMP."""
         raise UnsupportedError(
             f"Artemis cannot show {destination} over STOMP without taking from it; use its console or"
             " its management address"
         )
 
     def unsubscribe_durable_headers(self, name: str) -> dict[str, str]:
-        """Headers of the UNSUBSCRIBE that removes a durable subscription, which must be in use."""
+        """Return headers of the UNSUBSCRIBE that removes a durable subscription, which must be in use."""
         return {"durable-subscription-name": name}
 
     def holding_headers(self, destination: str) -> Mapping[str, str] | None:

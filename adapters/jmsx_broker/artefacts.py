@@ -45,18 +45,18 @@ _PATIENCE: Final = 900.0
 
 
 def classic_libraries(java: Path) -> Path:
-    """The folder with every jar of ActiveMQ Classic; see `libraries`."""
+    """Return the folder with every jar of ActiveMQ Classic; see `libraries`."""
     return libraries(CLASSIC, java)
 
 
 def artemis_libraries(java: Path) -> Path:
-    """The folder with every jar of ActiveMQ Artemis; see `libraries`."""
+    """Return the folder with every jar of ActiveMQ Artemis; see `libraries`."""
     return libraries(ARTEMIS, java)
 
 
 def libraries(product: Product, java: Path) -> Path:
     """
-    The folder with every jar of `product`; fetched if it is not in the cache, which takes half a minute.
+    Return the folder with every jar of `product`; fetched if it is not in the cache, which takes half a minute.
 
     Raises ConfigurationError when there is nothing to fetch with or a jar is not the one that is expected,
     ConnectionFailedError when fetching failed.
@@ -92,19 +92,19 @@ def check_hashes(product: Product, folder: Path) -> None:
 
 
 def is_cached(product: Product) -> bool:
-    """Whether a broker can be started without network."""
+    """Return whether a broker can be started without network."""
     return is_complete(product, cache_folder(product, os.environ))
 
 
 def is_complete(product: Product, folder: Path) -> bool:
-    """Whether `folder` has each artefact of `product`; what these depend on came with them."""
+    """Return whether `folder` has each artefact of `product`; what these depend on came with them."""
     return all(
         (folder / f"{name}-{version}.jar").is_file() for _, name, version in product.coordinates
     )
 
 
 def cache_root(environment: Mapping[str, str], platform: str = sys.platform) -> Path:
-    """The user's cache for jmsx: JMSX_CACHE, else where the platform keeps caches."""
+    """Return the user's cache for jmsx: JMSX_CACHE, else where the platform keeps caches."""
     if chosen := environment.get("JMSX_CACHE"):
         return Path(chosen)
     if base := environment.get("XDG_CACHE_HOME"):
@@ -114,7 +114,7 @@ def cache_root(environment: Mapping[str, str], platform: str = sys.platform) -> 
 
 
 def maven_project(product: Product) -> str:
-    """A pom.xml that depends on the artefacts of `product`."""
+    """Return a pom.xml that depends on the artefacts of `product`."""
     exclusions = (
         f"<exclusions><exclusion><groupId>{product.excluded}</groupId><artifactId>*</artifactId></exclusion></exclusions>"
         if product.excluded
@@ -133,7 +133,7 @@ def maven_project(product: Product) -> str:
 
 
 def ivy_module(product: Product) -> str:
-    """An ivy.xml that depends on the artefacts of `product`."""
+    """Return an ivy.xml that depends on the artefacts of `product`."""
     dependencies = "".join(
         f'<dependency org="{group}" name="{name}" rev="{version}"/>\n'
         for group, name, version in product.coordinates
@@ -148,7 +148,7 @@ def ivy_module(product: Product) -> str:
 
 
 def cache_folder(product: Product, environment: Mapping[str, str]) -> Path:
-    """The cache folder of exactly these artefacts: another list is another folder."""
+    """Return the cache folder of exactly these artefacts: another list is another folder."""
     wanted = repr((product.coordinates, product.excluded))
     digest = hashlib.sha256(wanted.encode()).hexdigest()[:12]
     return cache_root(environment) / f"{product.key}-{product.version}-{digest}"
@@ -195,7 +195,7 @@ def _tools(product: Product, java: Path, scratch: Path) -> dict[str, tuple[list[
 
 
 def _find_ivy() -> Path | None:
-    """The Ivy among PySpark's jars, if PySpark is installed (which is not imported for it)."""
+    """Return the Ivy among PySpark's jars, if PySpark is installed (which is not imported for it)."""
     spec = importlib.util.find_spec("pyspark")
     folders = (spec.submodule_search_locations if spec else None) or []
     return next((jar for folder in folders for jar in Path(folder, "jars").glob("ivy-*.jar")), None)

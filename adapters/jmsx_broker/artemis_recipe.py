@@ -102,7 +102,7 @@ class ArtemisRecipe:
     users: Mapping[str, str] = field(default_factory=dict)
 
     def files(self, listeners: Listeners) -> dict[str, str]:
-        """Its broker.xml, and who may log in."""
+        """Return its broker.xml, and who may log in."""
         roles = ",".join(map(_property, self.users))
         return {
             "etc/broker.xml": self._broker_xml(listeners),
@@ -130,13 +130,13 @@ class ArtemisRecipe:
 
 
 def _acceptor(host: str, port: int, options: Mapping[str, Setting]) -> str:
-    """The URI of an acceptor."""
+    """Return the URI of an acceptor."""
     told = ";".join(urlencode({name: _text(value)}) for name, value in options.items())
     return escape(f"tcp://{host}:{port}?{told}")
 
 
 def _tls_options(tls: TlsConnector) -> dict[str, Setting]:
-    """What makes TLS of an acceptor."""
+    """Return what makes TLS of an acceptor."""
     return {
         "sslEnabled": True,
         "needClientAuth": tls.require_client_certificate,
@@ -150,27 +150,27 @@ def _tls_options(tls: TlsConnector) -> dict[str, Setting]:
 
 
 def _address_setting(match: str, settings: Mapping[str, Setting]) -> str:
-    """What holds for the addresses that match."""
+    """Return what holds for the addresses that match."""
     lines = "".join(f"<{name}>{escape(_text(value))}</{name}>" for name, value in settings.items())
     return f"      <address-setting match={quoteattr(match)}>{lines}</address-setting>"
 
 
 def _permissions() -> str:
-    """What holds for every address."""
+    """Return what holds for every address."""
     lines = "".join(f'<permission type="{kind}" roles="{_DOMAIN}"/>' for kind in PERMISSIONS)
     return f'<security-setting match="#">{lines}</security-setting>'
 
 
 def _properties(values: Mapping[str, str]) -> str:
-    """A file of Java properties."""
+    """Return a file of Java properties."""
     return "".join(f"{_property(name)}={_property(value)}\n" for name, value in values.items())
 
 
 def _property(text: str) -> str:
-    """A text as it stands in such a file, whatever is in it."""
+    """Return a text as it stands in such a file, whatever is in it."""
     return "".join(f"\\u{unit:04x}" for unit in memoryview(text.encode("utf-16-le")).cast("H"))
 
 
 def _text(value: Setting) -> str:
-    """A value as XML and URIs write it."""
+    """Return a value as XML and URIs write it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -39,7 +39,7 @@ class ArtemisWitness:
         _subscribe(wire, self._answers)
 
     def count(self, name: str) -> QueueStatistics:
-        """The counts of one queue; raises BrokerError when the broker does not answer this user."""
+        """Return the counts of one queue; raises BrokerError when the broker does not answer this user."""
         wanted = json.dumps({"field": "NAME", "operation": "EQUALS", "value": name})
         (found,) = self._ask("broker", "listQueues", [wanted, 1, 1])
         queues = json.loads(found)["data"]
@@ -47,7 +47,7 @@ class ArtemisWitness:
 
     def browse(self, name: str) -> list[BrowsedMessage]:
         """
-        The messages that wait in one queue; what is in flight or scheduled, Artemis does not show.
+        Return the messages that wait in one queue; what is in flight or scheduled, Artemis does not show.
 
         Over STOMP there is no browser. So the broker is asked for the ids, and to copy each message to a topic of ours,
         which keeps nothing; the copy gets back the id of its message.
@@ -61,13 +61,13 @@ class ArtemisWitness:
             return list(self._copies(name, ids, target, copies))
 
     def visible(self, told: QueueStatistics) -> int:
-        """How many messages `browse` should see."""
+        """Return how many messages `browse` should see."""
         return told.size - told.inflight_count - told.scheduled_count
 
     def _copies(
         self, name: str, ids: list[int], target: str, copies: Wire
     ) -> Iterator[BrowsedMessage]:
-        """The messages with these ids as they come to `copies`; not those that have left their queue by now."""
+        """Yield the messages with these ids as they come to `copies`; not those that have left their queue by now."""
         for start in range(0, len(ids), _BATCH):
             batch = ids[start : start + _BATCH]
             for number in batch:
@@ -81,7 +81,7 @@ class ArtemisWitness:
                 yield BrowsedMessage(headers, message.body)
 
     def _ask(self, resource: str, operation: str, arguments: list[Any]) -> list[Any]:
-        """The answer to one question."""
+        """Return the answer to one question."""
         self._send(resource, operation, arguments)
         return self._answer()
 
@@ -96,7 +96,7 @@ class ArtemisWitness:
         self._wire.send(Frame("SEND", headers, json.dumps(arguments).encode()))
 
     def _answer(self) -> list[Any]:
-        """The next answer; raises BrokerError if the broker could not do what it was asked for."""
+        """Return the next answer; raises BrokerError if the broker could not do what it was asked for."""
         answer = self._wire.receive("MESSAGE")
         value: list[Any] = json.loads(answer.body)
         if answer.headers["_AMQ_OperationSucceeded"] != "true":
@@ -111,7 +111,7 @@ def _subscribe(wire: Wire, topic: str) -> None:
 
 
 def _statistics(name: str, told: Mapping[str, str]) -> QueueStatistics:
-    """The broker's answer as a value; an empty one is of a queue that does not exist."""
+    """Return the broker's answer as a value; an empty one is of a queue that does not exist."""
 
     def count(*keys: str) -> int:
         return sum(int(told[key]) for key in keys) if told else 0

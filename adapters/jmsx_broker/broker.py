@@ -15,15 +15,15 @@ class Broker:
         raise NotImplementedError
 
     def statistics(self, queue: str) -> QueueStatistics:
-        """Its own counts of `queue`; the errors are those of `queue_statistics`."""
+        """Return its own counts of `queue`; the errors are those of `queue_statistics`."""
         return queue_statistics(self._asking_url(), queue)
 
     def browse(self, queue: str) -> list[BrowsedMessage]:
-        """All messages that lie in `queue`, oldest first; the errors are those of `browse_queue`."""
+        """Return all messages that lie in `queue`, oldest first; the errors are those of `browse_queue`."""
         return browse_queue(self._asking_url(), queue)
 
     def _asking_url(self) -> str:
-        """Its URL for these questions, which may have to say who asks."""
+        """Return its URL for these questions, which may have to say who asks."""
         return self.url
 
 

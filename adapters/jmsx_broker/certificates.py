@@ -56,7 +56,7 @@ class TlsConnector:
 
 def make_certificates(folder: Path, names: tuple[str, ...] = LOCAL_NAMES) -> Certificates:
     """
-    New certificates in `folder`, which is created and which only its owner may read; takes milliseconds.
+    Make certificates in `folder`, which is created and which only its owner may read; takes milliseconds.
 
     Raises ConfigurationError when the library that makes them is not installed.
     """

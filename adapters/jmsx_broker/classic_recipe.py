@@ -84,7 +84,7 @@ class ClassicRecipe:
     users: Mapping[str, str] = field(default_factory=dict)
 
     def files(self, listeners: Listeners) -> dict[str, str]:
-        """The broker's configuration, by file name: its activemq.xml."""
+        """Return the broker's configuration, by file name: its activemq.xml."""
         return {_FILE: self._activemq_xml(listeners)}
 
     def _activemq_xml(self, listeners: Listeners) -> str:
@@ -101,13 +101,13 @@ class ClassicRecipe:
 
 
 def _authentication(users: Mapping[str, str]) -> str:
-    """Who may connect."""
+    """Return who may connect."""
     entries = (_USER.format(*map(quoteattr, user)) for user in users.items())
     return _AUTHENTICATION.format("".join(entries))
 
 
 def _ssl_context(tls: TlsConnector) -> str:
-    """Where its keys are."""
+    """Return where its keys are."""
     return _SSL_CONTEXT.format(
         keys=quoteattr(f"file:{tls.key_store}"),
         trusted=quoteattr(f"file:{tls.trust_store}"),

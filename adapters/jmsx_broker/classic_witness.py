@@ -37,7 +37,7 @@ class ClassicWitness:
 
     def count(self, name: str) -> QueueStatistics:
         """
-        The counts of one queue; raises UnsupportedError when the broker has no statistics plugin.
+        Return the counts of one queue; raises UnsupportedError when the broker has no statistics plugin.
 
         An unknown queue is not answered, so the broker is asked for its own counts next: that answer is the end.
         """
@@ -59,7 +59,7 @@ class ClassicWitness:
         return _statistics(name, told)
 
     def browse(self, name: str) -> list[BrowsedMessage]:
-        """All that the broker shows of one queue, up to the message that says it was all."""
+        """Return all that the broker shows of one queue, up to the message that says it was all."""
         subscription = {"id": "browser", "destination": f"/queue/{name}", "ack": "auto"}
         self._wire.send(Frame("SUBSCRIBE", {**subscription, "browser": "true"}))
         messages = []
@@ -69,13 +69,13 @@ class ClassicWitness:
         return messages
 
     def visible(self, told: QueueStatistics) -> int:
-        """How many messages a browser should see: all, in flight or not."""
+        """Return how many messages a browser should see: all, in flight or not."""
         return told.size
 
 
 def parse_map(body: bytes) -> dict[str, str | int | float]:
     """
-    A MapMessage as the transformation jms-map-json writes it.
+    Return a MapMessage as the transformation jms-map-json writes it.
 
     An entry is {"string": [key, text]} or {"string": key, "long": number}.
     """
@@ -90,7 +90,7 @@ def parse_map(body: bytes) -> dict[str, str | int | float]:
 
 
 def _statistics(name: str, told: Mapping[str, str | int | float]) -> QueueStatistics:
-    """The broker's answer as a value; an empty one is of a queue that does not exist."""
+    """Return the broker's answer as a value; an empty one is of a queue that does not exist."""
 
     def count(key: str) -> int:
         return int(told[key]) if told else 0

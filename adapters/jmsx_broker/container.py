@@ -129,7 +129,7 @@ class ContainerBroker(OwnBroker):
             self._container = container
 
     def _new_container(self) -> DockerContainer:
-        """A container that will start the broker's Java with our configuration."""
+        """Return a container that will start the broker's Java with our configuration."""
         from testcontainers.core.container import (  # noqa: PLC0415 - of the extra
             DockerContainer,
         )
@@ -165,11 +165,11 @@ class ContainerBroker(OwnBroker):
         return "".join(part.decode("utf-8", "replace") for part in self.container.get_logs())
 
     def _wrapped(self) -> Any:
-        """What the Docker library has of the container."""
+        """Return what the Docker library has of the container."""
         return self.container.get_wrapped_container()
 
     def _state(self) -> str:
-        """What the container does now, in Docker's words."""
+        """Return what the container does now, in Docker's words."""
         with told_errors():
             wrapped = self._wrapped()
             wrapped.reload()

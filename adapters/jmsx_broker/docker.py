@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @contextlib.contextmanager
 def docker_client() -> Iterator[Any]:
     """
-    A client of the Docker daemon that testcontainers uses.
+    Yield a client of the Docker daemon that testcontainers uses.
 
     Raises ConfigurationError if none answers, or without the extra `broker`.
     """
@@ -30,7 +30,7 @@ def docker_client() -> Iterator[Any]:
 
 
 def why_no_docker() -> str | None:
-    """Why there can be no containers here, or None if there can."""
+    """Return why there can be no containers here, or None if there can."""
     try:
         with docker_client():
             return None

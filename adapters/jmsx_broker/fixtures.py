@@ -93,7 +93,7 @@ def jmsx_harness() -> Iterator[Callable[..., Any]]:
 
 
 def _in_container(config: pytest.Config) -> bool:
-    """Whether brokers shall be containers; raises UsageError on a word that says neither."""
+    """Return whether brokers shall be containers; raises UsageError on a word that says neither."""
     way = (
         config.getoption("--jmsx-broker")
         or os.environ.get("JMSX_BROKER")

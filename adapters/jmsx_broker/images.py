@@ -33,7 +33,7 @@ _TEXTS: Final = {
 
 
 def has_image(product: Product) -> bool:
-    """Whether the Docker daemon has the image of `product`; raises ConfigurationError if none answers."""
+    """Return whether the Docker daemon has the image of `product`; raises ConfigurationError if none answers."""
     with docker_client() as client, told_errors():
         return bool(client.images.list(name=product.image))
 

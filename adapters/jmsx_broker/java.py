@@ -27,7 +27,7 @@ _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 
 def find_java(environment: Mapping[str, str] | None = None) -> Path:
     """
-    The `java` to use: the one named by JMSX_JAVA, else JAVA_HOME's or PATH's, whichever is new enough.
+    Return the `java` to use: the one named by JMSX_JAVA, else JAVA_HOME's or PATH's, whichever is new enough.
 
     Raises ConfigurationError, with the command that installs one, when none is.
     """
@@ -46,7 +46,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> Path:
 
 
 def java_version(java: Path) -> int | None:
-    """The feature release of the executable `java` (8, 11, 17, …), or None if it does not tell."""
+    """Return the feature release of the executable `java` (8, 11, 17, …), or None if it does not tell."""
     try:
         told = _VERSION.search(_told(java, java.stat().st_mtime_ns if java.is_file() else None))
     except (OSError, subprocess.TimeoutExpired):
@@ -56,7 +56,7 @@ def java_version(java: Path) -> int | None:
 
 @cache  # every start of a broker asks, and a Java takes 0.1 s of processor time to answer
 def _told(java: Path, _changed: int | None) -> str:
-    """What it says of itself, as long as the file is the same."""
+    """Return what it says of itself, as long as the file is the same."""
     answer = subprocess.run(  # noqa: S603 - the user's own Java
         [java, "-version"], capture_output=True, text=True, timeout=_PATIENCE, check=False
     )
@@ -64,14 +64,14 @@ def _told(java: Path, _changed: int | None) -> str:
 
 
 def install_command(platform: str = sys.platform) -> str:
-    """What a person types to get Java on this platform."""
+    """Return what a person types to get Java on this platform."""
     if platform == "darwin":
         return f"brew install openjdk@{MINIMUM_JAVA}"
     return f"apt-get install openjdk-{MINIMUM_JAVA}-jre-headless"
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    """Where a Java may be, best first; a Java that was asked for by JMSX_JAVA is the only one."""
+    """Yield where a Java may be, best first; a Java that was asked for by JMSX_JAVA is the only one."""
     if chosen := environment.get("JMSX_JAVA"):
         yield "JMSX_JAVA", Path(chosen)
         return

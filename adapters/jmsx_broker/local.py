@@ -95,7 +95,7 @@ class LocalBroker(OwnBroker):
         return self._child
 
     def _folder(self) -> Path:
-        """Where it keeps everything."""
+        """Return where it keeps everything."""
         return self._data or super()._folder()
 
     def _prepare(self) -> None:

@@ -188,7 +188,7 @@ class OwnBroker(Broker):
         return self.url.replace("//", f"//{quote(user[0], safe='')}:{quote(user[1], safe='')}@", 1)
 
     def _host(self) -> str:
-        """Where clients find it."""
+        """Return where clients find it."""
         return HOST
 
     def _prepare(self) -> None:
@@ -200,23 +200,23 @@ class OwnBroker(Broker):
         raise NotImplementedError
 
     def _exit_code(self) -> int | None:
-        """How it ended, None while it runs."""
+        """Return how it ended, None while it runs."""
         raise NotImplementedError
 
     def _logged(self) -> str:
-        """What it logged since it was launched."""
+        """Return what it logged since it was launched."""
         raise NotImplementedError
 
     def _is_up(self) -> bool:
-        """Whether it is worth calling it: ours, not a stranger on its port."""
+        """Return whether it is worth calling it: ours, not a stranger on its port."""
         return True
 
     def _lost_a_port(self) -> bool:
-        """Whether somebody else listens on a port of it, now that it has ended."""
+        """Return whether somebody else listens on a port of it, now that it has ended."""
         return False  # where ports are opened before it is launched
 
     def _folder(self) -> Path:
-        """A folder for its files on this machine; it goes with `close()`."""
+        """Return a folder for its files on this machine; it goes with `close()`."""
         if self._scratch is None:
             self._scratch = Path(tempfile.mkdtemp(prefix="jmsx-broker-"))
             # who forgets to close a broker that he has stopped leaves nothing behind either
@@ -261,7 +261,7 @@ class OwnBroker(Broker):
             self._tls_port = self._tls_port or free_port()
 
     def _tls_connector(self, port: int) -> TlsConnector | None:
-        """What the configuration has to say of TLS; the certificates are made at the first start."""
+        """Return what the configuration has to say of TLS; the certificates are made at the first start."""
         if self._tls is None:
             return None
         if self._certificates is None:
@@ -290,12 +290,12 @@ class OwnBroker(Broker):
         return True
 
     def _failure(self, kind: type[JmsxError], what: str) -> JmsxError:
-        """An error that quotes the end of the log, without Java's stack lines."""
+        """Return an error that quotes the end of the log, without Java's stack lines."""
         return kind(f"the broker {what}; the end of its log:\n{log_tail(self._logged())}")
 
 
 def log_tail(log: str, lines: int = 12, width: int = 400) -> str:
-    """The last `lines` lines of a log that say something: no stack frames, each at most `width` characters."""
+    """Return the last `lines` lines of a log that say something: no stack frames, each at most `width` characters."""
     stack = re.compile(r"\s*$|\s+(at |\.\.\. )")
     telling = [line for line in log.splitlines() if not stack.match(line)]
     return "\n".join(f"  {line[:width]}" for line in telling[-lines:]) or "  (empty)"

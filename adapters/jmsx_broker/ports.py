@@ -32,7 +32,7 @@ def check_free(port: int) -> None:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """Return a port that nobody listens on now."""
     for _ in range(100):
         port = secrets.choice(_FREE_PORTS)
         with contextlib.suppress(ConfigurationError):

@@ -31,7 +31,7 @@ def _apache(version: str, *artefacts: str) -> list[tuple[str, str, str]]:
 
 
 def _hashes(name: str) -> Mapping[str, str]:
-    """The hashes of a file as sha256sum writes it; CONTRIBUTING.md says how one is made. None, none may run."""
+    """Return the hashes of a file as sha256sum writes it; CONTRIBUTING.md says how one is made. None, none may run."""
     path = Path(__file__).parent / "hashes" / f"{name}.sha256"
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
     return {jar: digest for digest, jar in map(str.split, lines)}

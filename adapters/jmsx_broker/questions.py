@@ -14,7 +14,7 @@ from jmsx_broker.wire import Wire
 
 
 def plain_urls(url: str) -> list[tuple[str, TlsOptions | None]]:
-    """The URL of each broker of one as an App has it, and whom to trust where that speaks TLS."""
+    """Return the URL of each broker of one as an App has it, and whom to trust where that speaks TLS."""
     uri = parse_broker_uri(url)
     name, password = uri.options.username, uri.options.password
     user = "" if name is None else f"{quote(name, safe='')}:{quote(password or '', safe='')}@"
@@ -38,7 +38,7 @@ def queue_statistics(url: str, queue: str, *, tls: TlsOptions | None = None) -> 
 
 def browse_queue(url: str, queue: str) -> list[BrowsedMessage]:
     """
-    All messages that lie in `queue`, oldest first. None is taken or changed.
+    Return all messages that lie in `queue`, oldest first. None is taken or changed.
 
     Those in flight at a consumer are among them on Classic, and are not on Artemis. Neither broker shows a deep queue
     whole in every case, and they do not say so. Therefore its own count is asked before and after, and
@@ -59,5 +59,5 @@ def browse_queue(url: str, queue: str) -> list[BrowsedMessage]:
 
 
 def _witness(wire: Wire) -> ClassicWitness | ArtemisWitness:
-    """The one who knows how to ask this broker."""
+    """Return the one who knows how to ask this broker."""
     return ArtemisWitness(wire) if wire.is_artemis else ClassicWitness(wire)

@@ -54,4 +54,4 @@ class Recipe(Protocol):
         """What its log says when its connectors listen."""
 
     def files(self, listeners: Listeners) -> dict[str, str]:
-        """Its configuration: what it wants in its working folder, texts by path."""
+        """Return its configuration: what it wants in its working folder, texts by path."""

@@ -33,7 +33,7 @@ _LINKED: Final = re.compile(r"(?:=> |^\s*)(/\S+) \(0x", re.MULTILINE)
 
 
 def java_home(java: Path) -> Path:
-    """The folder of the Java that `java` starts; raises ConfigurationError if it does not say it."""
+    """Return the folder of the Java that `java` starts; raises ConfigurationError if it does not say it."""
     told = _output(java, "-XshowSettings:properties", "-version")
     found = _HOME.search(told)
     if found is None:
@@ -43,7 +43,7 @@ def java_home(java: Path) -> Path:
 
 def runtime_files(java: Path) -> Iterator[Path]:
     """
-    Each file that `java` needs, by the path at which it must lie.
+    Yield each file that `java` needs, by the path at which it must lie.
 
     Raises ConfigurationError on a machine whose files cannot run in a Linux container.
     """
@@ -62,7 +62,7 @@ def runtime_files(java: Path) -> Iterator[Path]:
 
 
 def _java_files(home: Path) -> Iterator[Path]:
-    """The files of the Java at `home`, without what only a compiler needs."""
+    """Yield the files of the Java at `home`, without what only a compiler needs."""
     yield home / "bin/java"
     for folder in ("lib", "conf"):
         for file in sorted((home / folder).rglob("*")):
@@ -71,7 +71,7 @@ def _java_files(home: Path) -> Iterator[Path]:
 
 
 def _output(*command: str | Path) -> str:
-    """All that a program prints, however it ends."""
+    """Return all that a program prints, however it ends."""
     try:
         done = subprocess.run(  # noqa: S603 - the user's own Java, and the loader of this machine
             command, capture_output=True, text=True, timeout=60, check=False

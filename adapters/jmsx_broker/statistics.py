@@ -44,7 +44,7 @@ class BrowsedMessage(NamedTuple):
 
 
 def queue_name(queue: str) -> str:
-    """The bare name of a queue; raises ConfigurationError on a topic, a wildcard or a composite."""
+    """Return the bare name of a queue; raises ConfigurationError on a topic, a wildcard or a composite."""
     name = queue.removeprefix("queue://").removeprefix("/queue/")
     if not name or "://" in name or name.startswith("/") or any(sign in name for sign in "*>,?"):
         raise ConfigurationError(

@@ -86,7 +86,7 @@ class Wire:
         self.receive("RECEIPT")
 
     def receive(self, command: str) -> Frame:
-        """The next frame called `command`; others are dropped, ERROR is raised as BrokerError."""
+        """Return the next frame called `command`; others are dropped, ERROR is raised as BrokerError."""
         while True:
             frame = self._read()
             if frame.command == "ERROR":
@@ -107,7 +107,7 @@ class Wire:
         self._socket.close()
 
     def _read(self) -> Frame:
-        """The next frame, whatever it is."""
+        """Return the next frame, whatever it is."""
         try:
             command = self._line()
             while not command:  # heart-beats and line ends between frames
@@ -123,14 +123,14 @@ class Wire:
             raise self._lost(error) from error
 
     def _line(self) -> bytes:
-        """One line of a frame's head, without its end."""
+        """Return one line of a frame's head, without its end."""
         line = self._reader.readline()
         if not line.endswith(b"\n"):
             raise self._lost("the connection was closed")
         return line.rstrip(b"\r\n")
 
     def _body(self, headers: dict[str, str]) -> bytes:
-        """The body that follows `headers`, and its closing NUL."""
+        """Return the body that follows `headers`, and its closing NUL."""
         if "content-length" in headers:
             length = whole(headers["content-length"], most=INT)
             if length is None:
@@ -145,7 +145,7 @@ class Wire:
         return body[:-1]
 
     def _until_nul(self) -> bytes:
-        """All bytes up to the next NUL, with it."""
+        """Return all bytes up to the next NUL, with it."""
         body = b""
         while not body.endswith(b"\0"):
             ready = self._reader.peek()
@@ -159,7 +159,7 @@ class Wire:
 
 
 def _secured(plain: socket.socket, tls: TlsOptions, host: str) -> socket.socket:
-    """`plain` with TLS in it; closed, if there can be none."""
+    """Return `plain` with TLS in it; closed, if there can be none."""
     try:
         context = make_context(tls)
         return context.wrap_socket(plain, server_hostname=tls.server_name or host)
@@ -169,7 +169,7 @@ def _secured(plain: socket.socket, tls: TlsOptions, host: str) -> socket.socket:
 
 
 def _parse(url: str) -> tuple[tuple[str, int], dict[str, str]]:
-    """The address and the CONNECT headers of a stomp:// URL; raises ConfigurationError, without it, on any other."""
+    """Return the address and CONNECT headers of a stomp:// URL; raises ConfigurationError, without it, on any other."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port

@@ -16,5 +16,5 @@ A_MAP: Final = "map"  #: a map, which comes without a body where nothing transfo
 
 
 def looks_like_map(body: bytes) -> bool:
-    """Whether a text could be taken for a MapMessage, so that its sender should mark it as text."""
+    """Return whether a text could be taken for a MapMessage, so that its sender should mark it as text."""
     return BEGINNING.match(body) is not None

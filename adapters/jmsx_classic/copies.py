@@ -65,7 +65,7 @@ class ClassicCopying(Copying):
 
     def dead_lettered_by_broker(self, delivery: Delivery, kind: DestinationKind) -> bool:
         """
-        Whether NACK moves this message to a dead letter queue; otherwise it deletes it.
+        Return whether NACK moves this message to a dead letter queue; otherwise it deletes it.
 
         Deleted are non-persistent messages, those of a topic without durable subscription, and those that come from
         a dead letter queue. Whether it is one of them cannot be told of a message that jmsx did not send, whose headers
@@ -84,7 +84,7 @@ class ClassicCopying(Copying):
         return not any(one.startswith(f"queue://{DEAD_LETTER_QUEUE}") for one in places)
 
     def dead_letter_copy(self, delivery: Delivery, destination: str, death: DeathRecord) -> Frame:
-        """The SEND of a copy that carries what the original did, and why it died."""
+        """Return the SEND of a copy that carries what the original did, and why it died."""
         headers = dead_letter_headers(delivery, death)
         headers.update(self._writing.send_headers(destination))
         if not self._reading.carries(delivery.headers, delivery.frame.body):
@@ -98,14 +98,14 @@ class ClassicCopying(Copying):
     def scheduled_copy(
         self, delivery: Delivery, settings: ConsumerSettings, key: str, delay: float
     ) -> Frame:
-        """The SEND of a message that the broker shall deliver again in `delay` seconds."""
+        """Return the SEND of a message that the broker shall deliver again in `delay` seconds."""
         headers = postponed_headers(delivery, key, delay)
         headers.update(self._writing.send_headers(settings.destination))
         return Frame("SEND", headers, delivery.frame.body)
 
 
 def dead_letter_headers(delivery: Delivery, death: DeathRecord) -> dict[str, str]:
-    """What the copy carries on, and why it died; without its destination."""
+    """Return what the copy carries on, and why it died; without its destination."""
     given = delivery.headers
     headers = _carried(delivery)
     headers["persistent"] = "true"
@@ -117,7 +117,7 @@ def dead_letter_headers(delivery: Delivery, death: DeathRecord) -> dict[str, str
 
 
 def postponed_headers(delivery: Delivery, key: str, delay: float) -> dict[str, str]:
-    """What a message that is sent back carries on, for a redelivery in `delay` seconds; without its destination."""
+    """Return what a message that is sent back keeps, for a redelivery in `delay` seconds; without its destination."""
     given = delivery.headers
     headers = _carried(delivery)
     headers["persistent"] = given.get("persistent", "false")
@@ -131,7 +131,7 @@ def postponed_headers(delivery: Delivery, key: str, delay: float) -> dict[str, s
 
 
 def replayed_headers(delivery: Delivery) -> dict[str, str]:
-    """What a dead letter that is sent back carries on: all but its death and its expiry; without its destination."""
+    """Return what a dead letter that is sent back keeps: all but its death and its expiry; without its destination."""
     return {**_carried(delivery), "persistent": "true"}
 
 
@@ -150,7 +150,8 @@ def _carried(delivery: Delivery) -> dict[str, str]:
 
 def _is_taken(name: str, value: str) -> bool:
     """
-    Whether the broker takes this header of a SEND: it refuses the message, or hangs up, over some that make no sense.
+    Return whether the broker takes this header of a SEND: it refuses the message, or hangs up, over some that make no
+    sense.
 
     Source: `FrameTranslator.java:94-159`, `LegacyFrameTranslator.java:45-120`.
     """
@@ -169,7 +170,7 @@ def _is_taken(name: str, value: str) -> bool:
 
 def failure_cause(death: DeathRecord) -> str:
     """
-    Why the message died, as the Java client words it.
+    Return why the message died, as the Java client words it.
 
     Source: `ActiveMQMessageConsumer.java:1287-1291`.
     """

@@ -106,7 +106,7 @@ class ClassicDeadLetters:
 
     def _all(self) -> set[str]:
         """
-        All queues: who subscribes to their advisories is told at once of each.
+        Return all queues: who subscribes to their advisories is told at once of each.
 
         Raises UnsupportedError where the broker sends no advisories (`advisorySupport="false"`).
         """
@@ -126,7 +126,7 @@ class ClassicDeadLetters:
         return {html.unescape(name) for name in found}
 
     def count(self, queue: str) -> int | None:
-        """How many the statistics plugin tells, or else a browser is shown."""
+        """Return how many the statistics plugin tells, or else a browser is shown."""
         try:
             if queue not in self._all():
                 return None
@@ -140,7 +140,7 @@ class ClassicDeadLetters:
         self, queue: str, *, bodies: bool = False, names: Collection[str] = ()
     ) -> Iterator[DeadLetter]:
         """
-        What a browser is shown; raises InvalidDestinationError if there is no such queue, as far as is known.
+        Yield what a browser is shown; raises InvalidDestinationError if there is no such queue, as far as is known.
 
         It has no selector for `names`: the broker ends it behind the first page in which nothing fits.
         """
@@ -154,7 +154,8 @@ class ClassicDeadLetters:
 
     def _shown(self, queue: str, *, whole: bool = False) -> Iterator[MessageFrame]:
         """
-        What a browser is shown: translated, until the broker closes the connection, and from there on as it lies there.
+        Yield what a browser is shown: translated, until the broker closes the connection, and from there on as it lies
+        there.
 
         That is looked at alone for what came without its body, if it is to be `whole`.
         """
@@ -380,7 +381,7 @@ def _letter(frame: MessageFrame, *, bodies: bool = False) -> DeadLetter:
 
 
 def _named_by(advisories: MessageConsumer) -> set[str]:
-    """The queues of which advisories have come."""
+    """Return the queues of which advisories have come."""
     found = set[str]()
     while (advisory := advisories.receive(0.0)) is not None:
         text = advisory.body if advisory.readable else ""
@@ -398,7 +399,7 @@ def _cause(told: str) -> tuple[str, str, str, int | None]:
 
 
 def _stuck(headers: Mapping[str, str], body: bytes) -> str:
-    """Why a message cannot be sent anywhere: what did not come would be missing in its copy."""
+    """Return why a message cannot be sent anywhere: what did not come would be missing in its copy."""
     if UNDECODABLE_HEADER in headers and "jmsx_death_reason" not in headers:  # else it is a copy's
         return "its headers do not come over STOMP; use the broker's console"
     if not DIALECT.reading.carries(headers, body):
@@ -407,7 +408,7 @@ def _stuck(headers: Mapping[str, str], body: bytes) -> str:
 
 
 def _astray(origin: str | None) -> str:
-    """Why a message cannot go back to `origin` (URI)."""
+    """Return why a message cannot go back to `origin` (URI)."""
     if origin and origin.startswith("topic://"):
         return f"every subscriber of {origin} would get it again"
     if not origin or not origin.startswith("queue://"):

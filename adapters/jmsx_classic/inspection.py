@@ -56,7 +56,7 @@ def inspect(session: Session, queues: Sequence[str]) -> Iterator[Finding]:
 
 
 def _limits(broker: Mapping[str, object]) -> Iterator[Finding]:
-    """How full the broker is: at 100 % it holds senders back."""
+    """Yield how full the broker is: at 100 % it holds senders back."""
     used = {what: broker.get(f"{what}PercentUsage") for what in ("store", "memory", "temp")}
     numbers = {what: value for what, value in used.items() if isinstance(value, int)}
     words = ", ".join(f"{what} {value} %" for what, value in numbers.items())

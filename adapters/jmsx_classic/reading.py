@@ -144,7 +144,7 @@ class ClassicReading(Reading):
 
     def genuine(self, delivery: Delivery) -> bool:
         """
-        Whether jmsx sent it: over STOMP `expires` and `persistent` are never properties.
+        Return whether jmsx sent it: over STOMP `expires` and `persistent` are never properties.
 
         The broker copies properties of other protocols' messages over the headers of the MESSAGE, those of JMS too
         (`FrameTranslator.java:70-159`; all that jmsx reads but `ack` and `subscription`, measured on 6.1.8), so a
@@ -179,7 +179,7 @@ class ClassicReading(Reading):
 
     def error(self, command: str, subject: str, frame: Frame, broker: str) -> JmsxError:
         """
-        The typed error for an ERROR, by the exception's own name at the beginning of its stack trace.
+        Return the typed error for an ERROR, by the exception's own name at the beginning of its stack trace.
 
         What one queue of a list or of a virtual topic refuses, those before it may have taken (BROKER.md C74).
         """
@@ -199,7 +199,7 @@ class ClassicReading(Reading):
 
 
 def _is_whole(subject: str, words: str) -> bool:
-    """Whether what was sent to `subject` was for one destination, and no other one is named in a refusal's words."""
+    """Return whether what was sent to `subject` was for one destination, and a refusal's words name no other one."""
     own = subject.removeprefix("remote-")
     return "," not in subject and all(
         named.rstrip(".,;)") == own for named in _NAMED.findall(words)
@@ -207,12 +207,12 @@ def _is_whole(subject: str, words: str) -> bool:
 
 
 def _is_bare(trace: str, told: str) -> bool:
-    """Whether the body is the message alone: the broker leaves the stack trace out where rights are missing."""
+    """Return whether the body is the message alone: the broker leaves the stack trace out where rights are missing."""
     return bool(told) and trace == told.strip() and _NAME.match(trace) is None
 
 
 def _refusal(trace: str) -> type[JmsxError] | None:
-    """What an exception of the broker's says that it has not done; None: that may be anything."""
+    """Return what an exception of the broker's says that it has not done; None: that may be anything."""
     found = _NAME.match(trace)
     name, words = (found["name"], trace[found.end() :]) if found else ("", trace)
     if name in _REFUSALS:

@@ -44,12 +44,12 @@ class Statistics:
         self._answers = session.create_consumer(self._reply_to)
 
     def broker(self) -> Told | None:
-        """What the broker tells of itself; None: it has no such plugin, or does not let this user ask."""
+        """Return what the broker tells of itself; None: it has no such plugin, or does not let this user ask."""
         self._ask(_OF_BROKER)
         return next(self._told(), None)
 
     def queues(self, names: Sequence[str]) -> dict[str, Told]:
-        """What the broker tells of those of the queues `names` that exist, by their names."""
+        """Return what the broker tells of those of the queues `names` that exist, by their names."""
         for name in names:
             self._ask(f"queue://{_QUESTIONS}Destination.{name}")
         self._ask(_OF_BROKER)
@@ -68,7 +68,7 @@ class Statistics:
         )
 
     def _told(self) -> Iterator[Told]:
-        """The answers, until none comes for a while."""
+        """Yield the answers, until none comes for a while."""
         deadline = time.monotonic() + self._patience
         while (answer := self._answers.receive(max(deadline - time.monotonic(), 0.0))) is not None:
             if isinstance(answer.body, dict):
@@ -76,7 +76,7 @@ class Statistics:
 
 
 def counts(session: Session, queues: Sequence[str]) -> dict[str, QueueCounts] | None:
-    """The counts of `queues` (URIs) that exist; None if the broker does not tell any. Raises JmsxError."""
+    """Return the counts of `queues` (URIs) that exist; None if the broker does not tell any. Raises JmsxError."""
     asked = Statistics(session, LEISURE)
     if asked.broker() is None:
         return None

@@ -31,7 +31,8 @@ PATIENCE: Final = 2.0
 
 def missing(session: Session, destination: Destination, links: Collection[str]) -> set[str] | None:
     """
-    Those of `links` (CONNECTED's `session`) that have no consumer on `destination`; None if the broker does not tell.
+    Return those of `links` (CONNECTED's `session`) that have no consumer on `destination`; None if the broker does not
+    tell.
 
     `session` must be started, and of nobody else's use. Links with a client id are called by that, which advisories do
     not show with consumers; they are taken for alive, and so is all that consumes a wildcard or composite destination.

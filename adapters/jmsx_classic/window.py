@@ -116,7 +116,7 @@ class MessageWindow:
 
     def release(self) -> Sequence[Frame]:
         """
-        The frame that ends the hold, if there is one.
+        Return the frame that ends the hold, if there is one.
 
         STOMP's bookkeeping of transactions on a link does not tell one from another (BROKER.md C30).
         """
@@ -160,7 +160,7 @@ class WindowModel:
 
     def ask(self, unsettled: int) -> int:
         """
-        How many of the `unsettled` messages, oldest first, an ACK(tx) has to cover to get more; at least 1.
+        Return how many of the `unsettled` messages, oldest first, an ACK(tx) has to cover to get more; at least 1.
 
         While there is room 1 will do, as a mere wake-up.
         """

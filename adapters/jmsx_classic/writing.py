@@ -62,7 +62,7 @@ class ClassicWriting(Writing):
         options: Mapping[str, str],
     ) -> dict[str, str]:
         """
-        Headers of SUBSCRIBE; each `consumer.X` option of a destination URI becomes `activemq.X`.
+        Return headers of SUBSCRIBE; each `consumer.X` option of a destination URI becomes `activemq.X`.
 
         With `consumer.transformation=none` maps come without a body. The broker then leaves Java's ObjectMessages
         unread; else it closes the connection at one whose class it does not trust.
@@ -119,7 +119,7 @@ class ClassicWriting(Writing):
     def browse_headers(
         self, *, destination: str, prefetch: int, selector: str | None
     ) -> dict[str, str]:
-        """Headers of the SUBSCRIBE of a queue browser; STOMP `auto` is right here, for nothing is taken."""
+        """Return headers of the SUBSCRIBE of a queue browser; STOMP `auto` is right here, for nothing is taken."""
         headers = {
             "destination": wire_destination(destination),
             "ack": "auto",
@@ -132,7 +132,7 @@ class ClassicWriting(Writing):
         )
 
     def unsubscribe_durable_headers(self, name: str) -> dict[str, str]:
-        """Headers of the UNSUBSCRIBE that removes a durable subscription."""
+        """Return headers of the UNSUBSCRIBE that removes a durable subscription."""
         return {"activemq.subscriptionName": name}
 
     def encode_body(self, body: Body) -> tuple[dict[str, str], bytes]:

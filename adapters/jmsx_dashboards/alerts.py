@@ -79,7 +79,7 @@ class Burn:
 
 
 def _quoted(name: str) -> str:
-    """`name` as a part of a regular expression in a matcher."""
+    """Return `name` as a part of a regular expression in a matcher."""
     return "".join(
         letter if letter.isalnum() or letter in "/:_-" else f"[{letter}]" for letter in name
     )
@@ -105,7 +105,7 @@ BURNS: Final[dict[str, Burn]] = {
 
 
 def _happened_as(counter: str, outcome: str, minutes: int) -> str:
-    """As `happened`, of the series with that outcome."""
+    """Ask as `happened` does, of the series with that outcome."""
     return happened(f'{counter}{{outcome="{outcome}"}}', minutes, "instance", "worker", "outcome")
 
 
@@ -774,7 +774,7 @@ _WATCH: Final = (
 
 
 def alerts(settings: Settings) -> tuple[Alert, ...]:
-    """All alerts, with the budgets of `settings`."""
+    """Return all alerts, with the budgets of `settings`."""
     return tuple(
         replace(one, expr=burn.expr(settings), wait=burn.wait)
         if (burn := BURNS.get(one.name))

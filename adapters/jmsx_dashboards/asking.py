@@ -63,7 +63,7 @@ class Series:
 
 
 def worded(expr: str, span: Span) -> str:
-    """`expr` without Grafana's variables."""
+    """Return `expr` without Grafana's variables."""
     expr = expr.replace("$__rate_interval", f"{span.rate:.0f}s")
     expr = expr.replace("$__range", f"{span.seconds:.0f}s")
     return re.sub(r"\$[a-z]+", ".+", expr.replace("$job|", ".*"))
@@ -76,7 +76,7 @@ class Prometheus:
         self._url = url.rstrip("/")
 
     def answers(self, panel: Panel, span: Span) -> list[list[Series]]:
-        """The series of each query of `panel`; raises ConfigurationError where it does not answer."""
+        """Return the series of each query of `panel`; raises ConfigurationError where it does not answer."""
         return [self._answer(panel, query.expr, query.legend, span) for query in panel.queries]
 
     def _answer(self, panel: Panel, expr: str, legend: str, span: Span) -> list[Series]:
@@ -126,7 +126,7 @@ def _named(legend: str, labels: dict[str, str]) -> str:
 
 
 def table(panel: Panel, answers: list[list[Series]]) -> tuple[list[str], list[dict[str, Any]]]:
-    """The columns of a table, and its rows: one for each set of labels, with the value of each query."""
+    """Return the columns of a table, and its rows: one for each set of labels, with the value of each query."""
     rows: dict[tuple[tuple[str, str], ...], dict[str, Any]] = {}
     for query, series in zip(panel.queries, answers, strict=True):
         for one in series:

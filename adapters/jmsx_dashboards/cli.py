@@ -121,7 +121,7 @@ def _tell(written: Sequence[Path], *, as_json: bool) -> None:
 
 
 def _period(since: str, until: str | None, now: datetime) -> tuple[float, float]:
-    """When it begins and ends, epoch seconds."""
+    """Return when it begins and ends, epoch seconds."""
     end = (instant("--until", until, now) or now).timestamp()
     try:
         begin = now.timestamp() - seconds("--since", since)

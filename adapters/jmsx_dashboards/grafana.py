@@ -84,12 +84,12 @@ def described(panel: Panel) -> str:
 
 
 def runbook(panel: Panel) -> str:
-    """The page below the runbooks that says what to do about a panel."""
+    """Return the page below the runbooks that says what to do about a panel."""
     return f"{name}.md" if (name := next(iter(watching(panel)), "")) else _READING
 
 
 def placed(board: Board) -> Iterator[tuple[Panel | str, dict[str, int]]]:
-    """Each panel, or the title of a row, with its place: as far up as there is room, then as far left."""
+    """Yield each panel, or the title of a row, with its place: as far up as there is room, then as far left."""
     bottom = 0
     for row in board.rows:
         if row.title:
@@ -238,7 +238,7 @@ def _defaults(panel: Panel) -> dict[str, Any]:
 
 
 def _overrides(panel: Panel, links: Links) -> list[dict[str, Any]]:
-    """What is different in single columns of a table: times, and links to runbooks."""
+    """Return what is different in single columns of a table: times, and links to runbooks."""
     since = {"id": "unit", "value": "dateTimeFromNow"}
     found = [_override(column, since) for column in panel.times]
     for column, page in panel.runbooks.items():
@@ -253,7 +253,7 @@ def _override(column: str, *properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def _transformations(panel: Panel) -> list[dict[str, Any]]:
-    """One table of all queries: a row for each set of labels, columns in order, nothing else."""
+    """Return one table of all queries: a row for each set of labels, columns in order, nothing else."""
     names = {
         ("Value" if len(panel.queries) == 1 else f"Value #{'ABCDEFGH'[n]}"): query.legend or "value"
         for n, query in enumerate(panel.queries)

@@ -238,7 +238,7 @@ _UNITS: Final = {"s": 1, "m": 60, "h": 3600}
 
 
 def scaled(expr: str, seconds: tuple[int, ...], timescale: float) -> str:
-    """`expr` with its windows, and the numbers in it that are `seconds`, divided by `timescale`."""
+    """Return `expr` with its windows, and the numbers in it that are `seconds`, divided by `timescale`."""
     if timescale == 1:
         return expr
     expr = re.sub(r"\[(\d+)([smh])\]", lambda w: f"[{shortened(w[1] + w[2], timescale)}]", expr)
@@ -248,7 +248,7 @@ def scaled(expr: str, seconds: tuple[int, ...], timescale: float) -> str:
 
 
 def shortened(duration: str, timescale: float, least: float = 0.0) -> str:
-    """`duration`, such as `5m`, divided by `timescale`, but for what would be less than `least` seconds."""
+    """Return `duration`, such as `5m`, divided by `timescale`, but for what would be less than `least` seconds."""
     if timescale == 1:
         return duration
     seconds = max(int(duration[:-1]) * _UNITS[duration[-1]] / timescale, least)

@@ -52,7 +52,7 @@ _THOUSAND: Final = 1000
 
 
 def told(value: float, unit: str) -> str:
-    """`value` for a reader."""
+    """Return `value` for a reader."""
     if unit == "s":
         return _duration(value)
     if unit == "percentunit":
@@ -334,7 +334,7 @@ def page(
     span: Span,
     links: Links,
 ) -> str:
-    """One HTML page that needs nothing else; `answers` by the uids of boards and the titles of panels."""
+    """Return one HTML page that needs nothing else; `answers` by the uids of boards and the titles of panels."""
     parts = [_section(board, answers[board.uid], span, links) for board in boards]
     names = " ".join(f'<a href="#{board.uid}">{escape(board.title)}</a>' for board in boards)
     return f"""<!doctype html>

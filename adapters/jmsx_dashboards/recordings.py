@@ -25,13 +25,13 @@ def late_ratio(seconds: float) -> str:
 
 
 def recordings(settings: Settings) -> tuple[Recording, ...]:
-    """All recording rules of Prometheus."""
+    """Return all recording rules of Prometheus."""
     late = (_late(seconds, window) for seconds in settings.seconds for window in BUDGET_WINDOWS)
     return (*map(_dead_lettered, BUDGET_WINDOWS), *late, _allowed(settings), *_FIXED)
 
 
 def _allowed(settings: Settings) -> Recording:
-    """The budgets themselves, for the boards, which are the same for all settings."""
+    """Return the budgets themselves, for the boards, which are the same for all settings."""
     shares = [
         (f'{{destination="{name}"}}', budget.dead_letters)
         for name, budget in settings.of_destination.items()

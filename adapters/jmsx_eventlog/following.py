@@ -148,7 +148,7 @@ class _Log:
 def _told(
     data: bytes, kind: str | None, word: Callable[[bytes, int, dict[str, Any] | None], str]
 ) -> Iterator[tuple[int, str]]:
-    """Each line, if it is of `kind`, as its time and as `word` has it; `word` gets None for what is no line."""
+    """Yield each line, if it is of `kind`, as its time and as `word` has it; `word` gets None for what is no line."""
     for line in data.split(b"\n")[:-1]:
         try:
             found = orjson.loads(line)

@@ -149,14 +149,14 @@ class Intake:
         self._wake_at = _NEVER
 
     def _admitted(self, event: Event) -> bool:
-        """Whether an event that found no room is taken in all the same, or after a while."""
+        """Return whether an event that found no room is taken in all the same, or after a while."""
         if not self._stuck and not self.closing.is_set() and self._waited():
             return True
         most = self._capacity if type(event) in _URGENT else self._most
         return len(self) < most and not self.closing.is_set()
 
     def _waited(self) -> bool:
-        """Whether room came in time."""
+        """Return whether room came in time."""
         deadline = monotonic() + self._patience
         with self._room:
             self._held += 1
@@ -177,7 +177,7 @@ class Intake:
             self._room.wait(remaining)
 
     def _has_room(self, before: int, times: int) -> bool:
-        """Whether there is room now, or there was `times` since so much was written, and others took it."""
+        """Return whether there is room now, or there was `times` since so much was written, and others took it."""
         waiting = len(self)
         young = not waiting or monotonic() - self._since <= OLDEST
         return (waiting < self._most and young) or self._times_written - before >= times

@@ -700,7 +700,7 @@ _BITS: Final = 64  #: greater numbers are not written out
 
 
 def _shown(value: object) -> str:
-    """A value as it is told to people: short and ASCII, whatever it is."""
+    """Return a value as it is told to people: short and ASCII, whatever it is."""
     if isinstance(value, str):
         text = ascii(value[:_SHOWN])
         return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 4]}...'"

@@ -229,7 +229,7 @@ class Writer:
             _log.warning("event log can be written again", writer=self.name)
 
     def _written(self) -> bool:
-        """Whether nothing is left to be written; tries once."""
+        """Return whether nothing is left to be written; tries once."""
         if self._unwritten:
             try:
                 while self._unwritten:

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 def tracing(tracer_provider: TracerProvider | None = None) -> Layer:
     """
-    A middleware for `App(middleware=[...])`, for plain and `async def` handlers, batches too, and for what is sent.
+    Return a middleware for `App(middleware=[...])`, for plain and `async def` handlers, batches too, and for what is
+    sent.
 
     A handler's span is of the kind CONSUMER, `process NAME`, with a link to the span of each message's sender, where
     that told of it; what the handler raises is recorded. What `app.send` sends has a span of the kind PRODUCER,
@@ -91,7 +92,7 @@ def tracing(tracer_provider: TracerProvider | None = None) -> Layer:
 
 
 def _link(message: Message) -> Link | None:
-    """A link to the span of its sender, if that told of one."""
+    """Return a link to the span of its sender, if that told of one."""
     carrier = {name: text for name, text in message.properties.items() if isinstance(text, str)}
     context = trace.get_current_span(propagate.extract(carrier)).get_span_context()
     return Link(context) if context.is_valid and context.is_remote else None

@@ -276,12 +276,12 @@ class Links:
                 consumer.in_process.value += in_process
 
     def _latest(self, source: Source) -> _Link | None:
-        """The link of an event, if its session has none of a later epoch."""
+        """Return the link of an event, if its session has none of a later epoch."""
         link = self._links.get(source.session_id)
         return link if link is not None and link.epoch == source.epoch else None
 
     def _current(self, source: Source) -> _Link | None:
-        """The link of an event, if it is the latest and up: what was held on a lost one is the broker's again."""
+        """Return the link of an event, if it is the latest and up: what a lost one held is the broker's again."""
         link = self._latest(source)
         return link if link is not None and link.is_up else None
 
@@ -339,7 +339,7 @@ def _take_out(came: list[float], held: list[float]) -> None:
 
 
 def _place(at: float, held: list[float]) -> int:
-    """Where in `held` one is that came `at`: it is in order, save where consumers share a label."""
+    """Return where in `held` one is that came `at`: it is in order, save where consumers share a label."""
     index = bisect_left(held, at)
     if held[index : index + 1] == [at]:
         return index

@@ -109,7 +109,7 @@ class _Sends:
 
 
 def read_clocks() -> tuple[float, float]:
-    """Seconds on the monotonic clock and seconds since the epoch, read together."""
+    """Return seconds on the monotonic clock and seconds since the epoch, read together."""
     return time.monotonic(), time.time()
 
 
@@ -191,7 +191,7 @@ class PrometheusObserver:
 
     def collect(self) -> Iterator[Family]:
         """
-        All metrics as they are now; Prometheus' registry calls it for each scrape.
+        Return all metrics as they are now; Prometheus' registry calls it for each scrape.
 
         A counter that is new since the first scrape is at 0 in one, and has all it counted from the next one on: else
         `increase()` would not see the first failure of its kind.
@@ -202,7 +202,7 @@ class PrometheusObserver:
         return table.families()
 
     def describe(self) -> Iterator[Family]:
-        """All metrics without numbers: lets a shared registry refuse a second observer."""
+        """Return all metrics without numbers: lets a shared registry refuse a second observer."""
         return SeriesTable().families()
 
     def value(self, name: str, **labels: str) -> float:
@@ -235,7 +235,7 @@ class PrometheusObserver:
         return dict(sums)
 
     def _copy(self) -> SeriesTable:
-        """All numbers at one moment, everything counted that was told before."""
+        """Return all numbers at one moment, everything counted that was told before."""
         with self._lock:
             now = self._count()
             self._links.note_waiting(self._consumers.values(), now)
@@ -313,7 +313,7 @@ class PrometheusObserver:
         runs.clear()
 
     def _make_handlers(self) -> dict[type, Callable[[Any, Source], None]]:
-        """What is done for each of the other classes of events."""
+        """Return what is done for each of the other classes of events."""
         links = self._links
         return {
             MessageSent: lambda event, _: self._note_sent(event),
@@ -381,11 +381,11 @@ class PrometheusObserver:
         )
 
     def _of(self, event: _OfConsumer) -> ConsumerSeries:
-        """The series of the consumer that an event is of."""
+        """Return the series of the consumer that an event is of."""
         return self._consumer(event.destination, event.consumer)
 
     def _consumer(self, destination: str, consumer: str, events: int = 1) -> ConsumerSeries:
-        """The series of one consumer, of which there are so many `events` to count."""
+        """Return the series of one consumer, of which there are so many `events` to count."""
         known = self._consumers.get((destination, consumer))
         if known is not None:
             return known
@@ -401,7 +401,7 @@ class PrometheusObserver:
         return self._table.tally("jmsx_label_overflow_total", label=label)
 
     def _make_process_series(self, began: float) -> None:
-        """What every process shows from its first moment, `began` in seconds since the epoch."""
+        """Make what every process shows from its first moment, `began` in seconds since the epoch."""
         for outcome in TransactionOutcome:
             self._table.tally("jmsx_transactions_total", outcome=outcome.value)
             self._table.distribution("jmsx_transaction_duration_seconds", outcome=outcome.value)

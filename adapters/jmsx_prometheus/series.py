@@ -184,7 +184,7 @@ class SeriesTable:
         return set(counters)
 
     def families(self) -> Iterator[Family]:
-        """All metrics in the catalogue's order, as Prometheus wants them; empty ones too."""
+        """Yield all metrics in the catalogue's order, as Prometheus wants them; empty ones too."""
         for metric in METRICS:
             if metric.kind is Kind.HISTOGRAM:
                 yield self._histogram(metric)

@@ -189,7 +189,7 @@ def _but_sent_on(found: pl.DataFrame, stories: pl.DataFrame, held: Books) -> pl.
 
 
 def placed(rows: pl.DataFrame, held: Books) -> pl.DataFrame:
-    """The table `audit`, from rows as `conclusions`."""
+    """Return the table `audit`, from rows as `conclusions`."""
     return (
         rows.join(held.places, on="route", how="left")
         .rename({"route": "subscription"})
@@ -210,7 +210,7 @@ def placed(rows: pl.DataFrame, held: Books) -> pl.DataFrame:
 
 
 def duplicates(found: pl.DataFrame, held: Books) -> pl.DataFrame:
-    """The table `duplicates`, from keys that were judged."""
+    """Return the table `duplicates`, from keys that were judged."""
     ran = (pl.col("effect_duplicates") + pl.col("doubtful_duplicates")) > 0
     kinds = {"settlement": pl.col("duplicates") > 0, "effect": ran}
     rows = pl.concat(

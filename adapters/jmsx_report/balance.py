@@ -30,18 +30,18 @@ SAID_US: Final = 60_000_000
 
 
 def sends_by_route(flowing: pl.DataFrame, routes: Routes) -> pl.DataFrame:
-    """One row for each copy that somebody should receive: the sends of `flowing`, with `route` and `fanned`."""
+    """Return one row for each copy that somebody should receive: the sends of `flowing`, with `route` and `fanned`."""
     return flowing.filter(_SENT).join(routes.expects, on="dest")
 
 
 def senders(flowing: pl.DataFrame, routes: Routes) -> pl.DataFrame:
-    """Who sends where: sender, route, fanned."""
+    """Return who sends where: sender, route, fanned."""
     sent = flowing.filter(_SENT).select("dest", sender="writer").unique()
     return sent.join(routes.expects, on="dest").select("sender", "route", "fanned").unique()
 
 
 def deliveries_by_route(flowing: pl.DataFrame, routes: Routes) -> pl.DataFrame:
-    """The deliveries of `flowing` that are audited, with `route`."""
+    """Return the deliveries of `flowing` that are audited, with `route`."""
     return flowing.filter(pl.col("kind") == "delivery").join(
         routes.reads, on=["dest", "subscription"], nulls_equal=True
     )
@@ -104,7 +104,7 @@ def beginnings(
     clocks: Clocks,
 ) -> pl.DataFrame:
     """
-    When copies of a topic's messages began to be kept: sender, route, begin_us (by the sender's clock).
+    Return when copies of a topic's messages began to be kept: sender, route, begin_us (by the sender's clock).
 
     A subscription gets what is sent from then on. It is there at the latest when it is first read, and at the time of
     the oldest message that it ever gave. `sent_by` as `senders`, `compared` as `buckets`, `readers` as `READERS`.
@@ -192,12 +192,12 @@ def removals(
 
 
 def _is_away(from_us: pl.Expr, to_us: pl.Expr) -> pl.Expr:
-    """Whether a subscription was not there from then to then; a row of `removals`."""
+    """Return whether a subscription was not there from then to then; a row of `removals`."""
     return (from_us >= pl.col("removed_us")) & (to_us <= pl.col("again_us")).fill_null(value=True)
 
 
 def _removed(by_key: pl.DataFrame, removed: pl.DataFrame) -> pl.DataFrame:
-    """The copies that no subscription was there for (`away`), or that went with it: as `keys`, and `removals`."""
+    """Return the copies that no subscription was there for (`away`), or that went with it, as `keys` and `removals`."""
     sent_us = pl.coalesce("key_us", "hour_us")
     return (
         by_key.select(*_KEY, "sender", sent_us.alias("sent_us"))
@@ -212,7 +212,7 @@ def _removed(by_key: pl.DataFrame, removed: pl.DataFrame) -> pl.DataFrame:
 
 
 def own_shards(compared: pl.DataFrame) -> pl.Series:
-    """The buckets of keys that tell no time in which somebody in the log sent; `compared` as `buckets`."""
+    """Return the buckets of keys that tell no time in which somebody in the log sent; `compared` as `buckets`."""
     somebody = pl.col("confirmed_n") + pl.col("unconfirmed_n") + pl.col("others_n") > 0
     return compared.filter((pl.col("bucket") < 0) & somebody)["bucket"].unique()
 
@@ -446,7 +446,7 @@ def plans(
     found: Completeness,
 ) -> pl.DataFrame:
     """
-    Each line by which a message is planned to come again, with its `route`, and `over_us`: when that wait ends.
+    Return each line by which a message is planned to come again, with its `route`, and `over_us`: when that wait ends.
 
     It ends before its time, `until_us`, with what its writer tells of the message afterwards. Where the consumer keeps
     the message, and no broker's scheduler, it also ends when that is closed, or its process ends.
@@ -522,7 +522,8 @@ def in_hand(
     clocks: Clocks,
 ) -> pl.DataFrame:
     """
-    How many messages consumers have, of which no line tells which they are: route, in_hand, stuck, told_us, idle_us.
+    Return how many messages consumers have, of which no line tells which they are: route, in_hand, stuck, told_us,
+    idle_us.
 
     Each still runs, and said so last, not long before the end of its log. One that said nothing of any message since
     has them all, but for those that it keeps for a planned redelivery, which are known. What a busy one had, a line

@@ -220,7 +220,7 @@ def _completeness(sums: Sums, clocks: Clocks) -> Completeness:
 
 
 def second_look(held: Books) -> pl.Series:
-    """The buckets of which `flows.stories` is needed: such as do not balance, or the horizon cuts, or have repeats."""
+    """Return the buckets that need `flows.stories`: such as do not balance, or the horizon cuts, or have repeats."""
     dirty = balance.suspicious(held.compared, held.begun, held.removed)["bucket"]
     # A send without an answer may have been done, and sent again at once, which `again` does not see.
     repeated = held.compared.filter(

@@ -187,7 +187,8 @@ def reconciled(
 
 def _least(moved: pl.DataFrame, spans: pl.DataFrame, sockets: pl.DataFrame) -> pl.DataFrame:
     """
-    How many messages surely came and went between the broker's first line and its last: route, came_least, went_least.
+    Return how many messages surely came and went between the broker's first line and its last: route, came_least,
+    went_least.
 
     Only what writers tell that know no other broker, of the one queue that was counted, whose counters went on and on
     over one link. Others may have begun anew all the same, where they had grown beyond the old ones by the next look.
@@ -214,7 +215,7 @@ def _least(moved: pl.DataFrame, spans: pl.DataFrame, sockets: pl.DataFrame) -> p
 
 
 def _routes_of(expects: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:
-    """The route that each single queue belongs to."""
+    """Return the route that each single queue belongs to."""
     direct = expects.filter(~pl.col("fanned")).select("dest", "route")
     single = ~pl.col("dest").str.contains("[,*>]")
     return pl.concat([direct, reads.select("dest", "route")]).filter(single).unique()
@@ -224,7 +225,7 @@ def _spans(
     stats: pl.DataFrame, routes: pl.DataFrame, clocks: Clocks, until_us: int | None
 ) -> pl.DataFrame:
     """
-    What the broker counted of each route, between the first and the last line of who watched it longest.
+    Return what the broker counted of each route, between the first and the last line of who watched it longest.
 
     Of messages that were sent before `until_us` no more can wait than were in the queue at any moment since.
     """

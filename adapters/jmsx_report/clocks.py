@@ -164,11 +164,11 @@ class Clocks:
         return self._of("most_us", writer)
 
     def earliest(self, instant: str, writer: str = "writer") -> pl.Expr:
-        """An instant that the clock of each row's `writer` showed, by a clock that is set right: not before this."""
+        """Return an instant that the clock of each row's `writer` showed, by one that is set right: not before this."""
         return pl.col(instant) - self.most(writer)
 
     def latest(self, instant: str, writer: str = "writer") -> pl.Expr:
-        """An instant that the clock of each row's `writer` showed, by a clock that is set right: not after this."""
+        """Return an instant that the clock of each row's `writer` showed, by one that is set right: not after this."""
         return pl.col(instant) - self.least(writer)
 
     @property

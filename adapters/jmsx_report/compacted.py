@@ -31,12 +31,12 @@ Listed = tuple[str, int, int, int, int]
 
 
 def is_compacted(name: str) -> bool:
-    """Whether a file of that name holds segments."""
+    """Return whether a file of that name holds segments."""
     return name.startswith(PREFIX) and name.endswith(SUFFIX)
 
 
 def files(folder: Path) -> list[Path]:
-    """The files of `folder` that hold segments."""
+    """Return the files of `folder` that hold segments."""
     return sorted(folder.glob(f"{PREFIX}*{SUFFIX}"))
 
 

@@ -57,7 +57,7 @@ def compact(events: Path) -> Iterator[str]:
 
 
 def _closed(events: Path) -> dict[Path, list[Segment]]:
-    """The closed segments by their folders."""
+    """Return the closed segments by their folders."""
     folders: dict[Path, list[Segment]] = {}
     for segment in survey(events).segments:
         path = events / segment.path
@@ -86,7 +86,7 @@ def _alone(events: Path) -> Iterator[None]:
 def _left(
     events: Path, segments: Iterable[Segment], done: set[tuple[str, int, int]]
 ) -> Iterator[Segment]:
-    """The segments that are in no file yet; others, left by an interrupted call or shipped again, are removed."""
+    """Yield the segments that are in no file yet; others, left by an interrupted call or shipped again, are removed."""
     for segment in segments:
         path = events / segment.path
         if (path.name, segment.size, segment.digest) not in done:
@@ -148,7 +148,7 @@ def _put(sources: Mapping[str, bytes], told: str, made: Path) -> None:
 
 
 def _rows(sources: Mapping[str, bytes]) -> pl.DataFrame:
-    """One row a line, by segment, that is by writer and number."""
+    """Return one row a line, by segment, that is by writer and number."""
     rows = [
         (name, *_decoded(line)) for name, data in sorted(sources.items()) for line in _lines(data)
     ]
@@ -173,7 +173,7 @@ def _decoded(line: bytes) -> tuple[str | None, bytes | None]:
 
 
 def _lines(data: bytes) -> Iterator[bytes]:
-    """Each line with its line feed; the last one may have none."""
+    """Yield each line with its line feed; the last one may have none."""
     *whole, torn = data.split(b"\n")
     yield from (line + b"\n" for line in whole)
     if torn:

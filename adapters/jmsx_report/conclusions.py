@@ -99,7 +99,7 @@ def _sole(held: Books) -> pl.DataFrame:
 
 def settlements(held: Books) -> pl.DataFrame:
     """
-    How many were settled: `dest`, `route`, `hour_us`, `strange` (as `is_strange`), `n`.
+    Return how many were settled: `dest`, `route`, `hour_us`, `strange` (as `is_strange`), `n`.
 
     Beside them `number` (which of the numbers counts them), `sent_to` (dest).
     """
@@ -114,20 +114,20 @@ def settlements(held: Books) -> pl.DataFrame:
 
 
 def is_strange(held: Books) -> pl.Expr:
-    """Whether a bucket is one of foreign senders' only, or of messages without a key, which cannot be compared."""
+    """Return whether a bucket is one of foreign senders' only, or of messages without a key: it cannot be compared."""
     own = balance.own_shards(held.compared)
     return (pl.col("bucket") < 0) & ~pl.col("bucket").is_in(own.implode())
 
 
 def nameless_sends(held: Books) -> pl.DataFrame:
-    """Copies of confirmed sends that have no key to compare."""
+    """Return the copies of confirmed sends that have no key to compare."""
     return held.sends.filter(bucket=NAMELESS, outcome="confirmed")
 
 
 def long(
     frame: pl.DataFrame, number: str | pl.Expr = "sent", sent_to: str = "dest"
 ) -> pl.DataFrame:
-    """The counts `n` of rows as what `number` says, as `numbers` has them."""
+    """Return the counts `n` of rows as what `number` says, as `numbers` has them."""
     return frame.select(
         "dest",
         pl.col(sent_to).alias("sent_to"),
@@ -154,7 +154,7 @@ def late_confirmed(held: Books, found: pl.DataFrame) -> pl.DataFrame:
 
 def numbers(held: Books, found: pl.DataFrame) -> pl.DataFrame:
     """
-    All numbers as rows: dest, sent_to, route, hour_us, number, n.
+    Return all numbers as rows: dest, sent_to, route, hour_us, number, n.
 
     What was settled is told of where it was read, `dest`, and of where it was `sent_to`.
     """
@@ -192,7 +192,7 @@ def wide(rows: pl.DataFrame, by: tuple[str, ...]) -> pl.DataFrame:
 
 def rows_of(numbered: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
     """
-    One row a destination, route and hour of sending, with all numbers, and the keys of what is wrong.
+    Return one row a destination, route and hour of sending, with all numbers, and the keys of what is wrong.
 
     `explicable`: how many of the unaccounted may be explained if what explains them is all of this hour.
     """
@@ -222,7 +222,8 @@ def _sampled(which: pl.Expr) -> pl.Expr:
 
 def placed_gaps(held: Books) -> pl.DataFrame:
     """
-    What may be missing, route by route: route, low_us, high_us (set right; null: without end), lines, why, reads, who.
+    Return what may be missing, route by route: route, low_us, high_us (set right; null: without end), lines, why,
+    reads, who.
 
     Nobody knows what a missing line was about: all that its writer has to do with. Of one that has to do with nothing
     that is known, it may be anything.
@@ -364,7 +365,8 @@ def explained(
 
 def _fitting(among: Sequence[str]) -> pl.Expr:
     """
-    How many messages of each key are explained, the oldest first of those that have the columns `among` in common.
+    Return how many messages of each key are explained, the oldest first of those that have the columns `among` in
+    common.
 
     What waits may be of any time, and a gap explains only what was sent `within`: so the others come first.
     """
@@ -467,12 +469,12 @@ def conclusions(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Da
 
 
 def proves() -> pl.Expr:
-    """Whether numbers prove that something is wrong."""
+    """Return whether numbers prove that something is wrong."""
     return pl.any_horizontal(pl.col(name) > 0 for name in PROOFS)
 
 
 def _reasons() -> pl.Expr:
-    """The words for the numbers of a row, and what stands `beside` them."""
+    """Return the words for the numbers of a row, and what stands `beside` them."""
     words = [
         pl.when(pl.col(name) > 0).then(pl.format(text, pl.col(name)))
         for name, text in (*PROOFS.items(), *DOUBTS.items())
@@ -494,6 +496,6 @@ def together(rows: pl.DataFrame) -> dict[str, list[str]]:
 
 
 def worst(verdicts: Iterable[str]) -> str:
-    """The worst of some verdicts; nothing at all proves nothing."""
+    """Return the worst of some verdicts; nothing at all proves nothing."""
     given = set(verdicts)
     return next((one for one in _WORST if one in given), UNVERIFIABLE)

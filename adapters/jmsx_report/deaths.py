@@ -33,7 +33,7 @@ def _causes(events: Events) -> pl.DataFrame:
 
 
 def _samples(events: Events) -> pl.DataFrame:
-    """The earliest of each cause: more of one batch can never be among the earliest of all."""
+    """Return the earliest of each cause: more of one batch can never be among the earliest of all."""
     return (
         _dead(events)
         .group_by(*_SOCKET, *_CAUSE, "ts_us", "msg_key")

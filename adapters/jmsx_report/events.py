@@ -90,12 +90,12 @@ class Events:
         )
 
     def of(self, kind: str) -> pl.DataFrame:
-        """The lines of `kind`, with all columns that it may have; no rows where there are none."""
+        """Return the lines of `kind`, with all columns that it may have; no rows where there are none."""
         frame = self._frames.get(kind)
         return _NONE[kind] if frame is None else frame
 
     def coded(self, kind: str) -> pl.DataFrame:
-        """The lines of `kind` with their names (writer, dest and the like) as Categorical: see `named`."""
+        """Return the lines of `kind` with their names (writer, dest and the like) as Categorical: see `named`."""
         if kind not in self._made:
             frame = self.of(kind)
             names = [name for name in _NAMES if name in frame.columns]
@@ -105,18 +105,18 @@ class Events:
         return self._made[kind]
 
     def once(self, of: Callable[[Events], pl.DataFrame]) -> pl.DataFrame:
-        """What `of` makes of these events: made once, for several partials."""
+        """Return what `of` makes of these events: made once, for several partials."""
         if of not in self._made:
             self._made[of] = of(self)
         return self._made[of]
 
     def kinds(self) -> Sequence[str]:
-        """The kinds that there are lines of; of an empty batch any one, as its frame has the columns too."""
+        """Return the kinds that there are lines of; of an empty batch any one, as its frame has the columns too."""
         present = [kind for kind, frame in self._frames.items() if frame.height]
         return present or [KINDS[0].name]
 
     def about(self, what: str) -> pl.DataFrame:
-        """The rows of `ranges`, `files` or `quarantine`, as ABOUT has them."""
+        """Return the rows of `ranges`, `files` or `quarantine`, as ABOUT has them."""
         rows = self._about.get(what)
         return pl.DataFrame(schema=ABOUT[what]) if rows is None else rows
 

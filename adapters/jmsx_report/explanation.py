@@ -172,7 +172,7 @@ def explain(events: Path, wanted: str) -> Story:
 
 def deaths(events: Path) -> Iterator[Line]:
     """
-    Each dead letter that the log in `events` tells of, and what expired: as its line, with `reason`.
+    Yield each dead letter that the log in `events` tells of, and what expired: as its line, with `reason`.
 
     Segment by segment, so that none but what the caller keeps is held: in no order of time, and a line that the log has
     twice comes twice.
@@ -193,7 +193,7 @@ def deaths(events: Path) -> Iterator[Line]:
 
 
 def _sent_meanwhile(log: _Log, handled: list[tuple[str, int, int]]) -> list[Line]:
-    """The sends of no known cause that a writer began from one instant to another, of those that are `handled`."""
+    """Return the sends of no known cause that a writer began from one instant to another, of those `handled`."""
     begins = {begin for _, start, end in handled for begin in _begins(start, end)}
 
     def fits(line: Line) -> bool:
@@ -231,11 +231,11 @@ class _Log:
         self.contradictions: set[tuple[str, int]] = set()  #: whose number another line has
 
     def find(self, texts: Collection[str], fits: Callable[[Line], bool]) -> list[Line]:
-        """The lines that have one of `texts` as a value and fit, ordered by time."""
+        """Return the lines that have one of `texts` as a value and fit, ordered by time."""
         return self.find_bytes([orjson.dumps(text) for text in texts], fits)
 
     def find_bytes(self, needles: Sequence[bytes], fits: Callable[[Line], bool]) -> list[Line]:
-        """The lines that have one of `needles` and fit, ordered by time."""
+        """Return the lines that have one of `needles` and fit, ordered by time."""
         found: dict[tuple[str, int], Line] = {}
         for line in self.each(needles, fits):
             place = line["writer"], line["seq"]
@@ -244,7 +244,7 @@ class _Log:
         return sorted(found.values(), key=_in_time)
 
     def each(self, needles: Sequence[bytes], fits: Callable[[Line], bool]) -> Iterator[Line]:
-        """The lines that have one of `needles` and fit, as they lie there; perhaps several times."""
+        """Yield the lines that have one of `needles` and fit, as they lie there; perhaps several times."""
         for segment in self._segments:
             data = content(self._events, segment).data
             if not self._noted:
@@ -271,7 +271,7 @@ def _as_told(line: Line) -> tuple[int, str, bool, int]:
 
 
 def _lines(data: bytes, needles: Iterable[bytes]) -> Iterator[Line]:
-    """Each good line that has one of the needles; perhaps several times."""
+    """Yield each good line that has one of the needles; perhaps several times."""
     for needle in needles:
         at = data.find(needle)
         while at >= 0:
@@ -294,7 +294,7 @@ def _parsed(text: bytes) -> Line | None:
 
 
 def _told(log: _Log, keys: list[str], found: list[Line], beside: list[Line]) -> Story:
-    """The story of the lines that name it, as itself or as a cause, and of those `beside` them."""
+    """Return the story of the lines that name it, as itself or as a cause, and of those `beside` them."""
     story = Story(keys)
     own = _own(found, keys)
     ends = [line for line in beside if line["kind"] in _TRANSACTION]
@@ -336,7 +336,7 @@ def _told(log: _Log, keys: list[str], found: list[Line], beside: list[Line]) -> 
 
 
 def _causes(own: Iterable[Line]) -> set[str]:
-    """The keys of the messages whose listeners sent it."""
+    """Return the keys of the messages whose listeners sent it."""
     return {line["cause_key"] for line in own if "cause_key" in line}
 
 
@@ -353,7 +353,7 @@ def _transaction(line: Line) -> tuple[str, str] | None:
 
 
 def _words(line: Line) -> str:
-    """One line of the log as a clause."""
+    """Return one line of the log as a clause."""
     worded = _WORDED.get(line["kind"])
     return name(line["kind"]) if worded is None else worded(line)
 
@@ -413,7 +413,7 @@ _WORDED: Final[Mapping[str, Callable[[Line], str]]] = {
 
 
 def _fate(own: list[Line]) -> str:
-    """How it ended, as far as the log goes."""
+    """Return how it ended, as far as the log goes."""
     ended = [line for line in own if line["kind"] == "delivery" and line.get("outcome") in _ENDS]
     dead = [line for line in own if line["kind"] == "dlq"]
     last = max(ended, key=lambda line: line["ts_us"], default=None)
@@ -468,7 +468,7 @@ def _open_ends(deliveries: list[Line]) -> Iterator[str]:
 
 
 def not_known(story: Story, *, asked: bool) -> list[str]:
-    """What the log does not tell, sentences; with what to do about it, unless the broker was asked."""
+    """Return what the log does not tell, sentences; with what to do about it, unless the broker was asked."""
     return [
         f"{text}: ask the broker (--broker)" if text == _OPEN and not asked else text
         for text in story.unknown
@@ -476,7 +476,7 @@ def not_known(story: Story, *, asked: bool) -> list[str]:
 
 
 def worded(story: Story, places: Sequence[str] | None = None) -> Iterator[str]:
-    """The story as lines of text; `places` is what a broker has of the message, sentences (None: it was not asked)."""
+    """Yield the story as lines of text; `places` is what a broker has of the message, sentences (None: not asked)."""
     yield f"{', '.join(map(name, story.keys))}: {story.fate}"
     yield ""
     for one in story.happenings:

@@ -125,7 +125,7 @@ class _Map:
         ]
 
     def _named(self) -> list[str]:
-        """Every queue that is known of; those below an address count as queues however they are read."""
+        """Return every queue that is known of; those below an address count as queues however they are read."""
         places = [
             place for listed in (*self.sent.values(), *self.read.values()) for place in listed
         ]
@@ -142,7 +142,7 @@ class _Map:
         return sorted(named)
 
     def nodes_read(self, dest: str, subscription: str | None) -> list[_Node]:
-        """Where what is read from `dest` may lie; nothing if that is not audited."""
+        """Return where what is read from `dest` may lie; nothing if that is not audited."""
         found: list[_Node] = []
         for kind, name in self.read[dest, subscription]:
             if _is_temporary(kind):
@@ -158,7 +158,7 @@ class _Map:
         return found
 
     def nodes_sent(self, kind: str, name: str) -> list[_Node]:
-        """Where the copies of what is sent to one destination go: one to each of these."""
+        """Return where the copies of what is sent to one destination go: one to each of these."""
         if kind == "queue":
             return [("queue", name)]
         if kind != "topic":

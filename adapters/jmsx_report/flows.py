@@ -45,7 +45,7 @@ _HERE: Final = ("writer", "session_id", "epoch", "kind", "outcome", "dest", "sub
 
 
 def optional(frame: pl.DataFrame, name: str, of: type[pl.DataType]) -> pl.Expr:
-    """The column `name`, or nulls where lines of the kind of `frame` have no such member."""
+    """Return the column `name`, or nulls where lines of the kind of `frame` have no such member."""
     return pl.col(name) if name in frame.columns else pl.lit(None, of).alias(name)
 
 
@@ -59,13 +59,13 @@ def key_us(key: pl.Expr) -> pl.Expr:
 
 
 def hashed(key: pl.Expr) -> pl.Expr:
-    """A number made of a key, the same wherever this version of Polars runs."""
+    """Return a number made of a key, the same wherever this version of Polars runs."""
     return key.hash(_SEED).reinterpret(signed=True)
 
 
 def bucket(key: pl.Expr, instant: pl.Expr, number: pl.Expr | None = None) -> pl.Expr:
     """
-    The bucket of a key, of which `instant` is the time: the beginning of its 10 seconds, or a negative number.
+    Return the bucket of a key, of which `instant` is the time: the beginning of its 10 seconds, or a negative number.
 
     Both ends of a message give the same. `number` is `hashed(key)`, where that is there already.
     """
@@ -117,7 +117,7 @@ def _deliveries(events: Events) -> pl.DataFrame:
 
 def _succeeded() -> pl.Expr:
     """
-    Whether the handler ran to its end without an error.
+    Return whether the handler ran to its end without an error.
 
     Of a delivery that was abandoned only its times tell: one that was never handed out has one time for all, and one
     whose handler still ran has no end, or one before its beginning.
@@ -130,7 +130,7 @@ def _succeeded() -> pl.Expr:
 
 
 def keyed(events: Events) -> pl.DataFrame:
-    """Each send and each delivery, with the time and the hash of its key; writers and the like are Categorical."""
+    """Return each send and each delivery, with time and hash of its key; writers and the like are Categorical."""
     return (
         pl.concat([_sends(events), _deliveries(events)])
         .lazy()
@@ -143,7 +143,7 @@ def keyed(events: Events) -> pl.DataFrame:
 
 
 def _both(events: Events) -> pl.LazyFrame:
-    """Each send and each delivery, with the bucket of its key, and the hour of sending as far as that is known."""
+    """Return each send and each delivery, with the bucket of its key, and the hour of sending where that is known."""
     instant = pl.col("key_us")
     return (
         events.once(keyed)
@@ -191,7 +191,7 @@ _OPEN: Final = ("unconfirmed", Outcome.ABANDONED.value)
 
 
 def _plans(events: Events) -> pl.LazyFrame:
-    """Each line by which a message is planned to come again, as a story of its own: none replaces another."""
+    """Return each line by which a message is planned to come again, as a story of its own: none replaces another."""
     instant = key_us(pl.col("msg_key"))
     return (
         events.coded(PLANNED)
@@ -221,7 +221,7 @@ def _plans(events: Events) -> pl.LazyFrame:
 
 def stories(buckets: pl.Series) -> Partial:
     """
-    The same, but key by key, of the messages of `buckets` only; what each of them went through.
+    Return the same, but key by key, of the messages of `buckets` only; what each of them went through.
 
     Columns: writer, session_id, epoch, kind, outcome, dest, subscription, msg_key, key_us, bucket, hour_us, n, effects,
     tx_id (only where the outcome leaves open how the transaction ended), first_us, last_us (when, by the writer's
@@ -273,7 +273,7 @@ def stories(buckets: pl.Series) -> Partial:
 
 
 def _sent_late(events: Events) -> pl.DataFrame:
-    """Sends that began long after their key was made, or before: of these a key may have been sent before."""
+    """Return the sends that began long after their key was made, or before it: that key may have been sent before."""
     sends = events.coded("send")
     # They come first there.
     keys = events.once(keyed).head(sends.height).select("msg_key", "key_us")

@@ -154,7 +154,7 @@ class Completeness:
     untold: pl.DataFrame
 
     def faults(self) -> list[str]:
-        """What is wrong, in words; nothing if the log is whole and every writer has ended."""
+        """Return what is wrong, in words; nothing if the log is whole and every writer has ended."""
         told = []
         for hole in self.holes.sort("writer", "low").iter_rows(named=True):
             lines = hole["high"] - hole["low"] + 1
@@ -183,7 +183,7 @@ class Completeness:
         return told
 
     def as_json(self) -> list[dict[str, Any]]:
-        """One object a writer, for programs."""
+        """Return one object a writer, for programs."""
         missing: dict[str, list[list[int]]] = {}
         for hole in self.holes.sort("writer", "low").iter_rows(named=True):
             missing.setdefault(hole["writer"], []).append([hole["low"], hole["high"]])
@@ -389,6 +389,6 @@ def gaps(found: Completeness, silent: pl.DataFrame) -> pl.DataFrame:
 
 
 def _may_be_evidence() -> pl.Expr:
-    """Whether what was dropped may have been a send or a delivery; of an unknown kind nobody can tell."""
+    """Return whether what was dropped may have been a send or a delivery; of an unknown kind nobody can tell."""
     others = [kind for kind in SCHEMAS if kind not in AUDITED]
     return ~pl.col("kind").is_in(others)

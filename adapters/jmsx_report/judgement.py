@@ -83,7 +83,7 @@ def _with_writer(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _touches(run: Run, buckets: pl.Series, again: pl.DataFrame) -> bool:
-    """Whether there is anything of `buckets` in the partials of `run`; of those in `again`, of the hours there."""
+    """Return whether there is anything of `buckets` in the partials of `run`; of those in `again`, in its hours."""
     whole = buckets.filter(~buckets.is_in(again["bucket"].implode()))
     return any(
         rows.head(1).collect().height > 0

@@ -48,7 +48,7 @@ def page(story: Story, places: Sequence[str] | None = None) -> str:
 
 
 def _table(heading: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A section with a row for each, of which the last column is words; nothing without rows."""
+    """Return a section with a row for each, of which the last column is words; nothing without rows."""
     body = "".join(
         "<tr>"
         + "".join(f"<td>{_text(cell)}</td>" for cell in row[:-1])
@@ -65,7 +65,7 @@ def _table(heading: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) ->
 
 
 def _list(heading: str, texts: Sequence[str]) -> str:
-    """A section with an item for each; nothing without any."""
+    """Return a section with an item for each; nothing without any."""
     items = "".join(f"<li>{_text(text)}</li>\n" for text in texts)
     return f"<section>\n<h2>{heading}</h2>\n<ul>\n{items}</ul>\n</section>\n" if items else ""
 

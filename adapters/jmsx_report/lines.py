@@ -82,7 +82,7 @@ class Reading:
     aside: pl.DataFrame  #: line, why
 
     def numbered(self) -> pl.DataFrame:
-        """The good lines of all kinds, in order: line, segment, writer, seq, ts_us."""
+        """Return the good lines of all kinds, in order: line, segment, writer, seq, ts_us."""
         frames = [
             frame.select("line", "writer", "seq", "ts_us") for frame in self.frames.values()
         ] or [_empty(KINDS[0].name).select("line", "writer", "seq", "ts_us")]
@@ -145,7 +145,7 @@ def _texts(whole: bytes) -> tuple[pl.Series, pl.Series]:
 
 
 def _whole(data: bytes) -> bytes:
-    """A last line that is torn is a line."""
+    """Return the lines with a line feed behind the last one, too, which may be torn."""
     return data + b"\n" if data and not data.endswith(b"\n") else data
 
 
@@ -190,7 +190,10 @@ def _by_shape(kind: str, lines: pl.DataFrame) -> tuple[list[pl.DataFrame], pl.Da
 
 
 def _shape(kind: str, text: str) -> tuple[str, ...] | None:
-    """The names of the members of a good line in their order; None: it is not good, or has members that we know not."""
+    """
+    Return the names of the members of a good line in their order; None: it is not good, or has members that we know
+    not.
+    """
     try:
         members = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -266,7 +269,7 @@ def _before(name: str) -> str:
 
 
 def _is_text(name: str, cell: pl.Expr) -> pl.Expr:
-    """Whether it is a text that is written as it is; the column `name` has what should be between its quotes."""
+    """Return whether it is a text that is written as it is; the column `name` has what should be between its quotes."""
     before = _before(name)
     # To look for what must not be there takes a quarter of the time of matching the whole.
     return (

@@ -37,7 +37,7 @@ _FEW_BYTES: Final = 64 * 1024 * 1024
 
 
 def processes(job: Callable[[A], T], todo: Iterable[A], workers: int | None = None) -> Iterator[T]:
-    """The engine for one machine: `workers` processes; None: one a core, or none for a small log."""
+    """Yield the engine for one machine: `workers` processes; None: one a core, or none for a small log."""
     listed = list(todo)
     several = min(workers or os.cpu_count() or 1, len(listed))
     if several <= 1 or (workers is None and _bytes(listed) <= _FEW_BYTES):
@@ -47,7 +47,7 @@ def processes(job: Callable[[A], T], todo: Iterable[A], workers: int | None = No
 
 
 def _bytes(todo: Iterable[object]) -> int:
-    """How much JSON there is to be read for `todo`, where they are batches; what is read already costs little."""
+    """Return how much JSON is to be read for `todo`, where they are batches; what is read already costs little."""
     shares = (batch for batch in todo if isinstance(batch, Sequence))
     return sum(
         part.segment.size - part.segment.begin

@@ -52,7 +52,8 @@ def repeating(ranges: pl.DataFrame) -> frozenset[str]:
 
 def _meet(*of: str) -> pl.Expr:
     """
-    Whether rows that are sorted by `of`, low, high have a number in common with the row before, of the same `of`.
+    Return whether rows that are sorted by `of`, low, high have a number in common with the row before, of the same
+    `of`.
 
     Where no neighbours have, no others have.
     """

@@ -258,7 +258,7 @@ def _hours(audit: Mapping[str, Any]) -> str:
 
 
 def _keys(audit: Mapping[str, Any]) -> str:
-    """Messages that were lost, that may be, and repeated ones, each key with its times and its last fate."""
+    """Return messages that were lost, that may be, and repeated ones, each key with its times and its last fate."""
     lost, unsettled = audit.get("lost") or [], audit.get("unsettled") or []
     unknown = proven(audit) - len(lost) if unsettled and len(lost) < LISTED else 0
     perhaps = "a gap in it, the broker, a consumer or another queue may explain that"

@@ -22,7 +22,7 @@ class Period:
     until_us: int | None = None
 
     def touches(self, begin: pl.Expr, length_us: int) -> pl.Expr:
-        """Whether the time that begins then and lasts so long has to do with the period."""
+        """Return whether the time that begins then and lasts so long has to do with the period."""
         inside = pl.lit(value=True)
         if self.since_us is not None:
             inside &= begin + length_us > self.since_us

@@ -31,12 +31,12 @@ _STEP: Final = 64 * 1024
 
 
 def piece(segment: Segment, begin: int, end: int) -> Segment:
-    """Bytes `begin` to `end` of a segment."""
+    """Return bytes `begin` to `end` of a segment."""
     return Segment(segment.name, end, GROWING, begin)
 
 
 def is_piece(segment: Segment) -> bool:
-    """Whether it may be less than the whole file."""
+    """Return whether it may be less than the whole file."""
     return segment.mtime_ns == GROWING
 
 
@@ -134,7 +134,7 @@ class Pieces:
         return found
 
     def fits(self, segment: Segment, now: Segment | None) -> bool:
-        """Whether what was read as `segment` is of the segment that is there `now`, and is read only once."""
+        """Return whether what was read as `segment` is of the segment that is there `now`, and is read only once."""
         if now is None or not is_piece(segment):
             return segment == now
         return (
@@ -145,7 +145,7 @@ class Pieces:
 
     def lacking(self, events: Path, now: Segment) -> Segment | None:
         """
-        What of the segment that is there `now` is to be read next, if all that was read `fits`; None: nothing.
+        Return what of the segment that is there `now` is to be read next, if all that was read `fits`; None: nothing.
 
         Raises:
             ConfigurationError: it cannot be read.
@@ -165,7 +165,7 @@ class Pieces:
         return piece(now, reached, end) if end > reached else None
 
     def missing(self, wanted: Segment) -> Segment | None:
-        """What of the piece `wanted` is to be read; None: nothing, or it is left to who reads the whole segment."""
+        """Return what of the piece `wanted` is to be read; None: nothing, or who reads the whole segment does it."""
         if wanted.path in self._whole:
             return None
         reached = max((one.size for one in self._pieces.get(wanted.path, ())), default=0)

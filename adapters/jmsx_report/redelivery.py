@@ -40,7 +40,7 @@ def _attempts(events: Events) -> pl.DataFrame:
 
 def _both(events: Events) -> pl.DataFrame:
     """
-    Each redelivery by its identity, whichever of its two lines are here: null is what the other one tells.
+    Return each redelivery by its identity, whichever of its two lines are here: null is what the other one tells.
 
     A message that was given back unseen comes again in the same attempt: all such deliveries are one redelivery, which
     began when it was first handed over. `whole`: the plan and that are here, and no line is missing in between, so that
@@ -75,7 +75,10 @@ def _both(events: Events) -> pl.DataFrame:
 
 
 def _each(rows: pl.DataFrame, events: Events, *times: str, first: pl.Expr) -> pl.DataFrame:
-    """One row for each identity: the least of its times, and the `range` of the first of its lines that are `first`."""
+    """
+    Return one row for each identity: the least of its times, and the `range` of the first of its lines that are
+    `first`.
+    """
     return (
         in_ranges(rows, events)
         .group_by(_IDENTITY, maintain_order=True)

@@ -174,7 +174,7 @@ def _roster(path: Path) -> pl.DataFrame:
 
 
 def _as_json(summary: Mapping[str, Any]) -> str:
-    """A member a line: to indent all of it takes seconds where there are 100,000 writers."""
+    """Write a member a line: to indent all of it takes seconds where there are 100,000 writers."""
     lines = (f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in summary.items())
     return "{\n" + ",\n".join(lines) + "\n}\n"
 

@@ -107,7 +107,7 @@ def _fewer(here: pl.DataFrame, known: pl.DataFrame) -> Iterator[tuple[str, str]]
 
 
 def _at_once(lives: pl.DataFrame) -> int:
-    """The most processes that were there at one time; who has not ended is there still."""
+    """Return the most processes that were there at one time; who has not ended is there still."""
     steps = pl.concat(
         [
             lives.select(at="first_us", change=pl.lit(1)),
@@ -120,7 +120,7 @@ def _at_once(lives: pl.DataFrame) -> int:
 
 
 def _mostly(lives: pl.DataFrame) -> int:
-    """The number of processes that were there for half of the time that any was, or longer; else the next less."""
+    """Return how many processes were there for half of the time that any was, or longer; else the next lower number."""
     steps = sorted(
         step
         for first, last in lives.select("first_us", "last_us").iter_rows()

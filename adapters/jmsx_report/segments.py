@@ -175,7 +175,7 @@ def _files(
 
 
 def _looked_at(events: str, path: str) -> Segment | tuple[str, bool, str]:
-    """The segment, or why it cannot be read: what, unread, why. There may be 100,000 of them: strings are faster."""
+    """Return the segment, or why it cannot be read: what, unread, why. There may be 100,000: strings are faster."""
     whole = f"{events}/{path}"
     try:
         # Not to wait for who may write to a pipe.
@@ -201,7 +201,7 @@ def _looked_at(events: str, path: str) -> Segment | tuple[str, bool, str]:
 
 
 def _legible(path: str) -> str:
-    """A path as a table and JSON can have it: bytes of it that are no UTF-8 are replaced."""
+    """Return a path as a table and JSON can have it: bytes of it that are no UTF-8 are replaced."""
     return path if path.isascii() else os.fsencode(path).decode(errors="replace")
 
 

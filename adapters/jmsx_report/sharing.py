@@ -71,7 +71,7 @@ def _there(sums: Sums) -> pl.DataFrame:
 
 
 def _active(sums: Sums, context: Context, there: pl.DataFrame) -> pl.DataFrame:
-    """Each consumer that did something: what it did, and whether it was there `throughout`."""
+    """Return each consumer that did something: what it did, and whether it was there `throughout`."""
     at = pl.col("five_minutes_us")
     return (
         context.placed(sums[CONSUMPTION.name])

@@ -90,14 +90,14 @@ class Run:
         return (self.folder / _FEW).read_bytes()
 
     def read(self, partial: str) -> pl.DataFrame:
-        """The rows of a partial that has any."""
+        """Return the rows of a partial that has any."""
         place = self.few.get(partial)
         if place is None:
             return pl.read_parquet(self._file(partial))
         return pl.read_ipc_stream(self._together[slice(*place)])
 
     def scan(self, partial: str) -> pl.LazyFrame:
-        """The same, of which not all is wanted."""
+        """Return the rows of a partial as `read` does, lazily: for who needs only some of them."""
         return (
             self.read(partial).lazy()
             if partial in self.few
@@ -365,5 +365,5 @@ def to_disk(path: Path) -> None:
 
 
 def having(runs: Iterable[Run], partial: str) -> list[Run]:
-    """Those of `runs` that have rows of `partial`."""
+    """Return those of `runs` that have rows of `partial`."""
     return [run for run in runs if partial in run.rows]

@@ -145,7 +145,7 @@ def _under_way(
 
 
 def _findings(held: Books, missing: pl.DataFrame, judged: pl.DataFrame) -> list[dict[str, Any]]:
-    """What a person should know beside the numbers: what, where, says."""
+    """Return what a person should know beside the numbers: what, where, says."""
     told = [
         _finding("gap", row["who"] or "?", f"{row['who']}: {row['why']}")
         for row in missing.select("who", "why")
@@ -241,7 +241,7 @@ def _doubted(held: Books, rows: pl.DataFrame) -> dict[str, str]:
 
 
 def _since(held: Books, stories: pl.DataFrame) -> int:
-    """How many messages of those that are audited were sent after the horizon."""
+    """Return how many messages of those that are audited were sent after the horizon."""
     cut = cuts(held)
     sends = (
         pl.col("kind").eq("send")
@@ -370,7 +370,7 @@ _HOURLY: Final = ("sent", "settled", "done", "unaccounted", "duplicates")
 
 def _hours(rows: pl.DataFrame, own: pl.DataFrame) -> list[dict[str, Any]]:
     """
-    One object a destination and hour of sending.
+    Return one object a destination and hour of sending.
 
     The verdict is that of all routes that the destination stands for, as in `rows`; the numbers are its `own`, so that
     those of its hours add up to those of the destination.
@@ -397,7 +397,7 @@ def _by_dest(counts: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
 
 
 def _own_numbers(held: Books, found: pl.DataFrame, numbered: pl.DataFrame) -> pl.DataFrame:
-    """The numbers of each destination and hour of sending by its own lines, each message once."""
+    """Return the numbers of each destination and hour of sending by its own lines, each message once."""
     sends = held.flows.filter(
         (pl.col("kind") == "send")
         & (pl.col("outcome") == "confirmed")
@@ -431,7 +431,7 @@ def _sample_keys(found: pl.DataFrame) -> dict[str, list[str]]:
 
 
 def _listed(found: pl.DataFrame, which: pl.Expr) -> list[dict[str, Any]]:
-    """The oldest keys of those `which` are meant, with when they were sent and their last fate."""
+    """Return the oldest keys of those `which` are meant, with when they were sent and their last fate."""
     return (
         found.filter(which)
         .sort("key_us", "msg_key", "route")
@@ -458,7 +458,7 @@ def _whole(
     totals: Mapping[str, int],
     since: int,
 ) -> tuple[str, list[str]]:
-    """The verdict of all, and why."""
+    """Return the verdict of all, and why."""
     suspect = proves()
     proven = rows.filter(suspect.any().over("dest") & (suspect | ~pl.col("later")))
     if proven.height:
@@ -482,7 +482,7 @@ def _whole(
 
 
 def _why(rows: pl.DataFrame) -> list[str]:
-    """The reasons of some rows, by destination, a few."""
+    """Return the reasons of some rows, by destination, a few."""
     return [f"{dest}: {reason}" for dest, told in together(rows).items() for reason in told][
         :LISTED
     ]

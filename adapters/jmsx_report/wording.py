@@ -10,7 +10,7 @@ _LONGEST: Final = 120  #: characters of a name
 
 
 def name(text: object, longest: int = _LONGEST) -> str:
-    """`text` with what cannot be seen written as Python would escape it, and cut in the middle where it is long."""
+    """Return `text` with what cannot be seen written as Python would escape it, cut in the middle where it is long."""
     words = str(text)
     if not words.isprintable():
         words = "".join(

@@ -159,7 +159,7 @@ def _without_tracebacks() -> Iterator[None]:
 
 
 def _is_here(master: str) -> bool:
-    """Whether all that takes part is on this host; others must be able to call the driver by its name."""
+    """Return whether all that takes part is on this host; others must be able to call the driver by its name."""
     return master.startswith(("local", "spark://127.0.0.1:", "spark://localhost:"))
 
 

@@ -76,7 +76,7 @@ class EventLogSource(DataSource):
         return "jmsx"
 
     def schema(self) -> str:
-        """All columns, in the words of SQL."""
+        """Return all columns, in the words of SQL."""
         fields = ", ".join(f"`{field.name}` {field.type}" for field in FIELDS)
         return f"path string, offset bigint, {fields}, fault string, text string"
 

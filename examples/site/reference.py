@@ -67,12 +67,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """What lies outside of the site is named."""
+    """Name what lies outside of the site."""
     return _OUTSIDE.sub(r"\1", markdown)
 
 
 def options() -> str:
-    """All options with what they are in a URL."""
+    """List all options with what they are in a URL."""
     in_urls: dict[tuple[str, str], list[str]] = {}
     for url_name, (part, name, _) in _OPTIONS.items():
         in_urls.setdefault((part, name), []).append(url_name)
@@ -148,7 +148,7 @@ def errors() -> str:
 
 
 def events() -> str:
-    """The event log's lines."""
+    """List the event log's lines."""
     text = markdown()
     return text if text.startswith("# ") else f"# Events\n\n{text}"
 
@@ -178,7 +178,7 @@ def _default(one: Any) -> str:
 
 
 def _meanings(kind: type) -> dict[str, str]:
-    """What the class's docstring says of each field, as `help()` shows it."""
+    """Return what the class's docstring says of each field, as `help()` shows it."""
     about = f"{inspect.getdoc(kind)}\n"
     found = re.findall(r"^    (\w+): ((?:.+\n(?:        .+\n)*))", about, re.MULTILINE)
     return {name: " ".join(meaning.split()) for name, meaning in found}

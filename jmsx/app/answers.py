@@ -52,7 +52,8 @@ def answer_to(
     request: Message, returned: Message | Data
 ) -> tuple[Message, Destination, dict[str, Any]]:
     """
-    What answers `request`: a message, where it goes, and how it is sent; as persistent and urgent as the request.
+    Return what answers `request`: a message, where it goes, and how it is sent; as persistent and urgent as the
+    request.
 
     Its correlation id is that of the request, or else the request's message id. Raises MessageFormatError for what
     cannot be sent, InvalidDestinationError if not one place is to be answered.
@@ -111,12 +112,12 @@ class PendingRequest:
         self._done.set()
 
     def answer(self) -> Message:
-        """The answer, when it has come; raises UnansweredError if it does not."""
+        """Return the answer, when it has come; raises UnansweredError if it does not."""
         self._done.wait(self.left)
         return self._taken()
 
     async def aanswer(self) -> Message:
-        """As `answer`, while the event loop goes on."""
+        """Do as `answer` does, while the event loop goes on."""
         await self._done.awaited(self.left)
         return self._taken()
 
@@ -143,7 +144,7 @@ class Requests(Shared["_ReplyQueue"]):
         self._queues: WeakValueDictionary[str, _ReplyQueue] = WeakValueDictionary()
 
     def pending(self) -> PendingRequest:
-        """A place for the answer to one request."""
+        """Return a place for the answer to one request."""
         return PendingRequest(self._machine)
 
     def ask(
@@ -167,7 +168,7 @@ class Requests(Shared["_ReplyQueue"]):
         body: Message | Data,
         pending: PendingRequest,
     ) -> Message:
-        """As `ask`, while the event loop goes on: it is sent by a thread, and waited for without one."""
+        """Do as `ask` does, while the event loop goes on: it is sent by a thread, and waited for without one."""
         try:
             await beside(self._send, sending, to, body, pending)
             return await pending.aanswer()

@@ -338,7 +338,7 @@ class App:
         self._begin()
 
     def connect(self, *others: Never, **options: Unpack[ConnectionKeywords]) -> Connection:
-        """A connection with the app's URL, observers and options; those given win."""
+        """Return a connection with the app's URL, observers and options; those given win."""
         check_position("connect()", others)
         check_names("connection option", options, [each.name for each in fields(ConnectionOptions)])
         return self._connection(**options)
@@ -350,7 +350,7 @@ class App:
         )
 
     def connection_uri(self) -> BrokerUri:
-        """The app's brokers and options, those of the URL included; raises ConfigurationError."""
+        """Return the app's brokers and options, those of the URL included; raises ConfigurationError."""
         if self.url is None:
             raise ConfigurationError("the app has no broker URL; set app.url or pass one to App()")
         own = ConnectionOptions.of(**self._options)
@@ -359,11 +359,11 @@ class App:
         return parse_broker_uri(self.url, own)
 
     def live(self) -> HealthReport:
-        """Whether messages move, or could: what `/healthz` says."""
+        """Return whether messages move, or could: what `/healthz` says."""
         return live(self._states(), self.health_limits, self._machine.monotonic())
 
     def ready(self) -> HealthReport:
-        """Whether the app is connected, subscribed and not draining: what `/readyz` says."""
+        """Return whether the app is connected, subscribed and not draining: what `/readyz` says."""
         stopping = self._stopping.is_set()
         now = self._machine.monotonic()
         return ready(self._states(), running=self._flowing, draining=stopping, now=now)
@@ -408,7 +408,7 @@ class App:
         **options: Unpack[SendKeywords],
     ) -> str:
         """
-        As `send`, while the event loop goes on; in a handler's transaction also from tasks that the handler awaits.
+        Do as `send` does, while the event loop goes on; in a handler's transaction also in tasks that it awaits.
 
         Who is cancelled meanwhile does not know whether it was sent; in a transaction the cancellation waits for that.
         """
@@ -451,7 +451,7 @@ class App:
         **options: Unpack[SendKeywords],
     ) -> Message:
         """
-        As `request`, while the event loop goes on.
+        Do as `request` does, while the event loop goes on.
 
         If it is cancelled before there is a connection, nothing was sent; if later, nobody knows whether it was.
         """
@@ -592,7 +592,7 @@ class App:
 
     def _open_unless_told(self, limit: float, signals: Signals) -> bool:
         """
-        As `_open`, beside the main thread; False if a signal or `quit()` comes meanwhile.
+        Do as `_open` does, beside the main thread; False if a signal or `quit()` comes meanwhile.
 
         Whatever of the application's keeps the opening from ending then is waited for `limit` seconds at the most.
         Raises KeyboardInterrupt after a second signal.
@@ -656,7 +656,7 @@ class App:
         return self
 
     async def _astart(self, drain_timeout: float) -> None:
-        """As `start`; whoever is cancelled meanwhile drains, and aborts when cancelled once more."""
+        """Do as `start` does; whoever is cancelled meanwhile drains, and aborts when cancelled once more."""
         self._given_loop = asyncio.get_running_loop()
         starting = asyncio.ensure_future(beside(self.start))
         try:
@@ -695,7 +695,7 @@ class App:
             self._given_loop = None
 
     async def _astop(self, drain_timeout: float) -> None:
-        """As `stop`; whoever is cancelled meanwhile aborts."""
+        """Do as `stop` does; whoever is cancelled meanwhile aborts."""
         with out_of_scope():
             try:
                 await beside(self.stop, drain_timeout)
@@ -794,7 +794,7 @@ class App:
         return any(is_async(consumer.handler) for consumer in self.consumers)
 
     def _shared(self) -> Shared:
-        """What its workers have in common, while it runs."""
+        """Return what its workers have in common, while it runs."""
         return Shared(
             consumers=self.consumers,
             brokers=self.connection_uri,

@@ -58,7 +58,7 @@ class Stores:
         self._availability: dict[int, Availability] = {}
 
     def availability(self, store: IdempotencyStore | None) -> Availability:
-        """What all who use a store share."""
+        """Return what all who use a store share."""
         return self._availability.setdefault(id(store), Availability())
 
     def open(self, consumers: Iterable[Consumer], *, waits: bool) -> list[Consumer]:

@@ -54,7 +54,7 @@ class BatchWorker(Worker):
 
     @staticmethod
     def _mode(consumer: Consumer) -> AcknowledgeMode:
-        """The mode of its session: one in which each message can be settled, or given back, by itself."""
+        """Return the mode of its session: one in which each message can be settled, or given back, by itself."""
         return consumer.mode.does.in_batches or consumer.mode
 
     def rest(self, timeout: float) -> bool:
@@ -180,7 +180,7 @@ class BatchWorker(Worker):
         outcomes.update(dict.fromkeys(left, judged if alone else whole))
 
     def _judged(self, error: BatchError, message: Message) -> BaseException:
-        """What one of those that `error` names has failed with, as the consumer judges it."""
+        """Return what one of those that `error` names has failed with, as the consumer judges it."""
         return self.consumer.judged(raised_with(error.error_of(message), error))
 
     def _tell(self, calls: Mapping[Message, HandlerCall], outcomes: Outcomes) -> None:

@@ -118,7 +118,7 @@ class _Validator(Protocol):
 
 def body_reader(annotation: Any) -> Read:
     """
-    What makes of a message the body that `annotation` stands for.
+    Return what makes of a message the body that `annotation` stands for.
 
     Raises ConfigurationError for what is no type of data, and for one that needs pydantic where that is not installed.
     """
@@ -131,7 +131,7 @@ def body_reader(annotation: Any) -> Read:
 
 
 def _plain_reader(annotation: Any) -> Read | None:
-    """What reads `annotation` if that needs no pydantic."""
+    """Return what reads `annotation` if that needs no pydantic."""
     kind, arguments = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
     anything = all(one in (Any, object) for one in arguments)
     if anything or (kind is dict and arguments[0] is str and arguments[1] in (Any, object)):
@@ -140,7 +140,7 @@ def _plain_reader(annotation: Any) -> Read | None:
 
 
 def _raw_reader(annotation: Any) -> Read | None:
-    """What reads a body that is meant as it is, because `annotation` is some kind of text, or of bytes."""
+    """Return what reads a body that is meant as it is, because `annotation` is some kind of text, or of bytes."""
     if typing.get_origin(annotation) is typing.Annotated:
         return _raw_reader(typing.get_args(annotation)[0])
     if isinstance(annotation, typing.NewType):
@@ -158,7 +158,8 @@ def _raw_reader(annotation: Any) -> Read | None:
 
 def value_reader(annotation: Any) -> Callable[[Any], Any]:
     """
-    What makes the value that `annotation` stands for of a property: a text, of senders that know no types, or a number.
+    Return what makes the value that `annotation` stands for of a property: a text, of senders that know no types, or a
+    number.
 
     It raises ValueError for what does not fit. Raises ConfigurationError as `body_reader`.
     """
@@ -181,7 +182,7 @@ def _value_validated(annotation: Any) -> Callable[[Any], Any]:
 
 
 def without_none(annotation: Any) -> tuple[Any, bool]:
-    """The type without None, and whether it had that."""
+    """Return the type without None, and whether it had that."""
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         arguments = typing.get_args(annotation)
         others = tuple(one for one in arguments if one is not type(None))
@@ -192,7 +193,7 @@ def without_none(annotation: Any) -> tuple[Any, bool]:
 
 def written(data: object) -> tuple[Body, dict[str, PropertyValue]]:
     """
-    The body that says `data`, and the properties that tell of what kind it is.
+    Return the body that says `data`, and the properties that tell of what kind it is.
 
     Raises MessageFormatError for what JSON cannot say.
     """
@@ -213,7 +214,7 @@ def written(data: object) -> tuple[Body, dict[str, PropertyValue]]:
 
 
 def _in_json(value: Any) -> Any:
-    """What JSON has no word for, in such words as pydantic reads again; raises TypeError if there are none."""
+    """Return what JSON has no word for, in such words as pydantic reads again; raises TypeError if there are none."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
     if hasattr(type(value), "model_dump"):
@@ -225,7 +226,7 @@ def _in_json(value: Any) -> Any:
 
 
 def not_readable(message: Message, wanted: str, words: str) -> MessageNotReadableError:
-    """Why `message`, which is not as the handler says, is a dead letter."""
+    """Return why `message`, which is not as the handler says, is a dead letter."""
     return MessageNotReadableError(shortened(f"message {message.message_id}: {wanted}: {words}"))
 
 
@@ -301,7 +302,7 @@ def _validated(annotation: Any, adapter: _Validator, raw: Read | None) -> Read:
 
 
 def _adapter(annotation: Any, never: Collection[str], what: str) -> _Validator:
-    """What reads `annotation`; raises ConfigurationError for what is none, or `never` is `what` is to be read."""
+    """Return what reads `annotation`; raises ConfigurationError if nothing can, or `never` is `what` is to be read."""
     try:
         from pydantic import TypeAdapter  # noqa: PLC0415 - 0.2 s, and it may not be there
     except ModuleNotFoundError as error:
@@ -329,7 +330,7 @@ def _adapter(annotation: Any, never: Collection[str], what: str) -> _Validator:
 
 
 def _is_never(schema: Any, never: Collection[str]) -> bool:
-    """Whether by pydantic's `schema` a value can be of those kinds only."""
+    """Return whether by pydantic's `schema` a value can be of those kinds only."""
     kind, inner = schema["type"], schema.get("schema")
     if kind == "union":
         choices = [one[0] if isinstance(one, tuple) else one for one in schema["choices"]]
@@ -341,7 +342,7 @@ def _is_never(schema: Any, never: Collection[str]) -> bool:
 
 
 def _of_pydantic_1(schema: object) -> Any:
-    """What in pydantic's `schema` has a validator that takes the value alone, as pydantic 1 has them; or None."""
+    """Return what in pydantic's `schema` has a validator that takes the value alone, as in pydantic 1; or None."""
     for one in _parts(schema):
         if isinstance(one, Mapping) and one.get("type") == "with-info":
             try:
@@ -354,7 +355,7 @@ def _of_pydantic_1(schema: object) -> Any:
 
 
 def _refusals() -> type[ValueError]:
-    """What pydantic raises for a body that does not fit."""
+    """Return what pydantic raises for a body that does not fit."""
     from pydantic import ValidationError  # noqa: PLC0415 - it is imported by now
 
     return ValidationError
@@ -362,7 +363,8 @@ def _refusals() -> type[ValueError]:
 
 def _words(error: ValueError, adapter: _Validator) -> str:
     """
-    What pydantic says, and where, without anything of what the body says: that may be secret, and as long as the body.
+    Return what pydantic says, and where, without anything of what the body says: that may be secret, and as long as the
+    body.
 
     Its own words are told where nothing is put into them but what the type says. The words of validators may quote
     what they were given, so of these there is the kind of the error alone; of places those that the type names.
@@ -393,12 +395,12 @@ def _said(fault: Mapping[str, Any]) -> str:
 
 
 def _strings(schema: object) -> set[str]:
-    """All texts in a schema, among them the names of fields."""
+    """Return all texts in a schema, among them the names of fields."""
     return {one for one in _parts(schema) if isinstance(one, str)}
 
 
 def _parts(schema: object) -> Iterator[object]:
-    """All that is in a schema."""
+    """Yield all that is in a schema."""
     left = [schema]
     while left:
         one = left.pop()
@@ -410,7 +412,7 @@ def _parts(schema: object) -> Iterator[object]:
 
 
 def shown(annotation: Any) -> str:
-    """A type as people write it."""
+    """Return a type as people write it."""
     if isinstance(annotation, str):
         return annotation
     plain = typing.get_origin(annotation) is None and getattr(annotation, "__name__", None)

@@ -93,7 +93,7 @@ class _Drain:
         self.worker.abort()
 
     def left(self) -> str:
-        """What is not done, in words and in the log; empty if all is."""
+        """Return what is not done, in words and in the log; empty if all is."""
         name, call = self.worker.consumer.name, self.worker.call
         if self.overdue and call is not None:
             seconds = self._machine.monotonic() - call.since

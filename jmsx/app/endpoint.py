@@ -25,7 +25,7 @@ _ADDRESS: Final = re.compile(r"(?:(?P<host>[^:\[\]]*|\[[0-9A-Fa-f:.]+\]):)?(?P<p
 def application(
     probes: Mapping[str, Callable[[], HealthReport]], metrics: WSGIApplication | None
 ) -> WSGIApplication:
-    """The WSGI application that answers `probes` by path, and `/metrics` if there are any."""
+    """Return the WSGI application that answers `probes` by path, and `/metrics` if there are any."""
 
     def respond(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "").rstrip("/")
@@ -66,7 +66,7 @@ class Endpoint(WebServer):
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """(host, port) of HOST:PORT, [IPV6]:PORT, :PORT or PORT; raises ConfigurationError."""
+    """Return (host, port) of HOST:PORT, [IPV6]:PORT, :PORT or PORT; raises ConfigurationError."""
     found = _ADDRESS.fullmatch(text.strip())
     if found is None or int(found["port"]) > 65_535:  # noqa: PLR2004 - the greatest port
         raise ConfigurationError(f"{text!r} is not an address to serve at; write HOST:PORT or PORT")

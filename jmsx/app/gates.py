@@ -37,7 +37,7 @@ class Gates:
             self._by_name[consumer.name] = Gate(bucket, self._circuit(consumer))
 
     def __getitem__(self, consumer: str) -> Gate:
-        """The gate before the consumer of that name."""
+        """Return the gate before the consumer of that name."""
         return self._by_name[consumer]
 
     def close(self) -> None:

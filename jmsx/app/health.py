@@ -83,14 +83,14 @@ _FINE: Final = ""
 
 
 def live(states: Iterable[WorkerState], limits: HealthLimits, now: float) -> HealthReport:
-    """Whether nothing is stuck."""
+    """Return whether nothing is stuck."""
     return _reported([(state, _stuck(state, limits, now)) for state in states], now)
 
 
 def ready(
     states: Iterable[WorkerState], *, running: bool, draining: bool, now: float
 ) -> HealthReport:
-    """Whether messages can come: the app is started, not draining, and every worker is subscribed."""
+    """Return whether messages can come: the app is started, not draining, and every worker is subscribed."""
     told = [(state, _missing(state, now)) for state in states]
     whole = "draining" if draining else _FINE if running else "not started"
     return _reported(told, now, whole)
@@ -157,7 +157,7 @@ def _reported(told: list[tuple[WorkerState, str]], now: float, whole: str = _FIN
 
 
 def _row(state: WorkerState, why: str, now: float) -> dict[str, Any]:
-    """One worker for the body of an answer."""
+    """Return one worker for the body of an answer."""
     movement = state.movement
     row: dict[str, Any] = {
         "consumer": state.consumer,

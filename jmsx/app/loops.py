@@ -48,7 +48,7 @@ CALL: Final[contextvars.ContextVar[object]] = contextvars.ContextVar("jmsx_call"
 
 async def beside(work: Callable[..., T], *arguments: object) -> T:
     """
-    What `work` returns, in a thread of its own with the caller's context, while the event loop goes on.
+    Return what `work` returns, in a thread of its own with the caller's context, while the event loop goes on.
 
     To its end also if the caller is cancelled.
     """
@@ -64,7 +64,7 @@ async def beside(work: Callable[..., T], *arguments: object) -> T:
 
 async def in_thread(work: Callable[[], T], *, to_its_end: bool) -> T:
     """
-    What `work` returns, in a thread with the caller's context, while the event loop goes on.
+    Return what `work` returns, in a thread with the caller's context, while the event loop goes on.
 
     With `to_its_end` a cancellation waits for it: what is sent after a rollback would be in the next transaction.
     """
@@ -83,7 +83,7 @@ async def in_thread(work: Callable[[], T], *, to_its_end: bool) -> T:
 
 def out_of_scope() -> contextlib.AbstractContextManager[object]:
     """
-    A block in which a scope of anyio that was cancelled does not cancel what is awaited; `Task.cancel()` does.
+    Return a block in which a scope of anyio that was cancelled does not cancel what is awaited; `Task.cancel()` does.
 
     Such a scope, of which each task group has one, cancels anew at each step what it has cancelled.
     """
@@ -301,7 +301,7 @@ class Running:
         self._begin_or_end(self._work, contextvars.copy_context())
 
     def _begin_or_end(self, work: Work, context: contextvars.Context) -> None:
-        """As `_begin`; the end of all, if that raises, or the app has cancelled it meanwhile."""
+        """Do as `_begin` does; the end of all, if that raises, or the app has cancelled it meanwhile."""
         if self.cancelled_by_us:
             self._end(asyncio.CancelledError())
             return
@@ -324,7 +324,7 @@ class Running:
             self.task = task
 
     def _goes_on(self, returned: Any) -> bool:
-        """Whether there is another call behind the one that has `returned`; it is begun then, or about to."""
+        """Return whether there is another call behind the one that has `returned`; it is begun then, or about to."""
         if self.cancelled_by_us:
             return False
         context = self._context.copy()
@@ -340,7 +340,7 @@ class Running:
 
     def result(self) -> Any:
         """
-        What it returns, when it has; raises what it raises.
+        Return what it returns, when it has; raises what it raises.
 
         Raises asyncio.CancelledError if it was cancelled, IllegalStateError if its loop was closed under it.
         """
@@ -398,7 +398,7 @@ class Running:
         self._over.release()
 
     def _untold(self) -> BaseException:
-        """Why it ends without a word: it was cancelled before its first step, or its loop is gone."""
+        """Return why it ends without a word: it was cancelled before its first step, or its loop is gone."""
         if self.task is not None and self.task.done():
             error = None if self.task.cancelled() else self.task.exception()
             return error or asyncio.CancelledError("the handler was cancelled")

@@ -108,7 +108,7 @@ def _check(function: Any, *, awaited: bool) -> None:
 def chain(
     handler: Callable[..., Any], middleware: Iterable[Middleware]
 ) -> list[Callable[[Any, CallNext], Any]]:
-    """What is around `handler`, the outermost first; raises ConfigurationError for what does not fit its kind."""
+    """Return what is around `handler`, the outermost first; raises ConfigurationError for what does not fit it."""
     awaited = is_async(handler)
     fitting: list[Callable[[Any, CallNext], Any]] = []
     for one in middleware:
@@ -136,7 +136,7 @@ class Around:
         self._chain: Sequence[Callable[[Any, CallNext], Any]] = chain(handler, middleware)[::-1]
 
     def call(self, taken: Any, arguments: Arguments) -> Any:
-        """What the outermost returns; raises what it raises, and what says why if the handler has not run."""
+        """Return what the outermost returns; raises what it raises, and what says why if the handler has not run."""
         if not self._chain:
             args, named = arguments(taken)
             return self._handler(*args, **named)
@@ -162,7 +162,7 @@ class Around:
         return result
 
     async def acall(self, taken: Any, arguments: Arguments) -> Any:
-        """As `call`, for an `async def` handler."""
+        """Do as `call` does, for an `async def` handler."""
         if not self._chain:
             args, named = arguments(taken)
             return await self._handler(*args, **named)
@@ -208,7 +208,7 @@ class Around:
             raise BatchError(dict.fromkeys(left, run.refusal or self._reject(run)))
 
     def _reject(self, run: _Run) -> Reject:
-        """What is wrong with a middleware that has ended before the handler had done all of it, or begun."""
+        """Return what is wrong with a middleware that has ended before the handler had done all of it, or begun."""
         names = ", ".join(name_of(one) for one in reversed(self._chain))
         handler, part = (
             name_of(self._handler),
@@ -251,11 +251,11 @@ class _Run:
         return "raise Discard to have a message away"
 
     def whole(self, given: Any) -> Any:
-        """What was `given`; of a batch as a list, for a generator could be read only once."""
+        """Return what was `given`; of a batch as a list, for a generator could be read only once."""
         return list(given) if self._batch and isinstance(given, Iterable) else given
 
     def begin(self, given: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
-        """What the handler is called with; raises for what does not fit, and IllegalStateError when all is over."""
+        """Return what the handler is called with; raises for what does not fit; IllegalStateError when all is over."""
         self._note_replaced(given)
         try:
             arguments = self._arguments(given)
@@ -277,7 +277,7 @@ class _Run:
         return arguments
 
     def end(self, given: Any, result: Any) -> Any:
-        """What the handler has returned; raises Reject if that has yet to run."""
+        """Return what the handler has returned; raises Reject if that has yet to run."""
         try:
             check_ran(self._handler, result)
         except Reject as error:
@@ -288,7 +288,7 @@ class _Run:
         return result
 
     def left(self) -> list[Message]:
-        """The messages of a batch that the handler was not given, nor others in their place."""
+        """Return the messages of a batch that the handler was not given, nor others in their place."""
         left = [message for message in self._batch if message not in self._given]
         return left if len(left) > len(self._given.difference(self._batch)) else []
 

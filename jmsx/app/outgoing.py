@@ -64,7 +64,7 @@ class Outgoing:
     async def asend(
         self, to: Destination | str, body: Message | Data, options: SendKeywords
     ) -> str:
-        """As `send`, while the event loop goes on; in a transaction a cancellation waits for its end."""
+        """Do as `send` does, while the event loop goes on; in a transaction a cancellation waits for its end."""
         whole = self._transacting() is not None
         return await in_thread(partial(self.send, to, body, options), to_its_end=whole)
 
@@ -77,7 +77,7 @@ class Outgoing:
     async def arequest(
         self, to: Destination | str, body: Message | Data, options: SendKeywords
     ) -> Message:
-        """As `request`, while the event loop goes on; if it is cancelled, nobody waits for the answer any more."""
+        """Do as `request` does, while the event loop goes on; if it is cancelled, nobody waits for the answer."""
         return await self.requests.aask(Sending.of(options), to, body, self.requests.pending())
 
     def reply(self, message: Message, to: Destination | str, options: dict[str, Any]) -> str:

@@ -41,7 +41,7 @@ def overview(workers: Iterable[Worker]) -> Iterator[str]:
 
 
 def _shared(consumers: Iterable[Consumer]) -> Iterator[str]:
-    """Which handlers share the messages of a queue; those with selectors may be meant for different ones."""
+    """Yield which handlers share the messages of a queue; those with selectors may be meant for different ones."""
     readers: dict[str, list[str]] = {}
     for one in consumers:
         if not one.destination.is_topic and one.selector is None:
@@ -65,7 +65,7 @@ def _told(worker: Worker) -> str:
 
 
 def _redeliveries(policy: Policy) -> str:
-    """How often and when, as far as that can be told in a line."""
+    """Return how often and when, as far as that can be told in a line."""
     most = policy.maximum_redeliveries
     if most == 0:
         return "never delivered again"

@@ -118,7 +118,7 @@ class Circuit:
         return self._state is _State.CLOSED
 
     def paused(self, now: float) -> str | None:
-        """Why no handler is called; None: handlers are called."""
+        """Return why no handler is called; None: handlers are called."""
         if self._state is _State.CLOSED:
             return None
         left = max(self._until - now, 0.0)
@@ -126,7 +126,7 @@ class Circuit:
         return f"paused after {self._failed} failures in a row, {when}: {self._why}"
 
     def wait(self, now: float) -> float:
-        """Seconds after which the caller may ask again whether its handler may be called; 0: it may."""
+        """Return seconds after which the caller may ask again whether its handler may be called; 0: it may."""
         with self._lock:
             match self._state:
                 case _State.CLOSED:
@@ -179,7 +179,7 @@ class Circuit:
             self._told(False)  # noqa: FBT003 - that it is closed
 
     def _counts(self, error: BaseException) -> bool:
-        """Whether the breaker counts `error`; for a batch, whether it counts that of one of its messages."""
+        """Return whether the breaker counts `error`; for a batch, whether it counts that of one of its messages."""
         if isinstance(error, Retry) and error.__cause__ is not None:
             error = error.__cause__
         if isinstance(error, BatchError):
@@ -263,12 +263,12 @@ class Gate:
             self.circuit.close()
 
     def paused(self, now: float) -> str | None:
-        """Why no handler is called: the circuit breaker is open; None: handlers are called."""
+        """Return why no handler is called: the circuit breaker is open; None: handlers are called."""
         return None if self.circuit is None else self.circuit.paused(now)
 
 
 def rate_limit_of(given: object) -> RateLimit | None:
-    """A RateLimit, of a text or itself."""
+    """Return a RateLimit, of a text or itself."""
     if given is None or isinstance(given, RateLimit):
         return given
     if isinstance(given, str):

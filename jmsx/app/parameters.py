@@ -140,7 +140,7 @@ class Parameters:
         self, taken: Message | list[Message], session: Session, database: Any
     ) -> tuple[list[Any], dict[str, Any]]:
         """
-        What the handler is called with for the message, or with `batch` for the messages that were `taken`.
+        Return what the handler is called with for the message, or with `batch` for the messages that were `taken`.
 
         Raises Reject for a message that is not as the handler says, of a batch InvalidMessagesError.
         """
@@ -183,7 +183,7 @@ class Parameters:
 
 def parameters_of(handler: Callable[..., Any], *, batch: bool = False) -> Parameters:
     """
-    What `handler` is to be called with, of a message, or with `batch` of a list of messages.
+    Return what `handler` is to be called with, of a message, or with `batch` of a list of messages.
 
     Raises ConfigurationError for a signature that makes no sense, and for a function whose body a call does not run.
     """
@@ -247,7 +247,7 @@ class _Reading:
         self._names = _names_of(handler)
 
     def result(self, annotation: Any) -> Any:
-        """What it says that it returns; None where only a type checker knows what that is."""
+        """Return what it says that it returns; None where only a type checker knows what that is."""
         try:
             return self._type("return", annotation)
         except Exception:  # noqa: BLE001 - whatever the annotation raises that is written there
@@ -305,7 +305,7 @@ class _Reading:
             )
 
     def _is_bound(self, parameter: inspect.Parameter, annotation: Any) -> bool:
-        """Whether its default is what it shall be: functools.partial has bound it, or it is what its type says."""
+        """Return whether its default is what it shall be: functools.partial has bound it, or its type says so."""
         bound = self._handler.keywords if isinstance(self._handler, functools.partial) else {}
         plain, _ = without_none(annotation)
         return parameter.name in bound or plain in type(parameter.default).__mro__[:-1]
@@ -334,7 +334,7 @@ class _Reading:
     def _by_type(
         self, parameter: inspect.Parameter, annotation: Any, *, first: bool, by_name: bool
     ) -> Parameter:
-        """A parameter that gets the message, the session or the body."""
+        """Return a parameter that gets the message, the session or the body."""
         name, position = parameter.name, len(self.found)
         if _says_nothing(annotation):
             of = self._unsaid(name, position)
@@ -361,7 +361,7 @@ class _Reading:
             ) from error
 
     def _unsaid(self, name: str, position: int) -> Of:
-        """What a parameter gets that does not say: the message first, and then the session."""
+        """Return what a parameter gets that does not say: the message first, and then the session."""
         if position == 0:
             return Of.MESSAGE
         if position == 1 and self.found[0].of is Of.MESSAGE and name.strip("_") not in _NO_SESSION:
@@ -377,7 +377,7 @@ class _Reading:
         annotation: Any,
         marker: Property | Header | None = None,
     ) -> Any:
-        """What is in the list that a handler of batches takes."""
+        """Return what is in the list that a handler of batches takes."""
         origin = typing.get_origin(annotation) or annotation
         inner = (typing.get_args(annotation) or (Any,))[0]
         listed = isinstance(origin, type) and issubclass(origin, collections.abc.Iterable)
@@ -414,7 +414,7 @@ class _Reading:
     def _read_marked(
         self, parameter: inspect.Parameter, marker: Property | Header, annotation: Any
     ) -> Read:
-        """What reads a property or header."""
+        """Return what reads a property or header."""
         if self._batch:
             annotation = self._of_list(parameter, annotation, marker)
         where = f"{self._name} takes {parameter.name}: {_written(parameter)}, but "
@@ -447,7 +447,7 @@ class _Reading:
         return read
 
     def _resolved(self, parameter: inspect.Parameter) -> Any:
-        """Its annotation, also where that is written as text."""
+        """Return its annotation, also where that is written as text."""
         annotation = parameter.annotation
         try:
             return self._type(parameter.name, annotation)
@@ -464,7 +464,7 @@ class _Reading:
             ) from error
 
     def _type(self, name: str, annotation: Any) -> Any:
-        """What an annotation stands for; raises what looking for it raises."""
+        """Return what an annotation stands for; raises what looking for it raises."""
         if annotation is _EMPTY:
             return annotation
         holder = types.SimpleNamespace(__annotations__={name: annotation})
@@ -472,14 +472,14 @@ class _Reading:
 
 
 def _property_of(name: str) -> Callable[[Message], Any]:
-    """What reads the property called `name`; raises ConfigurationError for a header of JMS, which is none."""
+    """Return what reads the property called `name`; raises ConfigurationError for a header of JMS, which is none."""
     if name in _JMS_NAMES and not name.startswith("JMSX"):
         raise ConfigurationError(f"{name} is no property: write Header({_JMS_NAMES[name]!r})")
     return lambda message: message.properties.get(name)
 
 
 def _header_of(name: str, annotation: Any) -> Callable[[Message], Any]:
-    """What reads the header called `name`; raises ConfigurationError if there is none, or it is of another type."""
+    """Return what reads the header called `name`; raises ConfigurationError for none, and for another type."""
     attribute = _JMS_NAMES.get(name, name)
     if attribute not in HEADERS:
         near = nearest(name, list(HEADERS))
@@ -501,7 +501,7 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _marked(annotation: Any) -> tuple[Property | Header | None, Any]:
-    """The property or header that an annotation names, and the type that is left."""
+    """Return the property or header that an annotation names, and the type that is left."""
     if not _is_annotated(annotation):
         return None, annotation
     plain, *extras = typing.get_args(annotation)
@@ -512,7 +512,7 @@ def _marked(annotation: Any) -> tuple[Property | Header | None, Any]:
 
 
 def _spelt(kind: str, marker: Property | Header | None) -> str:
-    """How a parameter of that kind is written."""
+    """Return how a parameter of that kind is written."""
     if marker is None:
         return kind
     return f"Annotated[{kind}, {type(marker).__name__}({repr(marker.name) if marker.name else ''})]"
@@ -523,7 +523,7 @@ def _is_annotated(annotation: Any) -> bool:
 
 
 def _annotated_within(annotation: Any) -> Iterator[Any]:
-    """The `Annotated[...]` that an annotation is made of."""
+    """Yield the `Annotated[...]` that an annotation is made of."""
     if _is_annotated(annotation):
         yield annotation
     for one in typing.get_args(annotation):
@@ -531,7 +531,7 @@ def _annotated_within(annotation: Any) -> Iterator[Any]:
 
 
 def _made(extra: object) -> Property | Header | None:
-    """A marker, also one whose parentheses were left out."""
+    """Return a marker, also one whose parentheses were left out."""
     if extra is Property or extra is Header:
         return extra()
     return extra if isinstance(extra, Property | Header) else None
@@ -542,17 +542,17 @@ def _written(parameter: inspect.Parameter) -> str:
 
 
 def _is_ours(annotation: Any) -> bool:
-    """Whether it names what jmsx gives, so that a parameter by keyword is not the connection of a store."""
+    """Return whether it names what jmsx gives, so that a parameter by keyword is not the connection of a store."""
     return not _says_nothing(annotation) and (_is(annotation, Message) or _is(annotation, Session))
 
 
 def _is(annotation: Any, given: type) -> bool:
-    """Whether `annotation` means a `given`."""
+    """Return whether `annotation` means a `given`."""
     return any(issubclass(one, given) for one in _classes(annotation))
 
 
 def _classes(annotation: Any) -> list[type]:
-    """The classes that an annotation names, each for itself, but for None."""
+    """Return the classes that an annotation names, each for itself, but for None."""
     plain, _ = without_none(annotation)
     if _is_annotated(plain):
         return _classes(typing.get_args(plain)[0])
@@ -562,12 +562,12 @@ def _classes(annotation: Any) -> list[type]:
 
 
 def _of_messages(annotation: Any) -> bool:
-    """Whether it is something that has messages in it."""
+    """Return whether it is something that has messages in it."""
     return any(_is(one, Message) or _of_messages(one) for one in typing.get_args(annotation))
 
 
 def _says_nothing(annotation: Any) -> bool:
-    """Whether it admits anything, so that nobody can tell what is meant."""
+    """Return whether it admits anything, so that nobody can tell what is meant."""
     if _is_annotated(annotation):
         return _says_nothing(typing.get_args(annotation)[0])
     protocol = getattr(annotation, "_is_protocol", False) and isinstance(annotation, type)
@@ -575,7 +575,7 @@ def _says_nothing(annotation: Any) -> bool:
 
 
 def _names_of(handler: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What names in its annotations mean: in its module, and in the functions that it is written in."""
+    """Return what names in its annotations mean: in its module, and in the functions that it is written in."""
     inner = inspect.unwrap(handler)
     while hasattr(inner, "func"):
         inner = inner.func

@@ -59,7 +59,7 @@ class Movement:
     poison_frames: PoisonFrames = field(default_factory=PoisonFrames)
 
     def idle_since(self, moment: float) -> bool:
-        """Whether it could have had messages since then, and none came or went."""
+        """Return whether it could have had messages since then, and none came or went."""
         return self.subscribed and self.moved_at <= moment
 
     def note(self, event: Event) -> None:
@@ -100,7 +100,7 @@ class Movement:
 
 
 def _was_cut(refusal: Refusal, event: LinkOpened | LinkClosed) -> bool:
-    """Whether nobody has refused it: its link has ended, and not by an ERROR, before the broker had answered."""
+    """Return whether nobody has refused it: its link has ended, and not by an ERROR, before the broker had answered."""
     return (
         isinstance(event, LinkClosed) and event.reason != "error_frame" and refusal.at == event.at
     )
@@ -117,7 +117,7 @@ class Progress:
         self.places = Places()
 
     def movement(self, session_id: str) -> Movement:
-        """Where a session stands; a new one for a session that has told nothing yet."""
+        """Return where a session stands; a new one for a session that has told nothing yet."""
         movement = self._movements.get(session_id)
         return movement or self._movements.setdefault(session_id, Movement())
 

@@ -183,11 +183,11 @@ class Consumer:
             check_policy(f"redelivery_for of {error.__name__}", policy)
 
     def policy(self, otherwise: Policy) -> Policy:
-        """Its policies by error, where `otherwise` is that which its connection has for it."""
+        """Return its policies by error, where `otherwise` is that which its connection has for it."""
         return PolicyByError(otherwise, self.redelivery_for)
 
     def judged(self, error: BaseException) -> BaseException:
-        """What to treat `error` of the handler as: itself, or the Reject or Again that the settings make of it."""
+        """Return what to treat `error` of the handler as: itself, or the Reject or Again that settings make of it."""
         outcome: BaseException | None = None
         if isinstance(error, Steering):
             return error
@@ -202,7 +202,7 @@ class Consumer:
         return outcome
 
     def _never_retried(self, error: BaseException) -> bool:
-        """Whether `retry_on` does not name it; what ends the process, or a link that is away, it need not name."""
+        """Return whether `retry_on` leaves it out; what ends the process, or a link that is away, it need not name."""
         if self.retry_on is None or not isinstance(error, Exception):
             return False
         ours = isinstance(error, JmsxError) and (
@@ -252,7 +252,7 @@ class Consumer:
 
     def identity(self, message: Message, client_id: str | None) -> StoreKey | None:
         """
-        What the idempotency store knows `message` by; None: nothing names it.
+        Return what the idempotency store knows `message` by; None: nothing names it.
 
         Each subscriber of a topic does it once; `client_id`: the connection's, to which durable ones belong. Raises
         ConfigurationError if `dedupe_by` gives what is no key.
@@ -322,7 +322,7 @@ class Consumer:
                 )
 
     def client_id_fault(self, options: ConnectionOptions) -> str | None:
-        """What `check_client_id` would raise, without the consumer's name; None: nothing."""
+        """Return what `check_client_id` would raise, without the consumer's name; None: nothing."""
         if self.durable is None or options.client_id is not None:
             return None
         return (
@@ -397,13 +397,16 @@ def _check_elsewhere(source: str, dead_letter: str) -> None:
 
 
 def _parted(name: str) -> list[str]:
-    """The parts of a queue's name; of `address::queue`, Artemis' full name, the queue's (jmsx_artemis/BROKER.md A9)."""
+    """
+    Return the parts of a queue's name; of `address::queue`, Artemis' full name, the queue's (jmsx_artemis/BROKER.md
+    A9).
+    """
     return name.rpartition("::")[2].split(".")
 
 
 def acknowledge_mode(given: object) -> AcknowledgeMode:
     """
-    The mode that is meant: itself, its number, or its name, such as "client", "auto" or "session_transacted".
+    Return the mode that is meant: itself, its number, or its name, such as "client", "auto" or "session_transacted".
 
     Raises ConfigurationError, naming the nearest.
     """

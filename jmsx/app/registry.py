@@ -144,7 +144,7 @@ class Registry:
         settings: ConsumerKeywords,
     ) -> Callable[[H], H]:
         """
-        What makes a function the handler of `source`.
+        Return what makes a function the handler of `source`.
 
         Raises ConfigurationError for `more` by position, which nothing is, and for settings that make no sense.
         """

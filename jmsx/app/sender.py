@@ -118,7 +118,7 @@ class Sending:
 
     def message(self, to: Destination | str, body: Message | Data) -> Message:
         """
-        The message with that body, or `body` itself, if it is one.
+        Return the message with that body, or `body` itself, if it is one.
 
         Raises MessageFormatError for what JSON cannot say, ConfigurationError where destination and body are in the
         wrong order, and where a Message is given what it has itself.
@@ -190,7 +190,7 @@ class Shared(Generic[T]):
 
     def opened(self, deadline: float | None = None) -> T:
         """
-        What `open_on` has made, which is open; raises what opening it raises, in all who wait for that.
+        Return what `open_on` has made, which is open; raises what opening it raises, in all who wait for that.
 
         Raises ConnectionFailedError if it is not open at the deadline (seconds, monotonic; None: it has none), and
         IllegalStateError in a signal handler or an observer that interrupts who opens it.
@@ -293,7 +293,7 @@ class _SharedConnection(Generic[T]):
             self._thread.start()
 
     def ready(self, deadline: float | None) -> T:
-        """As `Shared.opened`."""
+        """Do as `Shared.opened` does."""
         left = None if deadline is None else max(deadline - self._machine.monotonic(), 0.0)
         if not self._done.wait(left):
             raise ConnectionFailedError(

@@ -43,7 +43,7 @@ class Signals:
 
     def wait(self) -> signal.Signals | None:
         """
-        The next signal, or None for a `wake()`.
+        Return the next signal, or None for a `wake()`.
 
         Python notes a signal when the main thread runs. One that comes just before that waits, or that the system gives
         to another thread, does not end the waiting; so it is a short one, again and again.
@@ -55,7 +55,7 @@ class Signals:
                     return notice
 
     def wait_briefly(self, timeout: float) -> signal.Signals | None:
-        """The next signal; None for a `wake()`, or if none has come in `timeout` seconds."""
+        """Return the next signal; None for a `wake()`, or if none has come in `timeout` seconds."""
         with contextlib.suppress(queue.Empty):
             notice = self._notices.get(timeout=timeout)
             return None if isinstance(notice, Beside) else notice
@@ -99,7 +99,7 @@ class Beside:
 
     def wait(self, timeout: float | None = None) -> signal.Signals | None:
         """
-        The next signal; None: it is over, or `timeout` (seconds; None: no matter how long) has passed.
+        Return the next signal; None: it is over, or `timeout` (seconds; None: no matter how long) has passed.
 
         Raises what the work raised. A `wake()` that comes meanwhile is for whoever waits next.
         """

@@ -38,7 +38,7 @@ class MessageListener(Protocol):
 
 def handler_of(listener: MessageListener) -> Callable[[Message], None]:
     """
-    A handler that calls `listener.on_message(frame)`.
+    Return a handler that calls `listener.on_message(frame)`.
 
     The message is acknowledged when that returns, and delivered again by the policy when it raises; so the listener
     must not acknowledge any more. Its other methods (`on_error`, `on_disconnected`) are not called, for jmsx connects

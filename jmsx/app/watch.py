@@ -114,7 +114,7 @@ class Watch:
             self._asking = None
 
     def _suspects(self, now: float) -> list[Worker]:
-        """Who has been without a message, and without a question, for long enough."""
+        """Return who has been without a message, and without a question, for long enough."""
         suspects = []
         for worker in tuple(self._workers):
             movement = self._progress.movement(worker.session_id)

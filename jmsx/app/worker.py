@@ -164,7 +164,7 @@ class Worker:
 
     @staticmethod
     def _mode(consumer: Consumer) -> AcknowledgeMode:
-        """The acknowledge mode of the session that serves `consumer`."""
+        """Return the acknowledge mode of the session that serves `consumer`."""
         return consumer.mode
 
     @property
@@ -282,17 +282,17 @@ class Worker:
         self._connection.abort()
 
     def idle_since(self, moment: float, progress: Progress) -> bool:
-        """Whether it could have had messages since then (seconds, monotonic), and had none, nor any that waits."""
+        """Return whether it could have had messages since then (seconds, monotonic), and had none, and none waits."""
         idle = self.call is None and self._link.empty_handed
         return idle and self._movement(progress).idle_since(moment)
 
     def _movement(self, progress: Progress) -> Movement:
-        """Where its session stands, by its events and by its own word."""
+        """Return where its session stands, by its events and by its own word."""
         movement = progress.movement(self._link.session_id)
         return replace(movement, moved_at=max(movement.moved_at, self._link.ended_at))
 
     def state(self, progress: Progress, stranded: int) -> WorkerState:
-        """What the health probes tell of it: its link, its call, and what it waits for."""
+        """Return what the health probes tell of it: its link, its call, and what it waits for."""
         call, now = self.call, self._machine.monotonic()
         return WorkerState(
             consumer=self.consumer.name,
@@ -312,7 +312,7 @@ class Worker:
         )
 
     def _awaited(self) -> str | None:
-        """What it waits for because that is away, and why."""
+        """Return what it waits for because that is away, and why."""
         told = getattr(self.consumer.dedupe, "away", None)
         # A store of the application's own may mean something else by that name.
         store = self.away or (told if isinstance(told, str) else None)
@@ -333,7 +333,7 @@ class Worker:
             self._check_session()
 
     def _check_session(self) -> None:
-        """The app ends if a handler has closed the session that it was given: nothing can come in it any more."""
+        """End the app if a handler has closed the session that it was given: nothing can come in it any more."""
         if self._link.closed and not self._left:
             self._failing(
                 IllegalStateError(
@@ -383,7 +383,7 @@ class Worker:
             raise Duplicate
 
     def _once(self, store: IdempotencyStore, identity: StoreKey, message: Message) -> bool:
-        """As `store.once`, when the store can be used."""
+        """Do as `store.once` does, when the store can be used."""
         return self._when_back(
             # False alone says that the message was done: a store of the application's may return anything.
             lambda handle: store.once(identity, handle) is not False,
@@ -480,7 +480,7 @@ class Worker:
             self._link.engine.hand_outs.returned(map(delivery_of, messages))
 
     def _are_lost(self, messages: Sequence[Message]) -> bool:
-        """Whether one of them is not acknowledged, and its link is gone."""
+        """Return whether one of them is not acknowledged, and its link is gone."""
         return any(map(self._link.engine.core.is_lost, map(delivery_of, messages)))
 
     def _reach(self, messages: Sequence[Message]) -> None:
@@ -501,7 +501,7 @@ class Worker:
     def _call_inside(
         self, taken: Message | list[Message], database: Any
     ) -> tuple[Message | list[Message], Any]:
-        """What the handler has returned, and for what: on a loop perhaps for a message behind the one `taken`."""
+        """Return what the handler has returned, and for what: on a loop, it may be one behind the message `taken`."""
         handler, parameters = self.consumer.handler, self.consumer.parameters
 
         def arguments(given: Message | list[Message]) -> tuple[list[Any], dict[str, Any]]:
@@ -533,7 +533,7 @@ class Worker:
 
     def _next_here(self) -> Message | None:
         """
-        The next message, on the loop: its handler has returned, and nothing has to be waited for to settle that.
+        Return the next message, on the loop: its handler has returned, and nothing has to be waited for to settle that.
 
         None where the session's thread is to do what is next.
         """
@@ -569,7 +569,7 @@ class Worker:
             raise Reject from error
 
     async def _in_time(self, work: Coroutine[Any, Any, T]) -> T:
-        """What `work` returns; raises TimeoutError, when it has been cancelled because it took too long."""
+        """Return what `work` returns; raises TimeoutError, when it has been cancelled because it took too long."""
         if self.timeout is None:
             return await work
         try:
@@ -602,7 +602,7 @@ class Worker:
         )
 
     def _await(self, loop: Loop, work: Work, following: Callable[[Any], Work | None]) -> Any:
-        """What a handler returns that runs on a loop; raises Unhandled if it could not, or was to end with the app."""
+        """Return what a handler on a loop returns; raises Unhandled if it could not run, or was to end with the app."""
         try:
             running = self._on_loop = loop.begin(work, self.call, following)
         except IllegalStateError as error:

@@ -136,7 +136,7 @@ class Workers(Sequence[Worker]):
             self._machine.thread(self._begin_waiting, "jmsx-stores").start()
 
     def calling(self) -> Worker | None:
-        """The one whose handler is the caller."""
+        """Return the one whose handler is the caller."""
         own, at_work = threading.get_ident(), CALL.get()
         for worker in self:
             call = worker.call
@@ -145,12 +145,12 @@ class Workers(Sequence[Worker]):
         return None
 
     def idle_since(self, since: float) -> bool:
-        """Whether none had anything to do since then (seconds, monotonic), and none waits for its store."""
+        """Return whether none had anything to do since then (seconds, monotonic), and none waits for its store."""
         waits = bool(self._waiting)  # first: who waits no more is a worker then
         return all(one.idle_since(since, self._progress) for one in self) and not waits
 
     def states(self, stranded: Mapping[str, int]) -> list[WorkerState]:
-        """How each of them does; `stranded`: messages that nobody gets, by the URI of their destination."""
+        """Return how each of them does; `stranded`: messages that nobody gets, by the URI of their destination."""
         at_work = [
             worker.state(self._progress, stranded.get(worker.consumer.destination.uri, 0))
             for worker in self
@@ -158,7 +158,7 @@ class Workers(Sequence[Worker]):
         return at_work + self.waiting()
 
     def waiting(self) -> list[WorkerState]:
-        """The states of the consumers that have no worker yet, because their store is away."""
+        """Return the states of the consumers that have no worker yet, because their store is away."""
         return [
             WorkerState(
                 consumer=one.name,
@@ -178,7 +178,7 @@ class Workers(Sequence[Worker]):
         return free
 
     def drain(self, timeout: float) -> None:
-        """As `jmsx.app.draining.drain` does all of them."""
+        """Drain all of them as `jmsx.app.draining.drain` does."""
         drain(tuple(self), timeout, self._machine)
 
     def leave_opening(self) -> None:
@@ -302,7 +302,7 @@ class Workers(Sequence[Worker]):
         return connection
 
     def _clash(self, consumer: Consumer, error: InvalidClientIdError) -> InvalidClientIdError:
-        """The error, in better words if it is a consumer of this app that has the client id."""
+        """Return the error, in better words if it is a consumer of this app that has the client id."""
         for worker in self:
             if worker.consumer.durable is not None:
                 return InvalidClientIdError(

@@ -97,7 +97,7 @@ class Bench:
         self._queues: list[Queue] = []
 
     def connect(self, **changes: Any) -> Connection:
-        """A started connection that redelivers at once, with these options of its own."""
+        """Return a started connection that redelivers at once, with these options of its own."""
         at_once = RedeliveryPolicy(initial_redelivery_delay=0.0, redelivery_delay=0.0)
         own = {"redelivery_policy": at_once, **changes}
         connection = connect_to(self._address, self._options, **own)
@@ -106,7 +106,7 @@ class Bench:
         return connection
 
     def queue(self) -> Queue:
-        """A new queue that nobody else uses, emptied by `clear()`."""
+        """Return a new queue that nobody else uses, emptied by `clear()`."""
         self._queues.append(Queue(f"{self._names}.{len(self._queues)}"))
         return self._queues[-1]
 
@@ -133,7 +133,7 @@ def put(connection: Connection, queue: Queue, *bodies: Any, **properties: Any) -
 
 
 def came(consumer: MessageConsumer, count: int = 0) -> list[Message]:
-    """The next `count` messages, as far as they come, and whatever comes besides."""
+    """Return the next `count` messages, as far as they come, and whatever comes besides."""
     found: list[Message] = []
     while (message := consumer.receive(_PATIENCE if len(found) < count else _SILENCE)) is not None:
         found.append(message)
@@ -141,7 +141,7 @@ def came(consumer: MessageConsumer, count: int = 0) -> list[Message]:
 
 
 def left(connection: Connection, queue: Queue, count: int = 0) -> list[Message]:
-    """What a new session gets from a queue; so many are expected."""
+    """Return what a new session gets from a queue; so many are expected."""
     session = connection.create_session()
     found = came(session.create_consumer(queue), count)
     session.close()
@@ -149,7 +149,7 @@ def left(connection: Connection, queue: Queue, count: int = 0) -> list[Message]:
 
 
 def stranded(connection: Connection, queue: Queue) -> bool:
-    """Whether the broker keeps messages of a queue for a consumer that is gone, as far as it can be asked."""
+    """Return whether the broker keeps messages of a queue for a consumer that is gone, as far as it can be asked."""
     session = connection.create_session()
     kind = link_of(session).dialect.name
     if kind not in plugins.names("jmsx.stranded"):
@@ -228,7 +228,7 @@ def _receive_and_send(bench: Bench) -> Result:
 
 
 def came_one(consumer: MessageConsumer) -> list[Message]:
-    """The next message, in a list; empty if none came."""
+    """Return the next message, in a list; empty if none came."""
     message = consumer.receive(_PATIENCE)
     return [] if message is None else [message]
 

@@ -73,7 +73,7 @@ def examine(
 def _examine_brokers(
     uri: BrokerUri, consumers: Sequence[Consumer], *, thorough: bool
 ) -> Iterator[Finding]:
-    """All of them; one of several may be away, such as the waiting half of a pair, but not all."""
+    """Examine all of them; one of several may be away, such as the waiting half of a pair, but not all."""
     missing: list[Finding] = []
     for address in uri.addresses:
         try:
@@ -88,12 +88,12 @@ def _examine_brokers(
 
 
 def _options(given: Mapping[str, Any]) -> ConnectionOptions:
-    """The options of an App."""
+    """Return the options of an App."""
     return Connection("stomp://nobody", **given).options
 
 
 def _examine_options(options: ConnectionOptions) -> Iterator[Finding]:
-    """What is legal and seldom meant."""
+    """Yield what is legal and seldom meant."""
     ours, theirs = options.heartbeat
     if not (ours and theirs):
         yield Finding(
@@ -112,7 +112,7 @@ def _examine_options(options: ConnectionOptions) -> Iterator[Finding]:
 
 
 def _examine_consumer(consumer: Consumer, options: ConnectionOptions) -> Finding:
-    """One consumer's settings in words, and what is seldom meant."""
+    """Return one consumer's settings in words, and what is seldom meant."""
     prefetch = options.prefetch(consumer.kind, consumer.options)
     limit = options.policy(consumer.destination.uri, consumer.options).maximum_redeliveries
     told = (
@@ -131,7 +131,7 @@ def _examine_consumer(consumer: Consumer, options: ConnectionOptions) -> Finding
 def _examine_broker(
     address: BrokerAddress, options: ConnectionOptions, consumers: Sequence[Consumer]
 ) -> Iterator[Finding]:
-    """One broker: reach it, try it, ask it."""
+    """Examine one broker: reach it, try it, ask it."""
     greeting, began = _Greeting(), time.monotonic()
     with connect_to(address, options, [greeting]) as connection:
         connection.start()
@@ -155,14 +155,14 @@ def _examine_broker(
 
 
 def _queues(consumers: Sequence[Consumer]) -> list[str]:
-    """The names of the queues that they read."""
+    """Return the names of the queues that they read."""
     return sorted({one.destination.name for one in consumers if not one.destination.is_topic})
 
 
 def _examine_destination(
     consumer: Consumer, session: Session, options: ConnectionOptions
 ) -> Iterator[Finding]:
-    """What the broker has set for a consumer's destination, and whether it goes with the consumer's own policy."""
+    """Yield what the broker has set for a consumer's destination, and whether that goes with its own policy."""
     destination, check = consumer.destination, f"settings of {consumer.destination.uri}"
     policy = options.policy(destination.uri, consumer.options)
     try:
@@ -178,14 +178,14 @@ def _examine_destination(
 
 
 def _advise(check: str, found: Findings) -> Iterator[Finding]:
-    """What is seldom meant of a queue's settings in the broker."""
+    """Yield what is seldom meant of a queue's settings in the broker."""
     for advice in found.advice:
         settings = ", ".join(f"{name} {value}" for name, value in advice.settings.items())
         yield Finding(check, Level.WARNING, f"{advice.problem} ({settings}); {advice.remedy}")
 
 
 def _transport(address: BrokerAddress, options: ConnectionOptions) -> Finding:
-    """Whether others can read along."""
+    """Return whether others can read along."""
     if address.tls:
         name = options.tls.verify_hostname
         words = "its name is verified" if name else "its name is NOT verified (verify_hostname)"
@@ -200,7 +200,7 @@ def _transport(address: BrokerAddress, options: ConnectionOptions) -> Finding:
 
 
 def _heartbeat(session: Session, options: ConnectionOptions) -> Finding:
-    """What both sides agreed on; a side that said 0 sends nothing."""
+    """Return what both sides agreed on; a side that said 0 sends nothing."""
     ours, theirs = options.heartbeat
     promised, wanted = parse(link_of(session).greeting.get("heart-beat", "0,0"))
     sends, hears = (max(ours, wanted) if ours and wanted else 0.0), (promised if theirs else 0.0)
@@ -212,7 +212,7 @@ def _heartbeat(session: Session, options: ConnectionOptions) -> Finding:
 
 
 def _dead_letters(session: Session, options: ConnectionOptions) -> Finding:
-    """Where a message of a queue goes that always fails."""
+    """Return where a message of a queue goes that always fails."""
     own = link_of(session).dialect.dead_letter_queue
     if options.dead_letter not in tuple(DeadLetterStrategy):
         words = f"confirmed copies to {options.dead_letter}"
@@ -232,12 +232,12 @@ def _dead_letters(session: Session, options: ConnectionOptions) -> Finding:
 
 
 def _place(session: Session, options: ConnectionOptions) -> str:
-    """Where copies of dead letters go of a queue for which the broker has no settings of its own."""
+    """Return where copies of dead letters go of a queue for which the broker has no settings of its own."""
     return _of_any(session, options).dead_letter_queue.destination
 
 
 def _of_any(session: Session, options: ConnectionOptions) -> Findings:
-    """What the broker tells of a queue for which it has no settings of its own."""
+    """Return what the broker tells of a queue for which it has no settings of its own."""
     policy = options.policy(_ANY.uri, ConsumerOptions())
     return link_of(session).examine(_ANY, DestinationKind.QUEUE, policy)
 

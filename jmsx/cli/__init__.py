@@ -35,7 +35,8 @@ def main() -> None:
 
 def _is_printed(stream: TextIO | None) -> bool:
     """
-    Whether standard output or error has all that was printed; else have Python not try that once more when it ends.
+    Return whether standard output or error has all that was printed; else have Python not try that once more when it
+    ends.
 
     It would tell of that in its own words, and end with its own code. Source: "Note on SIGPIPE", the `signal` module.
     """

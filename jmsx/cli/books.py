@@ -62,17 +62,17 @@ class Books:
         """Do nothing: an observer's `close()`, and nothing is held."""
 
     def open_keys(self) -> int:
-        """How many sent messages are neither settled nor dead yet."""
+        """Return how many sent messages are neither settled nor dead yet."""
         with self._lock:
             return len(self.sent.keys() - self.settled.keys() - self.dead.keys())
 
     def sent_to(self) -> Counter[str]:
-        """Messages sent, by destination."""
+        """Return messages sent, by destination."""
         with self._lock:
             return Counter(self.sent.values())
 
     def duplicates(self) -> int:
-        """How many messages were done more than once."""
+        """Return how many messages were done more than once."""
         with self._lock:
             return sum(1 for times in self.settled.values() if times > 1)
 

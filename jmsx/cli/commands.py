@@ -43,7 +43,7 @@ class _Root(TyperGroup):
     """Takes --verbose behind every command, as well as before it."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """As the base class."""
+        """Do as the base class does."""
         command = super().get_command(ctx, cmd_name)
         if command is not None:
             self._have_heed(command)
@@ -164,7 +164,7 @@ def _unexpected(error: Exception) -> int:
 
 
 def _ours(error: BaseException) -> bool:
-    """Whether no code but jmsx's and that of installed libraries was at work."""
+    """Return whether no code but jmsx's and that of installed libraries was at work."""
     paths = sysconfig.get_paths()
     folders = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     for frame, _ in traceback.walk_tb(error.__traceback__):

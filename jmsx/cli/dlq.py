@@ -79,7 +79,7 @@ class _Meant:
         return letter if self._deaths is None else self._deaths.told(letter)
 
     def fits(self, letter: DeadLetter) -> bool:
-        """Whether it is one of them, as far as it or the log tells."""
+        """Return whether it is one of them, as far as it or the log tells."""
         told = self.told(letter)
         self._unseen -= told.names
         fits = self.choice.fits(told)
@@ -91,7 +91,7 @@ class _Meant:
         return fits and not spared
 
     def absent(self, found: Found, limit: int | None) -> frozenset[str]:
-        """Which names nothing has, if all that lies there was looked at to find `found`."""
+        """Return which names nothing has, if all that lies there was looked at to find `found`."""
         is_whole = not found.hidden and len(found.letters) != limit
         return frozenset(self._unseen) if is_whole else frozenset()
 
@@ -456,7 +456,7 @@ def export(
 def _export(
     letters: Iterable[DeadLetter], meant: _Meant, limit: int | None, to: Callable[[str], object]
 ) -> tuple[int, int]:
-    """How many lines were written, and how many letters were seen for them."""
+    """Return how many lines were written, and how many letters were seen for them."""
     count = seen = 0
     for letter in letters:
         seen += 1
@@ -469,7 +469,7 @@ def _export(
 
 
 def _error(letter: DeadLetter) -> str:
-    """Its error and what that says, as far as they are told."""
+    """Return its error and what that says, as far as they are told."""
     return ": ".join(filter(None, (letter.error, letter.error_message if letter.error else "")))
 
 
@@ -478,13 +478,13 @@ def _count(letters: Sequence[DeadLetter]) -> str:
 
 
 def _died(letter: DeadLetter) -> str:
-    """When it died; of what does not tell: when it was sent, said so."""
+    """Return when it died; of what does not tell: when it was sent, said so."""
     seen = timestamp(letter.seen)
     return seen if letter.last_failure is not None or letter.seen is None else f"sent {seen}"
 
 
 def _life(letter: DeadLetter, events: Path) -> list[str]:
-    """What an event log tells of it, as lines."""
+    """Return what an event log tells of it, as lines."""
     explain, worded = plugins.load("jmsx.logs", "explain"), plugins.load("jmsx.logs", "worded")
     told = ""
     for name in letter.logged_as:
@@ -506,7 +506,8 @@ def _print_staying(staying: Counter[str]) -> None:
 @contextmanager
 def _made(path: Path) -> Iterator[Callable[[str], object]]:
     """
-    A new file of its owner's alone, on the disk at the end; it has its name when it is whole, also if this is killed.
+    Yield a new file of its owner's alone, on the disk at the end; it has its name when it is whole, also if this is
+    killed.
 
     Raises ConfigurationError if there is one, or it cannot be written.
     """

@@ -65,7 +65,7 @@ def explain(
 
 
 def _story(events: Path, message: str, broker: str | None, told: Callable[..., Any]) -> Any:
-    """What the log tells of it, by one of its names."""
+    """Return what the log tells of it, by one of its names."""
     names = [message]
     if broker is not None and whole(message) is not None:  # as every Artemis calls some message
         names = _names(broker, message) or names
@@ -84,7 +84,7 @@ def _story(events: Path, message: str, broker: str | None, told: Callable[..., A
 
 
 def _names(url: str, id: str) -> list[str]:  # noqa: A002 - as the field
-    """How the log may call a dead letter that its broker has under another id, as copies are; none: there is none."""
+    """Return how the log may call a dead letter that its broker has under another id, such as a copy; empty: none."""
     from jmsx.dead_letters.opening import open_access  # noqa: PLC0415 - with it comes the client
 
     with open_access(url) as access:
@@ -100,7 +100,7 @@ def _logged_as(access: Access, id: str) -> list[str]:  # noqa: A002 - as the fie
 
 
 def _places(url: str, story: Any) -> Iterator[str]:
-    """Where the broker has it now, a sentence each."""
+    """Yield where the broker has it now, a sentence each."""
     from jmsx.dead_letters.opening import open_access  # noqa: PLC0415 - with it comes the client
 
     with open_access(url) as access:
@@ -132,7 +132,7 @@ def _places_in(access: Access, story: Any) -> Iterator[str]:
 
 
 def _cause(letter: DeadLetter) -> str:
-    """Why it is a dead letter, as far as it tells; empty for one that is none."""
+    """Return why it is a dead letter, as far as it tells; empty for one that is none."""
     if letter.reason == UNTOLD:
         return ""
     why = f"{letter.error}: {letter.error_message}" if letter.error else ""

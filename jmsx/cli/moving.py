@@ -59,7 +59,7 @@ def find(
 
 
 def hidden(access: Access, queue: str, seen: int) -> str:
-    """What the broker does not show of a queue of which so many messages were seen, a sentence; empty: nothing."""
+    """Return what the broker does not show of a queue of which so many messages were seen, a sentence; empty: all."""
     total = access.count(queue) or 0
     return f"{seen:,} of {total:,} messages can be seen; {access.remedy}" if seen < total else ""
 
@@ -114,7 +114,7 @@ class Move:
             raise typer.Exit(1)
 
     def _do(self, letters: Sequence[DeadLetter]) -> int:
-        """How many were done; what is interrupted says so, and leaves nothing half done."""
+        """Return how many were done; what is interrupted says so, and leaves nothing half done."""
         from rich import progress as parts  # noqa: PLC0415 - not for `jmsx --help`
 
         done, total, began = 0, len(letters), time.monotonic()

@@ -81,13 +81,13 @@ def print_row(*texts: str) -> None:
 
 
 def short(text: str, most: int = _COLUMN) -> str:
-    """The first line of a text, cut to so many characters."""
+    """Return the first line of a text, cut to so many characters."""
     line = text.partition("\n")[0]
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def timestamp(seconds: float | None) -> str:
-    """An instant (epoch seconds) in UTC, to the second."""
+    """Return an instant (epoch seconds) in UTC, to the second."""
     if seconds is None:
         return NOTHING
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")

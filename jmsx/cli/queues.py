@@ -35,12 +35,12 @@ def opened(url: str) -> Iterator[Access]:
 
 
 def destination_uri(text: str | None) -> str | None:
-    """The URI of a queue or topic, however it is spelt; raises InvalidDestinationError."""
+    """Return the URI of a queue or topic, however it is spelt; raises InvalidDestinationError."""
     return None if text is None else str(parse_destination(text))
 
 
 def queue_name(queue: str) -> str:
-    """The bare name of a queue; raises ConfigurationError for anything else."""
+    """Return the bare name of a queue; raises ConfigurationError for anything else."""
     uri = destination_uri(queue) or ""
     kind, _, name = uri.partition("://")
     if kind != "queue" or any(sign in name for sign in "*>,?"):
@@ -49,7 +49,7 @@ def queue_name(queue: str) -> str:
 
 
 def record(letter: DeadLetter) -> dict[str, Any]:
-    """One message as JSON has it; a body is `text` if it is UTF-8, else `base64`."""
+    """Return one message as JSON has it; a body is `text` if it is UTF-8, else `base64`."""
     record = {
         **asdict(letter),
         "headers": dict(letter.headers),

@@ -48,7 +48,7 @@ class ReportCommand(TyperCommand):
     """A command that ends with 1 where its arguments are wrong: 2 says that the log is suspect."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As the base class; what is wrong is raised as ConfigurationError."""
+        """Do as the base class does; what is wrong is raised as ConfigurationError."""
         try:
             return super().parse_args(ctx, args)
         except Exception as error:

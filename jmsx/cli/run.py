@@ -224,7 +224,7 @@ def run_app(
 
 
 def misspelt(variables: Iterable[str]) -> list[str]:
-    """What is to be said of `variables` that are called as ours are, and are none; no error: they may be an app's."""
+    """Return a warning for each of `variables` that is called as ours are, and is none; it may be an app's."""
     options = inspect.signature(run_app, eval_str=True).parameters.values()
     given = (getattr(one, "envvar", None) for each in options for one in get_args(each.annotation))
     known = [*OTHERS, *filter(None, given)]
@@ -290,7 +290,7 @@ def _introduce(settings: RunSettings, app: jmsx.App, how: str, *, as_json: bool)
 
 
 def _prepared(settings: RunSettings) -> jmsx.App:
-    """The app, with what the settings say of it."""
+    """Return the app, with what the settings say of it."""
     app = load_app(str(settings.app), factory=settings.factory)
     if not app.consumers:
         raise ConfigurationError(
@@ -308,7 +308,7 @@ def _prepared(settings: RunSettings) -> jmsx.App:
 
 
 def _command(settings: RunSettings, *, verbose: bool, as_json: bool) -> list[str]:
-    """What starts one worker, but for the URL: it may have a password, and arguments can be read by everybody."""
+    """Return what starts one worker, but for the URL: it may have a password, and everybody can read arguments."""
     options = {
         "--drain-timeout": settings.drain_timeout,
         "--until-idle": settings.until_idle,
@@ -332,7 +332,7 @@ class ImportFailedError(ConfigurationError):
 
 
 def _trace(error: BaseException) -> str:
-    """The traceback, from where the user's own code begins."""
+    """Return the traceback, from where the user's own code begins."""
     trace = error.__traceback__
     while trace is not None and (
         trace.tb_frame.f_code.co_filename.startswith("<frozen importlib")
@@ -348,7 +348,7 @@ def _parents(module: str) -> list[str]:
 
 
 def _parted(target: str) -> tuple[str, str]:
-    """The module and the name in it; raises ConfigurationError that says what to write for a file's name."""
+    """Return the module and the name in it; raises ConfigurationError that says what to write for a file's name."""
     module, colon, name = target.rpartition(":")
     path = PureWindowsPath(module)  # which has slashes of both kinds
     if colon and path.stem.isidentifier() and (path.suffix == ".py" or {*"/\\"} & {*module}):
@@ -366,7 +366,7 @@ def _parted(target: str) -> tuple[str, str]:
 
 def load_app(target: str, *, factory: bool = False) -> jmsx.App:
     """
-    The App that MODULE:NAME names, or that the function of that name returns (`factory`).
+    Return the App that MODULE:NAME names, or that the function of that name returns (`factory`).
 
     Raises ConfigurationError saying what is missing, and ImportFailedError with the traceback of the user's own code.
     """

@@ -135,7 +135,7 @@ class Place:
                 self.started = True
 
     def is_being_started(self, now: float) -> bool:
-        """Whether it serves no health yet, as was to be expected."""
+        """Return whether it serves no health yet, as was to be expected."""
         if self.url is not None or (self.process is None and self.due is None):
             return False
         if self.failing is not None:
@@ -143,7 +143,7 @@ class Place:
         return self.process is None or now - self.began < STARTING
 
     def owes_an_answer(self, now: float) -> bool:
-        """Whether it is to answer a scrape: its process runs on, and serves, or has had its time to start."""
+        """Return whether it is to answer a scrape: its process runs on, and serves, or has had its time to start."""
         if self.process is None or self.ending:
             return False
         return self.url is not None or now - self.began >= STARTING
@@ -216,7 +216,7 @@ class Supervisor:
         self._served: str | None = None  #: HOST:PORT, by the application's wish
 
     def run(self) -> int:
-        """The exit code: 0 if all ended well, 1 if one did not, 130 after a second signal."""
+        """Return the exit code: 0 if all ended well, 1 if one did not, 130 after a second signal."""
         with Signals() as signals:
             if self._health is not None:
                 self._serve(self._health)
@@ -305,7 +305,7 @@ class Supervisor:
         place.socket, place.began, place.due = ours, time.monotonic(), None
 
     def _start_again(self, signals: Signals) -> signal.Signals | None:
-        """A file has changed; the signal that came before all had ended, with which none starts again."""
+        """End all workers, and let them start again; return the signal that came meanwhile, after which none starts."""
         self._announce("a file has changed: workers start again")
         _, number = self._end(signals)
         if number is None:
@@ -355,7 +355,7 @@ class Supervisor:
 
     def _files(self) -> dict[str, float]:
         """
-        When each Python file was last changed; nothing where nobody looks.
+        Return when each Python file was last changed; nothing where nobody looks.
 
         But for hidden folders and virtual environments, which have many and are not the program's. What goes away
         meanwhile has gone.

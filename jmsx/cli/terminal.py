@@ -31,7 +31,7 @@ _WIDTH: Final = 80
 
 
 def visible(text: str, keep: str = "\n\t") -> str:
-    """`text` with control characters, but those in `keep`, written as Python would escape them."""
+    """Return `text` with control characters, but those in `keep`, written as Python would escape them."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_escaped(one) if one not in keep and _is_control(one) else one for one in text)
@@ -99,12 +99,12 @@ class Console:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console for what was asked for, or for what is said beside it."""
+    """Return a console for what was asked for, or for what is said beside it."""
     return Console(stderr=stderr)
 
 
 def _wrapped(line: str, width: int) -> str:
-    """`line` in lines of so many characters; a name that is longer stays whole, to be copied."""
+    """Return `line` in lines of so many characters; a name that is longer stays whole, to be copied."""
     begin = line[: len(line) - len(line.lstrip())]
     return textwrap.fill(
         line,
@@ -119,7 +119,7 @@ class VisibleFormatter(logging.Formatter):
     """Log lines, whoever wrote what is in them."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """As the base class, with controls made visible."""
+        """Do as the base class does, with controls made visible."""
         return visible(super().format(record))
 
 

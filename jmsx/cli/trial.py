@@ -200,14 +200,14 @@ class Trial:
 
 @contextlib.contextmanager
 def fresh_broker(kind: str) -> Iterator[Any]:
-    """A broker of its own, gone afterwards."""
+    """Yield a broker of its own, gone afterwards."""
     broker = plugins.load("jmsx.brokers", kind)(**_SETTINGS[kind])
     with broker:
         yield broker
 
 
 def find_example() -> Path:
-    """The example application: beside this module in a wheel, in `examples` of a checkout."""
+    """Return the example application: beside this module in a wheel, in `examples` of a checkout."""
     for place in (Path(__file__).parent, Path(__file__).parents[2] / "examples"):
         if (place / "orders.py").exists():
             return place / "orders.py"
@@ -215,7 +215,7 @@ def find_example() -> Path:
 
 
 def load_example(path: Path) -> ModuleType:
-    """The module at `path`, which must have an `app` and a function `messages(count)`."""
+    """Return the module at `path`, which must have an `app` and a function `messages(count)`."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None or not path.exists():
         raise ConfigurationError(f"{path} is not a Python file")

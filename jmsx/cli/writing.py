@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def worded(error: OSError) -> str:
-    """An error of the system: the file, if it tells one, and why."""
+    """Return an error of the system: the file, if it tells one, and why."""
     why = error.strerror or str(error) or type(error).__name__
     return why if error.filename is None else f"{error.filename}: {why}"
 

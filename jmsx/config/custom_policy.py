@@ -83,7 +83,7 @@ class CustomPolicy:
         return goes_on
 
     def exhausted(self, redelivery_count: int) -> bool:
-        """Whether a message that failed for the `redelivery_count`-th time (from 1) is a dead letter."""
+        """Return whether a message that failed for the `redelivery_count`-th time (from 1) is a dead letter."""
 
         def by_the_limit() -> bool:
             limit = self.maximum_redeliveries
@@ -95,7 +95,7 @@ class CustomPolicy:
         return dead
 
     def delay(self, redelivery: int, draw: Callable[[], float] = no_jitter) -> float:
-        """Seconds to wait before redelivery number `redelivery` (from 1)."""
+        """Return seconds to wait before redelivery number `redelivery` (from 1)."""
         return float(
             self._answer(
                 "delay()",
@@ -105,13 +105,13 @@ class CustomPolicy:
         )
 
     def _value(self, name: str, *absent: object) -> Any:
-        """An attribute; `absent`: what it is where there is none."""
+        """Return an attribute; `absent`: what it is where there is none."""
         return self._answer(
             name, lambda: getattr(self._policy, name, *absent), lambda: getattr(_DEFAULT, name)
         )
 
     def _answer(self, what: str, question: Callable[[], Any], instead: Callable[[], Any]) -> Any:
-        """The answer if it makes sense, and else what the default policy says `instead`."""
+        """Return the answer if it makes sense, and else what the default policy says `instead`."""
         try:
             answer = question()
         except BaseException as error:
@@ -140,7 +140,7 @@ class CustomPolicy:
 
 
 def _words(answer: object) -> str:
-    """A number, unless it has no end; nothing else is printed."""
+    """Return a number, unless it has no end; nothing else is printed."""
     if type(answer) is int and abs(answer) > LONGEST_DELAY:
         return "out of range"
     return repr(answer) if type(answer) in (int, float, bool) else ""

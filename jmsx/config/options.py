@@ -86,7 +86,7 @@ class PrefetchPolicy:
         return cls(queue=prefetch, queue_browser=prefetch, topic=prefetch, durable_topic=prefetch)
 
     def prefetch(self, kind: DestinationKind) -> int:
-        """The prefetch for a kind of destination, in messages."""
+        """Return the prefetch for a kind of destination, in messages."""
         if kind is DestinationKind.QUEUE:
             return self.queue
         return self.topic if kind is DestinationKind.TOPIC else self.durable_topic
@@ -155,7 +155,7 @@ class ReconnectPolicy:
         return math.inf if seconds is None or seconds == FOR_EVER else seconds
 
     def delay(self, failed: int) -> float:
-        """Seconds between the attempt number `failed`, counted from 1, and the next."""
+        """Return seconds between the attempt number `failed`, counted from 1, and the next."""
         if not self.use_exponential_back_off:
             return self.initial_delay
         try:
@@ -344,13 +344,13 @@ class ConnectionOptions:
 
     @classmethod
     def of(cls, **options: Any) -> ConnectionOptions:
-        """The options with these names; raises ConfigurationError, which names the nearest for an unknown one."""
+        """Return the options with these names; raises ConfigurationError, which names the nearest to an unknown one."""
         check_names("connection option", options, [each.name for each in fields(cls)])
         return cls(**options)
 
     def policy(self, destination: str, own: ConsumerOptions = _AS_CONNECTION) -> Policy:
         """
-        The redelivery policy of a consumer with its `own` options, which win, for a destination URI.
+        Return the redelivery policy of a consumer with its `own` options, which win, for a destination URI.
 
         One of the application's own is asked with care: the CustomPolicy that does so is made anew for each consumer,
         for it knows what that consumer was answered last.
@@ -362,11 +362,11 @@ class ConnectionOptions:
         return careful(self.redelivery_policies.policy(destination))
 
     def prefetch(self, kind: DestinationKind, own: ConsumerOptions = _AS_CONNECTION) -> int:
-        """The prefetch of a consumer with its `own` options, in messages; 0: each is fetched when it is asked for."""
+        """Return the prefetch of a consumer with its `own` options, in messages; 0: each is fetched when asked for."""
         return self.prefetch_policy.prefetch(kind) if own.prefetch is None else own.prefetch
 
     def optimize(self, own: ConsumerOptions = _AS_CONNECTION) -> OptimizeAcknowledge | None:
-        """How AUTO acknowledgements of a consumer with its `own` options are batched, if at all."""
+        """Return how AUTO acknowledgements of a consumer with its `own` options are batched, if at all."""
         wanted = own.optimize_acknowledge
         if not (self.optimize_acknowledge if wanted is None else wanted):
             return None
@@ -422,7 +422,7 @@ _PARTS: Final = {"prefetch_policy": PrefetchPolicy, "tls": TlsOptions}
 
 
 def _meant(given: object) -> str:
-    """What `dead_letter=given` may have been meant to be, as a question; nothing if nobody knows."""
+    """Return what `dead_letter=given` may have been meant to be, as a question; nothing if nobody knows."""
     if not isinstance(given, str) or not given or " " in given:
         return ""
     near = nearest(given, [str(strategy) for strategy in DeadLetterStrategy])
@@ -431,7 +431,8 @@ def _meant(given: object) -> str:
 
 def dead_letter_place(given: str) -> str:
     """
-    A strategy, or the URI of the queue that is meant; what is wrong is told here, and not when a message has failed.
+    Return a strategy, or the URI of the queue that is meant; what is wrong is told here, and not when a message has
+    failed.
 
     A topic would lose what nobody subscribes to, a temporary queue ends with its session, and brokers read a name with
     wildcards or commas as several. Raises ConfigurationError, and InvalidDestinationError for a destination that makes
@@ -498,7 +499,7 @@ def _check_age(name: str, seconds: Any, remark: str) -> None:
 
 
 def _heartbeat(given: object) -> tuple[float, float]:
-    """The two times in seconds; raises ConfigurationError for what is none."""
+    """Return the two times in seconds; raises ConfigurationError for what is none."""
     if not isinstance(given, tuple) or len(given) != len(("send", "expect")):
         raise wrong_type("heartbeat", "a tuple (send every, expect every)", given)
     return _beat("send", given[0]), _beat("expect", given[1])

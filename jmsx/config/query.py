@@ -181,7 +181,7 @@ _DEFAULTS: Final[dict[str, type[Any]]] = {
 
 def apply_query(query: str, options: ConnectionOptions, *, failover: bool) -> ConnectionOptions:
     """
-    `options` with those of the query; `failover`: the ones for connecting again may be among them.
+    Return `options` with those of the query; `failover`: the ones for connecting again may be among them.
 
     Raises ConfigurationError, naming the option, and the nearest one for an unknown one.
     """
@@ -222,7 +222,7 @@ def _changed(options: ConnectionOptions, part: str, key: str, value: Any) -> Con
 
 
 def _unknown_option(name: str, *, after_secret: bool, failover: bool) -> ConfigurationError:
-    """An error that does not show what may be a part of a password."""
+    """Return an error that does not show what may be a part of a password."""
     if "@" in name:
         return ConfigurationError(
             f"the URI has a part after ? that is no option NAME=VALUE; {PERCENT}"

@@ -67,7 +67,7 @@ class BrokerUri:
 
 def parse_broker_uri(text: str, options: ConnectionOptions | None = None) -> BrokerUri:
     """
-    The brokers and options of a URI; what the URI says wins over `options`.
+    Return the brokers and options of a URI; what the URI says wins over `options`.
 
     Raises ConfigurationError, naming what is wrong.
     """
@@ -99,7 +99,7 @@ def parse_broker_uri(text: str, options: ConnectionOptions | None = None) -> Bro
 
 
 def _parts(uri: str) -> tuple[list[tuple[str, str]], str, bool]:
-    """Each broker with its own query, the query of all, and whether that is failover's."""
+    """Return each broker with its own query, the query of all, and whether that is failover's."""
     if not uri.startswith("failover:"):
         bare, _, query = uri.partition("?")
         return [(bare, "")], query, False
@@ -109,7 +109,7 @@ def _parts(uri: str) -> tuple[list[tuple[str, str]], str, bool]:
 
 
 def _failover_parts(text: str) -> tuple[str, str]:
-    """The brokers and the query of `(a,b)?query` or `a,b?query`."""
+    """Return the brokers and the query of `(a,b)?query` or `a,b?query`."""
     if not text.startswith("("):
         brokers, _, query = text.partition("?")
         return brokers, query
@@ -122,7 +122,7 @@ def _failover_parts(text: str) -> tuple[str, str]:
 
 
 def _broker(text: str, *, show: bool) -> tuple[BrokerAddress, tuple[str, str | None] | None]:
-    """The address, and (user, password) if the text has them; only with `show` do errors repeat the host."""
+    """Return the address, and (user, password) if the text has them; only with `show` do errors repeat the host."""
     scheme, separator, rest = text.partition("://")
     if not separator:
         scheme, rest = "stomp", text

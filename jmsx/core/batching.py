@@ -42,7 +42,7 @@ class BatchRule:
 
 
 def batch_rule(settings: ConsumerSettings, most: int | None = None) -> BatchRule:
-    """The rule for a consumer of an AUTO or DUPS_OK session; `most`: bytes of frames in one batch, if limited."""
+    """Return the rule for a consumer of an AUTO or DUPS_OK session; `most`: bytes of frames in a batch, if limited."""
     if settings.lazy:
         return BatchRule(max(1, min(math.ceil(settings.prefetch * 0.5), PAGE)), most)
     if settings.optimize is not None:

@@ -222,7 +222,7 @@ class CommitRepeats:
     # Inside ----------------------------------------------------------------------------------------------------------
 
     def _inputs(self, commit: Commit) -> set[int]:
-        """The keys of what it received, in the memory of the process."""
+        """Return the keys of what it received, in the memory of the process."""
         return {one.memory.key(each) for one, batch in commit.batches for each in batch}
 
     def _recognised(self, sends: Sequence[TxSend]) -> bool:

@@ -68,6 +68,8 @@ class ConsumerCore:
         releases: Callable[[], list[Frame]],
     ) -> None:
         """
+        Begin without messages.
+
         `changes` is called before anything changes that `Agenda` looks at; `releases` returns what ends every
         transaction that keeps a window of the session open.
         """

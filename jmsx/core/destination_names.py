@@ -102,7 +102,7 @@ def split_name(text: str, default_kind: str = "queue") -> tuple[str, str]:
 
 
 def _of_no_kind(text: str, kind: str) -> InvalidDestinationError:
-    """An error that has the right spelling, or says what `text` is instead."""
+    """Return an error that has the right spelling, or says what `text` is instead."""
     if kind in _BROKERS:
         return InvalidDestinationError(
             f"{text!r} is not a destination: that is the URL of a broker; write queue://NAME"
@@ -116,7 +116,7 @@ def _of_no_kind(text: str, kind: str) -> InvalidDestinationError:
 
 def wire_destination(uri: str) -> str:
     """
-    `queue://orders` as `/queue/orders`, each of several, as STOMP's specification names destinations in its examples.
+    Return `queue://orders` as `/queue/orders`, each of several, as in the examples of STOMP's specification.
 
     Options after `?` are for the client and stay here. Raises InvalidDestinationError for what is no URI.
     """
@@ -132,7 +132,7 @@ def wire_destination(uri: str) -> str:
 
 
 def destination_uri(wire: str | None) -> str | None:
-    """`/queue/orders` as `queue://orders`; an unknown form stays as it is."""
+    """Return `/queue/orders` as `queue://orders`; an unknown form stays as it is."""
     if not wire:
         return None
     kind, separator, name = wire.removeprefix("/").partition("/")
@@ -141,7 +141,7 @@ def destination_uri(wire: str | None) -> str | None:
 
 def is_wildcard(destination: str) -> bool:
     """
-    Whether a name or URI stands for all that fits it, in the manner of some broker.
+    Return whether a name or URI stands for all that fits it, in the manner of some broker.
 
     Classic reads `*` and `>` so, Artemis `*` and `#`; a name that means them literally is only treated with more care.
     """
@@ -150,12 +150,12 @@ def is_wildcard(destination: str) -> bool:
 
 
 def is_composite(destination: str) -> bool:
-    """Whether a name or URI lists several destinations, such as `queue://A,topic://B`."""
+    """Return whether a name or URI lists several destinations, such as `queue://A,topic://B`."""
     return "," in destination.partition("?")[0]
 
 
 def is_pattern(destination: str) -> bool:
-    """Whether it stands for several destinations, so that each message tells which one it is of."""
+    """Return whether it stands for several destinations, so that each message tells which one it is of."""
     return is_wildcard(destination) or is_composite(destination)
 
 
@@ -174,7 +174,7 @@ def one_of(pattern: str, told: str) -> str:
 
 def matches(pattern: Sequence[str], named: Sequence[str]) -> bool:
     """
-    Whether the parts of a name, which `.` divides, fit those of a wildcard pattern.
+    Return whether the parts of a name, which `.` divides, fit those of a wildcard pattern.
 
     `*` is one part; `>` is all that follows, be it nothing, and `#` any parts, or none, also in the middle.
     """
@@ -189,14 +189,14 @@ def matches(pattern: Sequence[str], named: Sequence[str]) -> bool:
 
 
 def is_swapped(to: object, body: object) -> bool:
-    """Whether who sends `body` to the queue `to` has given them in the wrong order: only the body is a destination."""
+    """Return whether who sends `body` to the queue `to` has swapped the two: only the body is a destination."""
     if not (isinstance(to, str) and isinstance(body, str)):
         return False
     return _WHOLE.fullmatch(body) is not None and _WHOLE.match(to) is None
 
 
 def is_foreign_temporary(uri: str) -> bool:
-    """Whether it is another connection's temporary destination, as Classic names it."""
+    """Return whether it is another connection's temporary destination, as Classic names it."""
     return uri.startswith("remote-temp-")
 
 
@@ -234,7 +234,7 @@ def check_name(name: str, destination: str) -> None:
 
 def parse_destination(text: str, default_kind: str = "queue") -> DestinationUri:
     """
-    `queue://orders?consumer.prefetchSize=10`, or the same as `spelt` takes it, or several such as `A,topic://B`.
+    Read `queue://orders?consumer.prefetchSize=10`, or the same as `spelt` takes it, or several such as `A,topic://B`.
 
     Raises InvalidDestinationError or, for an option, ConfigurationError.
     """

@@ -36,7 +36,7 @@ _WHOLE: Final = re.compile(rf"(?:{_PART.pattern})+")
 
 
 def seconds(name: str, duration: object) -> float:
-    """The seconds of a duration that is called `name`; raises ConfigurationError for what is none."""
+    """Return the seconds of a duration that is called `name`; raises ConfigurationError for what is none."""
     if isinstance(duration, timedelta):
         found = duration.total_seconds()
     elif isinstance(duration, str):
@@ -60,7 +60,7 @@ def seconds(name: str, duration: object) -> float:
 
 def as_number(name: str, duration: Any) -> Any:
     """
-    A timedelta or a text in seconds, as `bounded`; anything else as it is, for the checks of numbers.
+    Return a timedelta or a text in seconds, as `bounded`; anything else as it is, for the checks of numbers.
 
     For options that are numbers of seconds in Java, and may be less than 0 or a sign there.
     """
@@ -69,7 +69,7 @@ def as_number(name: str, duration: Any) -> Any:
 
 def timeout_of(name: str, timeout: object) -> float | None:
     """
-    The seconds that a caller waits, which may be less than 0 or endless; None: for ever.
+    Return the seconds that a caller waits, which may be less than 0 or endless; None: for ever.
 
     Raises ConfigurationError for what is no time, such as NaN or a number that no float can say.
     """
@@ -89,7 +89,7 @@ def timeout_of(name: str, timeout: object) -> float | None:
 
 
 def bounded(name: str, duration: object, *, zero: bool = True) -> float:
-    """As `seconds`; raises ConfigurationError also for what a broker cannot be told, and without `zero` for none."""
+    """Do as `seconds` does; raises ConfigurationError also for what no broker can be told, and for 0 without `zero`."""
     found = seconds(name, duration)
     if found > LONGEST or (not zero and found == 0):
         least = "0 s or more" if zero else "more than 0 s"

@@ -113,7 +113,7 @@ class FailedDeliveries:
     def send_back_again(
         self, consumer: ConsumerCore, delivery: Delivery, failures: int, now: float
     ) -> bool:
-        """As `ScheduledRedelivery.send_back_again`, for a message that was just handed out."""
+        """Do as `ScheduledRedelivery.send_back_again` does, for a message that was just handed out."""
         consumer.flush(AckTrigger.EACH, now)
         return self._scheduled.send_back_again(consumer, delivery, failures, self._draw)
 

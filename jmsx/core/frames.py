@@ -61,7 +61,7 @@ def unescape(text: str) -> str:
 
 def parse_headers(block: bytes, *, escaped: bool = True) -> dict[str, str]:
     """
-    The headers of a header block (lines after the command, without the empty line).
+    Return the headers of a header block (lines after the command, without the empty line).
 
     The first of repeated headers wins. Raises ProtocolError on a line without a colon, an undefined escape, or
     bytes that are no UTF-8.
@@ -100,7 +100,7 @@ class Frame:
     body: bytes = b""
 
     def encode(self) -> bytes:
-        """The bytes of this frame, with its closing NUL."""
+        """Return the bytes of this frame, with its closing NUL."""
         headers = self.headers.items()
         if self.command in _UNESCAPED_COMMANDS:
             lines = [f"{name}:{value}\n" for name, value in headers]
@@ -149,7 +149,7 @@ class MessageFrame:
 
     @classmethod
     def of(cls, headers: Mapping[str, str], body: bytes = b"") -> MessageFrame:
-        """A MESSAGE made from parsed headers, for tests and fakes."""
+        """Return a MESSAGE made from parsed headers, for tests and fakes."""
         lines = "".join(f"{escape(name)}:{escape(value)}\n" for name, value in headers.items())
         return cls(lines.removesuffix("\n").encode(), body)
 

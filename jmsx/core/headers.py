@@ -48,7 +48,7 @@ _WHOLE: Final = re.compile("[+-]?[0-9]{1,19}")
 
 def whole(text: str | None, *, least: int = 0, most: int = LONG) -> int | None:
     """
-    The whole number that `text` is, if it is one from `least` to `most`: a sign and at most 19 ASCII digits.
+    Return the whole number that `text` is, if it is one from `least` to `most`: a sign and at most 19 ASCII digits.
 
     Source: `java.lang.Long.parseLong`, but for digits of other alphabets.
     """
@@ -59,5 +59,5 @@ def whole(text: str | None, *, least: int = 0, most: int = LONG) -> int | None:
 
 
 def time_ms(text: str | None) -> int | None:
-    """A point in time (epoch milliseconds); None if there is none, if it is 0, or if no calendar has it."""
+    """Return a point in time (epoch milliseconds); None if there is none, if it is 0, or if no calendar has it."""
     return whole(text, least=1, most=LAST_MS)

@@ -49,7 +49,7 @@ _UNFIT: Final = re.compile("[\x00-\x08\x0b-\x1f\ufffe\uffff\ud800-\udfff]")
 
 
 def encode_map(content: Mapping[str, Value]) -> bytes:
-    """The body of a SEND for a MapMessage; raises MessageFormatError for what JMS or XML cannot hold."""
+    """Return the body of a SEND for a MapMessage; raises MessageFormatError for what JMS or XML cannot hold."""
     root = ET.Element("map")
     for name, value in content.items():
         if not isinstance(name, str) or not name:
@@ -67,7 +67,7 @@ def encode_map(content: Mapping[str, Value]) -> bytes:
 
 def decode_map(body: bytes) -> dict[str, Value]:
     """
-    The content of a MapMessage; raises MessageFormatError for anything else, as soon as that is seen.
+    Return the content of a MapMessage; raises MessageFormatError for anything else, as soon as that is seen.
 
     Nothing is kept of it but the entries, so maps within maps, which a Java program can nest by the million, cost no
     memory.

@@ -26,7 +26,7 @@ class OpenCopies:
     def __init__(
         self, changes: Callable[[], None], settle: Callable[[list[Delivery], float], None]
     ) -> None:
-        """`changes` is called before what blocks, or does no longer, changes; `settle` for `settle_when_clear`."""
+        """Begin without copies; `changes` is called before what blocks changes, `settle` for `settle_when_clear`."""
         self._changes = changes
         self._settle = settle
         self._open: dict[Delivery, None] = {}

@@ -205,7 +205,7 @@ def nearest(name: str, known: list[str]) -> str | None:
 
 
 def _meant(name: str, known: list[str]) -> str | None:
-    """The one of `known` that others call `name`."""
+    """Return the one of `known` that others call `name`."""
     return next((one for one in _ALIASES.get(name.lower(), ()) if one in known), None)
 
 

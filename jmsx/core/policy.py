@@ -69,10 +69,10 @@ class Policy(Protocol):
         """Whether later messages go on while a failed one waits, whatever the connection says."""
 
     def exhausted(self, redelivery_count: int) -> bool:
-        """Whether a message that failed for the `redelivery_count`-th time (from 1) is a dead letter."""
+        """Return whether a message that failed for the `redelivery_count`-th time (from 1) is a dead letter."""
 
     def delay(self, redelivery: int, draw: Callable[[], float] = no_jitter) -> float:
-        """Seconds to wait before redelivery number `redelivery` (from 1); `draw` gives chance in [-1, 1]."""
+        """Return seconds to wait before redelivery number `redelivery` (from 1); `draw` gives chance in [-1, 1]."""
 
 
 def check_policy(name: str, given: object) -> None:
@@ -148,14 +148,14 @@ class RedeliveryPolicy:
         return False
 
     def exhausted(self, redelivery_count: int) -> bool:
-        """Whether a message that failed for the `redelivery_count`-th time (from 1) is a dead letter."""
+        """Return whether a message that failed for the `redelivery_count`-th time (from 1) is a dead letter."""
         return (
             self.maximum_redeliveries != UNLIMITED and redelivery_count > self.maximum_redeliveries
         )
 
     def delay(self, redelivery: int, draw: Callable[[], float] = no_jitter) -> float:
         """
-        Seconds to wait before redelivery number `redelivery`, counted from 1.
+        Return seconds to wait before redelivery number `redelivery`, counted from 1.
 
         `draw` gives the next random number in [-1, 1] for collision avoidance, which is applied after the cap and
         compounds from redelivery to redelivery.
@@ -243,7 +243,7 @@ class ArtemisRedeliveryPolicy:
         return True
 
     def exhausted(self, redelivery_count: int) -> bool:
-        """Whether a message that failed for the `redelivery_count`-th time (from 1) is a dead letter."""
+        """Return whether a message that failed for the `redelivery_count`-th time (from 1) is a dead letter."""
         return (
             self.max_delivery_attempts != UNLIMITED
             and redelivery_count >= self.max_delivery_attempts
@@ -251,7 +251,7 @@ class ArtemisRedeliveryPolicy:
 
     def delay(self, redelivery: int, draw: Callable[[], float] = no_jitter) -> float:
         """
-        Seconds to wait before redelivery number `redelivery`, counted from 1.
+        Return seconds to wait before redelivery number `redelivery`, counted from 1.
 
         `draw` gives the next random number in [-1, 1] for collision avoidance, which is applied before the cap.
         """
@@ -302,7 +302,7 @@ class PolicyByError:
     by_error: Mapping[type[BaseException], Policy]
 
     def policy(self, error: BaseException) -> Policy:
-        """The policy for `error`: that of the nearest of its classes, else the default."""
+        """Return the policy for `error`: that of the nearest of its classes, else the default."""
         for each in type(error).__mro__:
             if each in self.by_error:
                 return self.by_error[each]
@@ -314,7 +314,7 @@ class PolicyByError:
         return (self.default, *self.by_error.values())
 
     def given_up(self, redelivery_count: int) -> bool:
-        """Whether a message that failed so often is a dead letter, whatever it failed with."""
+        """Return whether a message that failed so often is a dead letter, whatever it failed with."""
         return all(policy.exhausted(redelivery_count) for policy in self.all)
 
     @property
@@ -338,16 +338,16 @@ class PolicyByError:
         return self.default.non_blocking
 
     def exhausted(self, redelivery_count: int) -> bool:
-        """Whether a message that failed for the `redelivery_count`-th time (from 1) is a dead letter."""
+        """Return whether a message that failed for the `redelivery_count`-th time (from 1) is a dead letter."""
         return self.default.exhausted(redelivery_count)
 
     def delay(self, redelivery: int, draw: Callable[[], float] = no_jitter) -> float:
-        """Seconds to wait before redelivery number `redelivery` (from 1)."""
+        """Return seconds to wait before redelivery number `redelivery` (from 1)."""
         return self.default.delay(redelivery, draw)
 
 
 def given_up(policy: Policy, redelivery_count: int) -> bool:
-    """Whether a message that failed so often is a dead letter by all that `policy` consists of."""
+    """Return whether a message that failed so often is a dead letter by all that `policy` consists of."""
     if isinstance(policy, PolicyByError):
         return policy.given_up(redelivery_count)
     return policy.exhausted(redelivery_count)
@@ -383,7 +383,7 @@ class RedeliveryPolicyMap:
                 raise ConfigurationError(f"{pattern!r}: # must be the last part, as in Artemis")
 
     def policy(self, destination: str) -> Policy:
-        """The policy for `destination`, such as `queue://orders.eu`."""
+        """Return the policy for `destination`, such as `queue://orders.eu`."""
         kind, parts = _parted(destination)
         patterns = [(*_parted(pattern), policy) for pattern, policy in self.entries.items()]
         rank = _artemis_rank if any("#" in pattern for _, pattern, _ in patterns) else _rank

@@ -189,13 +189,13 @@ class Splitter:
         return None if self._odd is None else self._whole
 
     def describe(self) -> str:
-        """What is known of the incomplete frame, for a person."""
+        """Return what is known of the incomplete frame, for a person."""
         kept = self._bared(bytes(self._kept[:_SHOWN]))
         command = kept.partition(b"\n")[0].decode("utf-8", "replace").strip()
         return f"{command}{_told(kept)}, of which {len(self._kept)} bytes have come"
 
     def feed(self, data: bytes) -> list[Frame | MessageFrame]:
-        """The frames that `data` completes, in order; see `fault` after them."""
+        """Return the frames that `data` completes, in order; see `fault` after them."""
         frames: list[Frame | MessageFrame] = []
         if self.fault is not None:
             return frames
@@ -225,7 +225,7 @@ class Splitter:
                 return
 
     def _may_go_on(self, data: bytes) -> bool:
-        """Whether `data`, kept already, completes a part of the frame, so that looking at it is of use."""
+        """Return whether `data`, kept already, completes a part of the frame, so that looking at it is of use."""
         if self._odd is not None:
             headed = self._headless and self._ends_head(len(data))
             return headed or self._holds_mark(len(data))
@@ -237,7 +237,7 @@ class Splitter:
         return len(self._kept) < 2 * _LONGEST_FIRST_LINE or self._ends_head(len(data))
 
     def _bound(self) -> None:
-        """What is incomplete and claims no length is measured while it grows."""
+        """Measure what is incomplete and claims no length, while it grows."""
         if self._odd is not None:
             _check_body(len(self._kept) - HEAD_LIMIT, self._body_limit)
         elif self._in_text:
@@ -246,11 +246,11 @@ class Splitter:
             _check_head(len(self._kept))
 
     def _ends_head(self, fresh: int) -> bool:
-        """Whether an empty line has come with the last `fresh` bytes."""
+        """Return whether an empty line has come with the last `fresh` bytes."""
         return _EMPTY_LINE.search(self._kept, max(0, len(self._kept) - fresh - 2)) is not None
 
     def _holds_mark(self, fresh: int) -> bool:
-        """Whether the mark has come with the last `fresh` bytes, so that other frames are inside this one's body."""
+        """Return whether the mark has come with the last `fresh` bytes, so that others are inside this frame's body."""
         start = max(0, len(self._kept) - fresh - len(self.mark) + 1)
         return self._guarded and self._kept.find(self.mark, start) >= 0
 
@@ -288,7 +288,7 @@ class Splitter:
         frames: list[Frame | MessageFrame],
         error: _SuspectError,
     ) -> int | None:
-        """What `_step` raises at `position`; where to go on, or None if more has to come first."""
+        """Deal with what `_step` raised at `position`; return where to go on, or None if more has to come first."""
         if isinstance(error, _OddError):
             return self._look_through(data, position, frames, error)
         if isinstance(error, _StrayError):
@@ -363,7 +363,7 @@ class Splitter:
 
     def _is_sealed(self, block: bytes, name: bytes) -> bool:
         """
-        Whether the mark is where the broker repeats it: at the end of the header `name`.
+        Return whether the mark is where the broker repeats it: at the end of the header `name`.
 
         It may stand elsewhere, too: an ERROR may repeat the headers of what it answers.
         """
@@ -416,7 +416,8 @@ class Splitter:
 
     def _front(self, text: bytes) -> bytes:
         """
-        The part of a message, from its beginning on, in which the broker has written its `ack`: up to its mark, or all.
+        Return the part of a message, from its beginning on, in which the broker has written its `ack`: up to its mark,
+        or all.
 
         What stands in it is no sender's if it is the only one; see `_TELL_ORDER`.
         """
@@ -424,13 +425,14 @@ class Splitter:
         return text if _may_stand_behind(text, at) else text[:at]
 
     def _is_unnumbered(self, text: bytes) -> bool:
-        """Whether nothing settles the message that begins `text`."""
+        """Return whether nothing settles the message that begins `text`."""
         at = text.find(self.mark) if self.unnumbered else 0
         return text[text.rfind(b"\n", 0, at) + 1 : at] in self.unnumbered
 
     def _is_unsure(self, text: bytes, found: list[tuple[int, int]], head_end: int) -> bool:
         """
-        Whether nobody knows yet that the first message of a link has its own `ack` in its head, where the lowest is.
+        Return whether nobody knows yet that the first message of a link has its own `ack` in its head, where the lowest
+        is.
 
         Its sender may have ended the head above the broker's. Raises _TornError if he did.
         """
@@ -446,7 +448,7 @@ class Splitter:
         return unsure
 
     def _message(self, block: bytes, body: bytes, *, unsure: bool) -> MessageFrame:
-        """The message as the broker would have written it without the mark, and as large as it was with it."""
+        """Return the message as the broker would have written it without the mark, and as large as it was with it."""
         frame = MessageFrame(self._bared(block), body)
         frame.size += len(block) - len(frame.block)
         frame.unsure = unsure
@@ -462,7 +464,7 @@ class Splitter:
         return _control(command, self._bared(block), self._bared(body))
 
     def _bared(self, text: bytes) -> bytes:
-        """`text` as the broker would have written it without the mark."""
+        """Return `text` as the broker would have written it without the mark."""
         return text.replace(self.mark, b"") if self.mark else text
 
     # Truncated messages ----------------------------------------------------------------------------------------------
@@ -473,7 +475,7 @@ class Splitter:
         return None
 
     def _next_mark(self, data: bytes, position: int) -> int:
-        """Where the mark is next, with the rest of its head behind it; -1: not here yet."""
+        """Return where the mark is next, with the rest of its head behind it; -1: not here yet."""
         at = data.find(self.mark, position)
         self._headless = at >= 0 and _EMPTY_LINE.search(data, at) is None
         return -1 if self._headless else at
@@ -482,7 +484,7 @@ class Splitter:
         self, data: bytes, position: int, frames: list[Frame | MessageFrame], error: _OddError
     ) -> int | None:
         """
-        A MESSAGE begins here that is none as it stands; see `_judge`.
+        Deal with a MESSAGE that begins here, and is none as it stands; returns as `_judge`.
 
         The sender of the message in front may have written it into that one's body, or this one's into its head, so
         that what looks like the next frame lacks something.
@@ -504,7 +506,7 @@ class Splitter:
         return self._mend(data, position, frames)
 
     def _suspect(self, frames: list[Frame | MessageFrame]) -> int | None:
-        """Which frame of this chunk came just before: the last message, unless a RECEIPT shows that all was well."""
+        """Return which frame of this chunk came before: the last message, unless a RECEIPT shows that it was whole."""
         for place in range(len(frames) - 1, -1, -1):
             if isinstance(frames[place], MessageFrame):
                 return place
@@ -516,7 +518,7 @@ class Splitter:
         self, data: bytes, position: int, frames: list[Frame | MessageFrame], error: _StrayError
     ) -> int | None:
         """
-        What comes now is no frame: the message before it was not whole, and goes on; see `_judge`.
+        Deal with what is no frame: the message before it was not whole, and goes on; returns as `_judge`.
 
         ERRORs in between may be a part of it. Raises `error` if there is none to blame.
         """
@@ -540,7 +542,7 @@ class Splitter:
         return self._mend(data, self._take_back(frames, place), frames)
 
     def _take_back(self, frames: list[Frame | MessageFrame], place: int) -> int:
-        """Where that frame begins, which with all behind it is none yet."""
+        """Return where that frame begins, which with all behind it is none yet."""
         start, self._known, self._dubious = self._begun[place]
         self._whole -= len(frames) - place
         del frames[place:], self._begun[place:]
@@ -560,7 +562,7 @@ class Splitter:
         return end
 
     def _pass_over(self, data: bytes, position: int) -> int | None:
-        """Where the next frame begins, behind what a sender wrote."""
+        """Return where the next frame begins, behind what a sender wrote."""
         following = self._next_mark(data, position)
         if following < 0:
             return self._wait(_Oddity.PASSED, position)
@@ -568,7 +570,8 @@ class Splitter:
 
     def _next_start(self, data: bytes, position: int, own: int, following: int) -> int:
         """
-        Where the frame begins whose mark is at `following`, behind one that begins at `position` and has its at `own`.
+        Return where the frame begins whose mark is at `following`, behind one that begins at `position` and has its at
+        `own`.
 
         It is the last place where one may, unless that would cut off its `ack`, for its sender can write, too; and none
         that would cut off the `ack` of the one before.
@@ -591,7 +594,7 @@ class Splitter:
         return start
 
     def _begins_at(self, data: bytes, position: int, borders: list[int]) -> int:
-        """Where the frame begins whose mark is the next: at `position`, or at one of `borders` behind it."""
+        """Return where the frame begins whose mark is the next: at `position`, or at one of `borders` behind it."""
         own = data.find(self.mark, position)
         if _is_of_receipt(data, own):
             return borders[-1]
@@ -620,7 +623,7 @@ class Splitter:
         return found
 
     def _full_in(self, text: bytes, starts: list[int], number: int | None) -> list[int]:
-        """As `_full`, for heads that all go on to the end of `text`."""
+        """Do as `_full` does, for heads that all go on to the end of `text`."""
         browsed = text.rfind(b"\nbrowser:end")
         message, end = _with_one_each(text, _ALWAYS), _with_one_each(text, _END)
         if number is not None and not self._is_unnumbered(text):
@@ -649,7 +652,7 @@ class Splitter:
 
     def _torn(self, text: bytes, *, dubious: bool) -> MessageFrame:
         """
-        The truncated message of which this came; what settles it and names its subscription comes first.
+        Return the truncated message of which this came; what settles it and names its subscription comes first.
 
         `dubious`: it may begin earlier.
         """
@@ -675,7 +678,7 @@ class Splitter:
         return torn
 
     def _first(self, text: bytes, prefix: bytes) -> tuple[int, bool]:
-        """The number that settles the first message of a link, and whether that one has to be given up to know it."""
+        """Return the number that settles the first message of a link, and whether that one is to be given up for it."""
         acks = _all_acks(text)
         for candidates in (self._fresh(acks), acks):
             near = [one for one in candidates if one[0].startswith(self.origin)]
@@ -695,7 +698,7 @@ class Splitter:
 
     def _fresh(self, acks: Counter[tuple[bytes, int]]) -> Counter[tuple[bytes, int]]:
         """
-        Those of `acks` of a link's first message that did not stand in it before.
+        Return those of `acks` of a link's first message that did not stand in it before.
 
         What was told is of this message only if all but one of it stands here again: two of one sender's could hide
         the broker's own `ack`.
@@ -722,7 +725,7 @@ class Splitter:
         return [one for one in found if (prefix, one[0]) in fresh] or found
 
     def _floor(self, text: bytes) -> tuple[bytes, int]:
-        """How each `ack` of this link begins, and the number in the last one; `text` if there was none before."""
+        """Return how each `ack` of this link begins, and the number in the last one; `text`: there was none before."""
         found = _ACK.search(b"\n" + self._known + b"\n")
         if found is not None:
             return found[1], int(found[2])
@@ -735,7 +738,7 @@ class Splitter:
 
     def _head(self, data: bytes, block_start: int) -> tuple[int, int] | None:
         """
-        Where the head ends and the body starts; None if that is not here yet.
+        Return where the head ends and the body starts; None if that is not here yet.
 
         Raises _OddError for a NUL: the broker writes none into a head, so this may be a part of the body before it.
         """
@@ -751,7 +754,7 @@ class Splitter:
     def _body_end(
         self, data: bytes, block_start: int, head_end: int, body_start: int
     ) -> int | None:
-        """Where the closing NUL stands; None if that is not here yet, and _TornError if the body ends elsewhere."""
+        """Return where the closing NUL stands; None if it is to come. Raises _TornError if the body ends elsewhere."""
         length_at = data.find(_LENGTH, block_start - 1, head_end)
         if length_at < 0:
             body_end = data.find(b"\0", body_start)
@@ -806,13 +809,13 @@ class _OddError(_StrayError):
 
 
 def _is_head_behind(text: bytes) -> bool:
-    """Whether a frame ends with the first byte of `text`, and the rest is the beginning of one more frame's head."""
+    """Return whether a frame ends with the first byte of `text`, and the rest begins one more frame's head."""
     first = _FRAME_BEHIND.match(text)
     return bool(first and b"\0" not in text[1:] and not _EMPTY_LINE.search(text, first.end() - 1))
 
 
 def _has_later(block: bytes, text: bytes) -> bool:
-    """Whether `text` names an `ack` that the broker may have given after that in the head `block`: any, if none is."""
+    """Return whether `text` names an `ack` that the broker may have given after that of the head `block`, if any."""
     own = _ACK.search(b"\n" + block + b"\n")
     return any(
         own is None or (one[1] == own[1] and int(one[2]) > int(own[2]))
@@ -821,17 +824,17 @@ def _has_later(block: bytes, text: bytes) -> bool:
 
 
 def _all_acks(text: bytes) -> Counter[tuple[bytes, int]]:
-    """How often each `ack` stands in `text`, whoever wrote it: how it begins, and its number."""
+    """Return how often each `ack` stands in `text`, whoever wrote it: how it begins, and its number."""
     return Counter((one[1], int(one[2])) for one in _ACK.finditer(text))
 
 
 def _lowest(acks: list[tuple[int, int]]) -> tuple[int, int]:
-    """The one with the lowest number; of the same, the last: it is the broker's, if it was guessed before."""
+    """Return the one with the lowest number; of the same, the last: it is the broker's, if it was guessed before."""
     return min(acks, key=lambda one: (one[0], -one[1]))
 
 
 def _with_one_each(text: bytes, names: tuple[bytes, ...]) -> range:
-    """Where in `text` a head may begin that goes on to its end, and has one header of each of these names."""
+    """Return where in `text` a head may begin that goes on to its end, and has one header of each of these names."""
     lines = [b"\n%s:" % name for name in names]
     last = [text.rfind(line) for line in lines]
     before = [text.rfind(line, 0, max(at, 0)) for line, at in zip(lines, last, strict=True)]
@@ -839,7 +842,7 @@ def _with_one_each(text: bytes, names: tuple[bytes, ...]) -> range:
 
 
 def _is_of_receipt(data: bytes, mark_at: int) -> bool:
-    """Whether the mark that is there is a RECEIPT's, into which no sender writes."""
+    """Return whether the mark that is there is a RECEIPT's, into which no sender writes."""
     return data.startswith(b"receipt-id:", data.rfind(b"\n", 0, mark_at) + 1)
 
 
@@ -848,19 +851,19 @@ def _is_torn(frame: Frame | MessageFrame) -> bool:
 
 
 def _may_stand_behind(text: bytes, at: int, body: bytes = b"") -> bool:
-    """Whether the broker's `ack` need not stand in front of the mark, which is `at`; see `_TELL_ORDER`."""
+    """Return whether the broker's `ack` need not stand in front of the mark, which is `at`; see `_TELL_ORDER`."""
     tells = _TELL_ORDER.search(text, 0, at) is not None or _are_many(text, body)
     return tells or _ACK.search(text, 0, at) is None
 
 
 def _tells_order(text: bytes) -> bool:
-    """Whether the rest of the message of which `text` was cut off does not show where the broker's `ack` stands."""
+    """Return whether the rest of the message that `text` was cut off leaves open where the broker's `ack` stands."""
     return _TELL_ORDER.search(text) is not None or _are_many(text)
 
 
 def _are_many(*parts: bytes) -> bool:
     """
-    Whether a message with these parts may have so many headers that none tells their order; see `_ORDERED`.
+    Return whether a message with these parts may have so many headers that none tells their order; see `_ORDERED`.
 
     A name may end the head, so that any line may be a header.
     """
@@ -870,12 +873,12 @@ def _are_many(*parts: bytes) -> bool:
 
 
 def _lines(block: bytes, name: bytes) -> int:
-    """How many lines of a head begin so."""
+    """Return how many lines of a head begin so."""
     return block.count(b"\n" + name) + block.startswith(name)
 
 
 def _borders(data: bytes, start: int, mark_at: int) -> list[int]:
-    """Where behind `start` the frame may begin whose mark is at `mark_at`, which tells whether it is an answer."""
+    """Return where behind `start` the frame may begin whose mark is at `mark_at`, which tells if it is an answer."""
     border = _BEFORE_ANSWER if _is_of_receipt(data, mark_at) else _BEFORE_MESSAGE
     return [one.end() for one in border.finditer(data, start, mark_at)]
 
@@ -888,7 +891,7 @@ def _told(head: bytes) -> str:
 
 
 def _control(command: bytes, block: bytes, body: bytes) -> Frame:
-    """CONNECTED, RECEIPT or ERROR; the headers of CONNECTED are never escaped."""
+    """Parse a CONNECTED, RECEIPT or ERROR; the headers of CONNECTED are never escaped."""
     try:
         headers = parse_headers(block, escaped=command != _CONNECTED)
     except ProtocolError as error:
@@ -919,7 +922,7 @@ def _check_body(size: int, limit: int) -> None:
 
 
 def _length(data: bytes, start: int, end: int, limit: int) -> int:
-    """The number of a content-length header, whose value starts at `start`."""
+    """Return the number of a content-length header, whose value starts at `start`."""
     digits = data[start:end].partition(b"\n")[0].strip()
     size = whole(digits.decode("latin-1"))
     if size is None:

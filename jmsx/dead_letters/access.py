@@ -23,17 +23,17 @@ class Access(Protocol):
         """What to do where `look` shows less than `count` tells, a clause."""
 
     def queues(self) -> list[str]:
-        """The dead letter queues that the broker's settings, or their names, tell of; sorted."""
+        """Return the dead letter queues that the broker's settings, or their names, tell of; sorted."""
 
     def count(self, queue: str) -> int | None:
-        """How many messages lie in `queue`; None: there is no such queue, or nobody tells."""
+        """Return how many messages lie in `queue`; None: there is no such queue, or nobody tells."""
 
     def look(
         self, queue: str, *, bodies: bool = False, names: Collection[str] = ()
     ) -> Iterator[DeadLetter]:
         """
-        What lies in `queue`, from its head, as far as the broker shows it; nothing is taken. Raises `no_queue`, where
-        it can tell.
+        Return what lies in `queue`, from its head, as far as the broker shows it; nothing is taken. Raises `no_queue`,
+        where it can tell.
 
         With `bodies` each message whole, where it comes. With `names` what one of them names, as `DeadLetter.names` has
         it; others may come, too.
@@ -60,5 +60,5 @@ class Access(Protocol):
 
 
 def no_queue(name: str) -> InvalidDestinationError:
-    """What is raised for a queue that the broker does not have."""
+    """Return what is raised for a queue that the broker does not have."""
     return InvalidDestinationError(f"there is no queue {name}")

@@ -200,7 +200,7 @@ class Deaths:
 
     def told(self, letter: DeadLetter) -> DeadLetter:
         """
-        `letter` with what is known of its death; as it is where it tells a cause itself, or no line tells of it.
+        Return `letter` with what is known of its death; as it is where it tells a cause itself, or no line tells of it.
 
         A line is about it by the key that the log has, and by the destination: a message id alone may be that of
         another broker's message, or of another queue's copy. Of several with its key those count that have its message
@@ -238,7 +238,7 @@ _at = operator.attrgetter("at_us")
 
 
 def _either(texts: Iterable[str]) -> str:
-    """What all that tell it tell, or each of what they tell."""
+    """Return the one text that is given, or all different ones, joined by `or`; empty texts tell nothing."""
     return " or ".join(sorted({text for text in texts if text}))
 
 
@@ -330,7 +330,7 @@ class Group:
 
 
 def groups(letters: Iterable[DeadLetter]) -> list[Group]:
-    """Groups by destination, reason, error and consumer; the largest first."""
+    """Return groups by destination, reason, error and consumer; the largest first."""
     found: dict[tuple[str, str, str, str], Group] = {}
     for letter in letters:
         of = (letter.origin, letter.reason, letter.error, letter.consumer)

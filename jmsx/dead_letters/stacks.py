@@ -55,7 +55,7 @@ def _begun(frames: Sequence[str], folder: str | None) -> Sequence[str]:
 
 
 def _folder(outermost: str) -> str | None:
-    """Where jmsx is, if that is a frame of it; "" if files are told from there."""
+    """Return where jmsx is, if that is a frame of it; "" if files are told from there."""
     file = _file(outermost)
     folder = file.rpartition("jmsx/")[0]
     whole = not folder or folder.endswith("/")
@@ -63,7 +63,7 @@ def _folder(outermost: str) -> str | None:
 
 
 def _is_ours(file: str, folder: str) -> bool:
-    """Whether jmsx has such a file there: somebody may call a folder jmsx."""
+    """Return whether jmsx has such a file there: somebody may call a folder jmsx."""
     name = file.removeprefix(folder)
     return file.startswith(folder) and (name in _names() or name.startswith(_ADAPTER))
 
@@ -75,6 +75,6 @@ def _file(frame: str) -> str:
 
 @cache
 def _names() -> frozenset[str]:
-    """The files of jmsx, from the folder that it lies in."""
+    """Return the files of jmsx, from the folder that it lies in."""
     files = (file.relative_to(_ROOT.parent).as_posix() for file in _ROOT.rglob("*.py"))
     return frozenset(files) - {_EXAMPLE}

@@ -60,7 +60,7 @@ class Calls:
         self, what: str, operation: Callable[[SessionCore, float], T], limit: float | None = None
     ) -> T:
         """
-        As `call`, for an operation that needs a link: waits for one during an outage, `limit` seconds at the most.
+        Do as `call` does, for an operation that needs a link: wait for one during an outage, at most `limit` seconds.
 
         Raises ConnectionFailedError, naming `what` was not done, when that takes too long.
         """
@@ -110,7 +110,8 @@ class Calls:
 
     def persist(self, what: str, attempt: Callable[[], T]) -> T:
         """
-        What `attempt` comes to, which opens something; made again where its link is lost or answers nothing in time.
+        Return what `attempt` comes to, which opens something; made again where its link is lost or answers nothing in
+        time.
 
         For as long, and as often, as the first connection may be tried: that is of no use before. A link without an
         answer is dropped. Raises what the last attempt raised, at once where no link is restored, and behind what the
@@ -243,7 +244,7 @@ class Calls:
         stopped: bool = False,
     ) -> T | None:
         """
-        What `taking` makes of the next message, when there is one.
+        Return what `taking` makes of the next message, when there is one.
 
         An outage is waited through, and so is a ledger that is away. None at the deadline (seconds, monotonic; None:
         never) or as soon as `given_up()`; raises if the link is gone for good. `stopped`: also while the connection is
@@ -357,7 +358,7 @@ class Calls:
 
     def _translates_again(self) -> bool:
         """
-        Whether nothing is handed out, because the session goes on with a link on which maps are translated.
+        Return whether nothing is handed out, because the session goes on with a link on which maps are translated.
 
         That waits for a moment at which nothing is unsettled, and for the broker to have read all that we wrote.
         """
@@ -420,7 +421,7 @@ class Calls:
         self.engine.renew("a receive() was interrupted again and again")
 
     def look(self, subscription_id: str) -> Delivery | None:
-        """The next message of a browser; None at its end; raises BrokerTimeoutError if the broker is silent."""
+        """Return the next message of a browser; None at its end; raises BrokerTimeoutError if the broker is silent."""
         deadline = self.engine.now() + self._limit
         with self.engine.lock:
             return self._look(subscription_id, deadline)
@@ -504,7 +505,7 @@ class Calls:
         return math.inf if self.engine.request_timeout is None else self.engine.request_timeout
 
     def _left(self, deadline: float, limit: float | None) -> float | None:
-        """Seconds until `deadline`, if `limit` has set it."""
+        """Return seconds until `deadline`, if `limit` has set it."""
         return None if limit is None else max(deadline - self.engine.now(), 0.0)
 
     def _await_link(self, what: str, limit: float | None) -> None:
@@ -532,12 +533,12 @@ class Calls:
 
 
 def _commit(core: SessionCore, now: float) -> Request | None:
-    """The commit, if it may be done now."""
+    """Return the commit, if it may be done now."""
     return core.commit(now) if core.may_commit() else None
 
 
 def _is_readable(delivery: Delivery, read: Callable[[Delivery], object]) -> bool:
-    """Whether a message that could not be read can: what is wrong with it is wrong each time."""
+    """Return whether a message that could not be read can: what is wrong with it is wrong each time."""
     try:
         read(delivery)
     except Exception:  # noqa: BLE001 - what is wrong with a message may raise anything
@@ -546,12 +547,12 @@ def _is_readable(delivery: Delivery, read: Callable[[Delivery], object]) -> bool
 
 
 def _told(seconds: float | None) -> str:
-    """How long was waited, as people say it: what is left until a deadline has many digits."""
+    """Return how long was waited, as people say it: what is left until a deadline has many digits."""
     return f"{round(math.inf if seconds is None else seconds, 3):g} s"
 
 
 def _advice(request: Request) -> str:
-    """What may be wrong with a broker that does not answer this."""
+    """Return what may be wrong with a broker that does not answer this."""
     if request.command not in DOUBTFUL:
         return ""
     return f"; it may or may not have been done. If nothing else is wrong, {HELD_BACK}"

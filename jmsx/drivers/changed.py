@@ -106,7 +106,7 @@ class Changed(threading.Condition):
         return self._is_owned()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """As Condition.wait; the lock is held afterwards, also if that was interrupted while it let go of it."""
+        """Do as `Condition.wait` does; the lock is held afterwards, also if the wait was interrupted."""
         self._refuse()
         try:
             return super().wait(waitable(timeout))
@@ -115,5 +115,5 @@ class Changed(threading.Condition):
                 self._acquire_restore((1, threading.get_ident()))
 
     def rest(self, timeout: float | None = None) -> bool:
-        """As `wait`, of a thread that has nothing to do."""
+        """Do as `wait` does, of a thread that has nothing to do."""
         return self.wait(timeout)

@@ -24,7 +24,7 @@ def connect(
     awaited: Callable[[], bool] = lambda: False,
 ) -> Stream:
     """
-    A connection to `address`; TCP and TLS may each take `connect_timeout`.
+    Return a connection to `address`; TCP and TLS may each take `connect_timeout`.
 
     `silent()` tells whether the broker has sent nothing for so long that a write which waits for it is of no use, and
     `awaited()` whether it has yet to answer something.

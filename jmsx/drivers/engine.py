@@ -268,7 +268,7 @@ class Engine:
         return self._epoch.greeting
 
     def now(self) -> float:
-        """Seconds, monotonic."""
+        """Return the time in seconds, monotonic."""
         return self._machine.monotonic()
 
     def wake(self) -> None:
@@ -353,7 +353,7 @@ class Engine:
             time.sleep(GLANCE)  # or nobody else would ever have the lock
 
     def _turn_or_fault(self, arrival: tuple[StompLink, Arrival] | None) -> bool:
-        """A frame that the core cannot take ends the link, with its cause, and not this thread."""
+        """Do as `_turn` does; a frame that the core cannot take ends the link, with its cause, and not this thread."""
         self._working = True
         try:
             return self._turn(arrival)
@@ -395,7 +395,7 @@ class Engine:
         return flooded
 
     def _may_bring_more(self) -> bool:
-        """Whether something has come that is not taken in; asked in the order in which it comes through."""
+        """Return whether something has come that is not taken in; asked in the order in which it comes through."""
         return self._epoch.link.unread or not self._inbox.empty()
 
     def _feed(self, arrival: Arrival, now: float) -> None:
@@ -483,7 +483,7 @@ class Engine:
             self._restored(attempts)
 
     def _ended_by_translation(self) -> bool:
-        """Whether the broker ended the link for what a consumer reads; if not, there will be no other one."""
+        """Return whether the broker ended the link for what a consumer reads; if not, there will be no other one."""
         found = any(self.ends_links(one) for one in self._suspected)
         with self.lock:
             if found:
@@ -533,7 +533,7 @@ class Engine:
             )
 
     def _epoch_on(self, connected: Connected) -> Epoch:
-        """What keeps a link alive that was just opened."""
+        """Return what keeps a link alive that was just opened."""
         connected.link.awaited = lambda: self.core.awaits_answer
         return Epoch(connected, self._offered, self._opened_at, self.request_timeout)
 
@@ -581,7 +581,7 @@ class Engine:
                 self.hand_outs.record(action)
 
     def _may_wait(self, bursts: list[Transmit]) -> bool:
-        """Whether `bursts`, with what is not written yet, may go with what follows."""
+        """Return whether `bursts`, with what is not written yet, may go with what follows."""
         for burst in bursts:
             if not burst.waits:
                 return False
@@ -612,7 +612,7 @@ class Engine:
         return written
 
     def _encoded(self, bursts: list[Transmit]) -> bytes:
-        """All frames of `bursts`, as they are written on this link."""
+        """Return all frames of `bursts`, as they are written on this link."""
         encode = self._epoch.encode
         return b"".join([encode(frame) for burst in bursts for frame in burst.frames])
 
@@ -637,7 +637,7 @@ class Engine:
         self, reason: str, detail: str, *, dropped: bool = False, for_good: bool = False
     ) -> None:
         """
-        The link is gone, or we drop it: because it is of no more use (`dropped`), or `for_good`.
+        Note that the link is gone, or drop it: because it is of no more use (`dropped`), or `for_good`.
 
         A signal handler may interrupt this; what is left of it is done by whoever comes next, at the latest the thread.
         """
@@ -727,7 +727,7 @@ class Engine:
 
 
 def _parted(actions: list[Action]) -> tuple[list[Transmit], list[Event | Record | Disconnect]]:
-    """The frames among them, and the others."""
+    """Return the frames among them, and the others."""
     bursts: list[Transmit] = []
     others: list[Event | Record | Disconnect] = []
     for action in actions:

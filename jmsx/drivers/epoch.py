@@ -146,11 +146,11 @@ class Epoch:
         return isinstance(self._unwritten, TimeoutError)
 
     def cause(self, told: str) -> str:
-        """Why the link ended, of which the reader `told`."""
+        """Return why the link ended, of which the reader `told`."""
         return str(self._unwritten) if self.timed_out else told
 
     def encode(self, frame: Frame) -> bytes:
-        """The bytes of a frame on this link, which are to be written."""
+        """Return the bytes of a frame on this link, which are to be written."""
         self._frames_out += 1
         return self._seal.put_on(frame).encode()
 
@@ -220,7 +220,7 @@ class Epoch:
         self.write(b"".join(self.encode(one) for one in barrier("whole")), now)
 
     def next_timer(self) -> float | None:
-        """When `beat` is due."""
+        """Return when `beat` is due."""
         if self._unwritten is not None:
             return self._over_at
         self._heartbeat.sent(self.written_at)

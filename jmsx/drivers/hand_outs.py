@@ -171,7 +171,7 @@ class HandOuts:
         self._look_at = now + AGAIN
 
     def patience(self, now: float) -> float:
-        """Seconds until what was away is asked again."""
+        """Return seconds until what was away is asked again."""
         due = math.inf if self.away is None else self._ask_at
         looks = self._look_at if self._look_at > now else math.inf
         return max(min(due, looks) - now, 0.0)
@@ -191,7 +191,7 @@ class HandOuts:
             ledger.fail(told.entries)
 
     def _ask(self, question: Callable[[], T], now: float) -> T | None:
-        """What the ledger says; None if it is `away`, or was a moment ago."""
+        """Return what the ledger says; None if it is `away`, or was a moment ago."""
         if now < self._ask_at:
             return None
         try:
@@ -218,5 +218,5 @@ def _count(
 
 
 def _entries(deliveries: Iterable[Delivery]) -> list[Entry]:
-    """Those that the ledger has of these hand-outs."""
+    """Return those that the ledger has of these hand-outs."""
     return [one.entry for one in deliveries if one.entry is not None]

@@ -126,12 +126,12 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         return self._transport.frames_in, self._transport.bytes_in
 
     def writer(self) -> Callable[[bytes], None]:
-        """What `send` does on the connection that there is now; also raises OSError once it is gone."""
+        """Return what `send` does on the connection that there is now; also raises OSError once it is gone."""
         stream: Stream | None = self._transport.socket
         return self.send if stream is None else stream.send
 
     def written(self, data: bytes) -> int:
-        """How many bytes of `data` the last `send`, perhaps interrupted, wrote."""
+        """Return how many bytes of `data` the last `send`, perhaps interrupted, wrote."""
         return self._transport.written(data)
 
     @property
@@ -261,7 +261,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
             self._inbox.put(None)
 
     def _take_answer(self, frame: Frame | MessageFrame) -> None:
-        """The first frame: CONNECTED, or an ERROR that says why not."""
+        """Take the first frame: CONNECTED, or an ERROR that says why not."""
         if isinstance(frame, MessageFrame) or frame.command == "RECEIPT":
             raise ProtocolError(f"the broker said {frame.command} before CONNECTED")
         if frame.command == "CONNECTED":
@@ -285,7 +285,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
     # Texts -----------------------------------------------------------------------------------------------------------
 
     def _legible(self, error: Frame) -> Frame:
-        """An ERROR whose texts are not endless and do not hold our password, should the broker repeat it."""
+        """Return an ERROR whose texts are not endless and do not hold our password, should the broker repeat it."""
         self.condemned = True
         headers = {name: self._told(value) for name, value in error.headers.items()}
         body = self._told(error.body[:_ERROR_LIMIT].decode("utf-8", "replace"))

@@ -24,12 +24,12 @@ _LEFT_HELD: Final = sys.version_info[:2] == (3, 14)
 
 
 def mutex() -> threading.Lock:
-    """A lock that one thread has at a time."""
+    """Return a lock that one thread has at a time."""
     return cast("threading.Lock", _Mutex()) if _LEFT_HELD else threading.Lock()
 
 
 def reentrant() -> threading.RLock:
-    """A lock that the thread which has it may take again."""
+    """Return a lock that the thread which has it may take again."""
     return _Reentrant() if _LEFT_HELD else threading.RLock()
 
 
@@ -71,7 +71,7 @@ class _Reentrant(_thread.RLock):  # type: ignore[misc]  # final for typeshed, an
 
 
 def reentered(what: str) -> IllegalStateError:
-    """The error for a signal handler that calls `what` in the middle of the same thread's call of it."""
+    """Return the error for a signal handler that calls `what` in the middle of the same thread's call of it."""
     return IllegalStateError(
         f"{what} was called in the middle of another of its calls, by a signal handler or an observer:"
         " let that note what is to be done, and do it when the call has returned"
@@ -90,7 +90,7 @@ class NonReentrantLock:
         self.lock = reentrant()  #: for steps that a signal handler may do in the middle of a block
 
     def __call__(self) -> threading.RLock:
-        """The lock, for a `with` block; other threads wait."""
+        """Return the lock, for a `with` block; other threads wait."""
         if self.lock._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001 - as `threading.Condition` asks
             raise reentered(self._what)
         return self.lock

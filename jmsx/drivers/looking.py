@@ -45,7 +45,7 @@ class Looking:
 
     def look(self, delivery: Delivery, address: BrokerAddress) -> MessageFrame | None:
         """
-        `delivery` as a browser shows it; None if the broker shows nothing more of it.
+        Return `delivery` as a browser shows it; None if the broker shows nothing more of it.
 
         Raises JmsxError if the broker cannot be asked.
         """
@@ -70,7 +70,7 @@ class Looking:
 
     def ends_links(self, settings: ConsumerSettings, address: BrokerAddress) -> bool:
         """
-        Whether the broker closes the connection of who is shown what a consumer with these settings reads.
+        Return whether the broker closes the connection of who is shown what a consumer with these settings reads.
 
         What it was about to send is still paged in, so a browser is shown that, too; and another one, which asks for no
         translation, must be shown all of it, or the broker just ends connections. False if it cannot be asked.
@@ -90,7 +90,7 @@ class Looking:
     def _shows_all(
         self, headers: Mapping[str, str], destination: str, address: BrokerAddress
     ) -> bool:
-        """Whether a browser comes to its end; False if the broker closes the connection before."""
+        """Return whether a browser comes to its end; False if the broker closes the connection before."""
         link = RequestLink(address, self._options, self._dialect, self._machine)
         try:
             link.connect()
@@ -128,7 +128,7 @@ class _ClosedError(Exception):
 
 
 def _merged(frame: MessageFrame, shown: MessageFrame, header: str) -> MessageFrame:
-    """`frame` with the body that was shown, and with the headers that tell how to read that."""
+    """Return `frame` with the body that was shown, and with the headers that tell how to read that."""
     anew = [header] if UNREADABLE_HEADER in shown.headers else [header, UNREADABLE_HEADER]
     left = tuple(f"{name}:".encode() for name in anew)
     kept = [line for line in frame.block.split(b"\n") if not line.startswith(left)]

@@ -32,7 +32,7 @@ class Machine(SystemClock):
     delays: bool | None = None
 
     def link(self, address: BrokerAddress, options: ConnectionOptions, inbox: Inbox) -> StompLink:
-        """A link to the broker at `address`, not open yet, that hands over to `inbox`."""
+        """Return a link to the broker at `address`, not open yet, that hands over to `inbox`."""
         return StompLink(address, options, inbox)
 
     def check_files(self, uri: BrokerUri) -> None:
@@ -40,18 +40,18 @@ class Machine(SystemClock):
         check_tls(uri)
 
     def inbox(self, *, awaited: bool = False) -> Inbox:
-        """Where links hand over; `awaited`: to a caller who can do nothing else meanwhile."""
+        """Return where links hand over; `awaited`: to a caller who can do nothing else meanwhile."""
         del awaited
         return queue.SimpleQueue()
 
     def changed(self, lock: Any, refuse: Callable[[], object]) -> Changed:
-        """A condition on `lock`, an RLock, by which threads tell each other of changes; `refuse`: as in Changed."""
+        """Return a condition on `lock`, an RLock, with which threads tell of changes; `refuse`: as in Changed."""
         return Changed(lock, refuse)
 
     def event(self) -> Event:
-        """A flag that can be waited for, also on an event loop."""
+        """Return a flag that can be waited for, also on an event loop."""
         return Event()
 
     def thread(self, target: Callable[[], object], name: str) -> threading.Thread:
-        """A daemon thread, not started yet."""
+        """Return a daemon thread, not started yet."""
         return threading.Thread(target=target, name=name, daemon=True)

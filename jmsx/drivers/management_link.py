@@ -43,7 +43,7 @@ def conduct(
     patience: float | None = None,
 ) -> T:
     """
-    What the inquiry comes to; raises what it raises, and CannotAskError if the broker cannot be asked.
+    Return what the inquiry comes to; raises what it raises, and CannotAskError if the broker cannot be asked.
 
     Takes at most `connect_timeout` or LIMIT, and `patience` (seconds; None: PATIENCE) for each answer.
     """
@@ -134,7 +134,7 @@ def _converse(inquiry: Inquiry[T], link: _ManagementLink) -> T:
 
 
 def _refuse(inquiry: Inquiry[T], error: JmsxError) -> Question | Frame:
-    """The next question after one that was not answered."""
+    """Return the next question after one that was not answered."""
     try:
         return inquiry.throw(error)
     except JmsxError as raised:

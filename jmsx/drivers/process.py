@@ -20,17 +20,17 @@ class Forked(Protocol):
     """What wants to know that it is in the child of a fork."""
 
     def after_fork(self) -> None:
-        """Called in the child, where no other thread runs; it waits for nothing and takes no lock."""
+        """Be told in the child, where no other thread runs: wait for nothing and take no lock."""
 
 
 class Suspended(Forked, Protocol):
     """What must not be open while the process forks, neither for the parent nor for the child."""
 
     def before_fork(self) -> None:
-        """Called on the thread that forks: close it, and let no other thread open it before `after_fork_in_parent`."""
+        """Be told on the thread that forks: close it, and let no other thread open it before `after_fork_in_parent`."""
 
     def after_fork_in_parent(self) -> None:
-        """Called on that thread, in the parent: let others go on."""
+        """Be told on that thread, in the parent: let others go on."""
 
 
 class Origin:
@@ -62,7 +62,7 @@ def suspend_for_forks(each: Suspended) -> None:
 
 
 def left_behind(what: str, advice: str) -> IllegalStateError:
-    """The error for a child that uses `what` of its parent."""
+    """Return the error for a child that uses `what` of its parent."""
     return IllegalStateError(
         f"{what} before fork(), and in this child process it is the parent's: {advice}"
     )

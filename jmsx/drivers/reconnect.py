@@ -127,7 +127,7 @@ class Connector:
             trying.drop()
 
     def abandon(self) -> None:
-        """As `cancel`; and close the link that was opened last, which nobody takes."""
+        """Do as `cancel` does; and close the link that was opened last, which nobody takes."""
         self.cancel()
         opened = self._opened
         if opened is not None:
@@ -135,7 +135,7 @@ class Connector:
 
     def first(self, *, patient: bool) -> Connected:
         """
-        The session's first link; without a reconnect policy, or if not `patient`, there is one round only.
+        Return the session's first link; without a reconnect policy, or if not `patient`, there is one round only.
 
         Raises SecurityError, InvalidClientIdError, TlsError or ConfigurationError at once, and ConnectionFailedError or
         BrokerTimeoutError when the attempts or the time that the policy gives are used up. So it does with
@@ -176,7 +176,7 @@ class Connector:
         return int(retrying.statistics["attempt_number"])
 
     def connect(self) -> Connected:
-        """One round; the error tells of every broker that did not let us in."""
+        """Make one round; the error tells of every broker that did not let us in."""
         failures: list[JmsxError] = []
         try:
             for address in self._addresses():
@@ -227,7 +227,7 @@ class Connector:
         return frame, dialect
 
     def _is_hopeless(self, error: JmsxError) -> bool:
-        """Whether no second try cures it. The client id may be that of a link of ours which nobody answered lately."""
+        """Return whether no second try cures it; a link of ours that is still ending may have the client id."""
         lately = self._machine.monotonic() - self._unheard_at < UNHEARD
         own = lately and isinstance(error, InvalidClientIdError)
         return isinstance(error, _HOPELESS) and not own
@@ -272,7 +272,7 @@ class Connector:
 
 
 def failed(error: JmsxError, now: float) -> ConnectFailed:
-    """The event of an attempt that ended with `error`."""
+    """Return the event of an attempt that ended with `error`."""
     result = next((word for cls, word in _RESULTS.items() if isinstance(error, cls)), "refused")
     return ConnectFailed(at=now, result=result, detail=str(error))
 
@@ -284,7 +284,7 @@ def _summary(failures: list[JmsxError]) -> JmsxError:
 
 
 def _is_our_own(state: RetryCallState) -> bool:
-    """Whether it may be a link of ours that has the client id for which the broker refuses us."""
+    """Return whether it may be a link of ours that has the client id for which the broker refuses us."""
     error = None if state.outcome is None else state.outcome.exception()
     return isinstance(error, InvalidClientIdError) and _spent(state) < UNHEARD
 
@@ -294,7 +294,7 @@ def _spent(state: RetryCallState) -> float:
 
 
 def find_dialect(connected: Frame, name: str | None, broker: str) -> Dialect:
-    """The dialect called `name`, or the one that knows CONNECTED's server; raises ConfigurationError."""
+    """Return the dialect called `name`, or the one that knows CONNECTED's server; raises ConfigurationError."""
     server = connected.headers.get("server", "")
     known = plugins.names("jmsx.dialects")
     for candidate in [name] if name is not None else known:

@@ -121,7 +121,7 @@ class RequestLink:
 
     def shown(self, subscription_id: str, command: str, subject: str) -> MessageFrame:
         """
-        The next message of a subscription, which `command` is answered with.
+        Return the next message of a subscription, which `command` is answered with.
 
         Raises BrokerTimeoutError, ConnectionFailedError or the broker's error.
         """
@@ -129,7 +129,7 @@ class RequestLink:
 
     def message(self, subject: str, *, settles: bool = False) -> MessageFrame:
         """
-        The next message of any subscription to `subject`, which the caller acknowledges if he `settles`.
+        Return the next message of any subscription to `subject`, which the caller acknowledges if he `settles`.
 
         Raises as `shown`, and MisreadError where it is not known by what.
         """
@@ -160,7 +160,7 @@ class RequestLink:
     def _next(
         self, kind: type[Came], header: tuple[str, str] | None, command: str, subject: str
     ) -> Came:
-        """The next frame of the kind that has the header; those of the kind before it answer nobody any more."""
+        """Return the next frame of the kind that has the header; those of the kind before it answer nobody any more."""
         broker = self.broker
         patience = PATIENCE if self._patience is None else self._patience
         deadline = self._machine.monotonic() + patience
@@ -205,7 +205,7 @@ class RequestLink:
 
 
 def _legible(frame: Came) -> Came:
-    """The bare frame of a message that cannot be understood: whoever sent it must not keep others from an answer."""
+    """Return the bare frame of a message that cannot be understood: its sender must not keep others from an answer."""
     if isinstance(frame, Frame):
         return frame
     try:

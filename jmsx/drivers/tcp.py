@@ -81,7 +81,7 @@ class TcpStream:
             self._socket.close()
 
     def read(self) -> bytes:
-        """What has come, at least one byte; b"" at the end; raises OSError."""
+        """Return what has come, at least one byte; b"" at the end; raises OSError."""
         self.taken = False  # whoever comes for more has passed on what was read before
         self._socket.recv(1, socket.MSG_PEEK)  # waits, and takes nothing
         self.taken = True
@@ -96,14 +96,14 @@ class TcpStream:
         return data
 
     def unread(self) -> bool:
-        """Whether bytes have come that are not read; never waits."""
+        """Return whether bytes have come that are not read; never waits."""
         try:
             return bool(self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
         except OSError:  # nothing has come, or the connection is gone
             return False
 
     def read_before(self, deadline: float | None) -> bytes:
-        """As `read`, but raises TimeoutError at `deadline` (seconds, monotonic; None: never)."""
+        """Do as `read` does, but raises TimeoutError at `deadline` (seconds, monotonic; None: never)."""
         if deadline is None:
             return self.read()
         self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
@@ -113,7 +113,7 @@ class TcpStream:
             self._socket.settimeout(None)
 
     def deadline(self) -> float | None:
-        """When a write that begins now has to be over (seconds, monotonic); None: never."""
+        """Return when a write that begins now has to be over (seconds, monotonic); None: never."""
         return None if self._write_timeout is None else time.monotonic() + self._write_timeout
 
     def write(self, data: bytes, deadline: float | None) -> None:
@@ -138,7 +138,7 @@ class TcpStream:
                 raise self._late()
 
     def written(self, data: bytes) -> int:
-        """How many bytes of `data` the last write, perhaps interrupted, wrote."""
+        """Return how many bytes of `data` the last write, perhaps interrupted, wrote."""
         return sum(self.sent) if self.writing is data else 0
 
     def send(self, data: bytes) -> None:

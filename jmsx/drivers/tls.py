@@ -80,7 +80,7 @@ class TlsStream:
                 return
 
     def read(self) -> bytes:
-        """What has come, at least one byte; b"" at the end; raises OSError, or TlsError."""
+        """Return what has come, at least one byte; b"" at the end; raises OSError, or TlsError."""
         while True:
             with self._state:
                 data = self._decrypted()
@@ -91,7 +91,7 @@ class TlsStream:
                 self._take_in(received)
 
     def unread(self) -> bool:
-        """Whether bytes have come that are not read; never waits."""
+        """Return whether bytes have come that are not read; never waits."""
         return self._tcp.unread()
 
     @property
@@ -115,7 +115,7 @@ class TlsStream:
             self._tcp.write(records, deadline)
 
     def written(self, data: bytes) -> int:
-        """How many bytes of `data` the last write, perhaps interrupted, wrote; one stands for some."""
+        """Return how many bytes of `data` the last write, perhaps interrupted, wrote; one stands for some."""
         if self._written is data:
             return len(data)
         return int(self._begun is data)
@@ -135,7 +135,7 @@ class TlsStream:
             self._incoming.write_eof()
 
     def _decrypted(self) -> bytes | None:
-        """All that can be read now; b"" at the end; None if more bytes must come first."""
+        """Return all that can be read now; b"" at the end; None if more bytes must come first."""
         if self._fault is not None:
             raise self._fault
         parts = []
@@ -158,7 +158,7 @@ class TlsStream:
 
 def make_context(options: TlsOptions) -> ssl.SSLContext:
     """
-    What is trusted and who we are, read from the files now, so that renewed ones count for the next connection.
+    Return what is trusted and who we are, read from the files now, so that renewed ones count for the next connection.
 
     Raises ConfigurationError if a file is missing or no PEM, or the password of the key is wrong.
     """
@@ -180,7 +180,7 @@ def make_context(options: TlsOptions) -> ssl.SSLContext:
 
 
 def explain(error: ssl.SSLError, *, agreed: bool = False) -> str:
-    """What is wrong, and what to do about it, in words; `agreed`: after the handshake."""
+    """Return what is wrong, and what to do about it, in words; `agreed`: after the handshake."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is refused: {error.verify_message}; {_advice(error.verify_code)}"
     reason = error.reason or ""

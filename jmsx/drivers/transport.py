@@ -31,10 +31,10 @@ class Stream(Protocol):
     """A connected socket, in the clear or under TLS; one thread reads while another writes."""
 
     def read(self) -> bytes:
-        """What has come, at least one byte; b"" at the end; raises OSError or TlsError."""
+        """Return what has come, at least one byte; b"" at the end; raises OSError or TlsError."""
 
     def unread(self) -> bool:
-        """Whether bytes have come that are not read; never waits."""
+        """Return whether bytes have come that are not read; never waits."""
 
     @property
     def taken(self) -> bool:
@@ -44,7 +44,7 @@ class Stream(Protocol):
         """Write all of it; raises OSError when the connection is gone or takes nothing in time."""
 
     def written(self, data: bytes) -> int:
-        """How many bytes of `data` the last write, perhaps interrupted, wrote."""
+        """Return how many bytes of `data` the last write, perhaps interrupted, wrote."""
 
     def shutdown(self) -> None:
         """End reading and writing at once, also where another thread waits in them."""
@@ -110,7 +110,7 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
         stream.send(encoded_frame)
 
     def written(self, data: bytes) -> int:
-        """How many bytes of `data` the last `send`, perhaps interrupted, wrote."""
+        """Return how many bytes of `data` the last `send`, perhaps interrupted, wrote."""
         stream: Stream | None = self.socket
         return 0 if stream is None else stream.written(data)
 

@@ -80,7 +80,7 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
-        """As the base class, which would ask the name service for our own name, and perhaps wait for it."""
+        """Bind as the base class does, but ask no name service for our own name, which may take a while."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
         self.setup_environ()
@@ -160,7 +160,7 @@ class _Handler(WSGIRequestHandler):
         """Say nothing."""
 
     def get_stderr(self) -> Any:
-        """Where wsgiref writes the traceback of a peer that went away."""
+        """Return where wsgiref writes the traceback of a peer that went away."""
         return io.StringIO()
 
 

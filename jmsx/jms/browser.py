@@ -82,7 +82,7 @@ class QueueBrowser:
 
 
 def _shown(delivery: Delivery, dialect: Dialect) -> Message:
-    """The message as it is shown: one that cannot be understood, without the headers in which the cause may lie."""
+    """Return the message as it is shown: one that cannot be understood, without the headers that may be the cause."""
     try:
         return ReceivedMessage(delivery, dialect)
     except Exception as error:  # noqa: BLE001 - one message must not end the browsing

@@ -57,7 +57,7 @@ class Connection:
 
     def create_session(self, mode: AcknowledgeMode = AcknowledgeMode.AUTO_ACKNOWLEDGE) -> Session:
         """
-        A session, on a socket of its own.
+        Return a session, on a socket of its own.
 
         With a reconnect policy it waits for the broker, as long as that says. Raises ConfigurationError for what is
         no mode, ConnectionFailedError, TlsError, BrokerTimeoutError, SecurityError, InvalidClientIdError or StoreError.
@@ -100,7 +100,7 @@ class Connection:
 
 
 def _mode_like(given: object) -> str:
-    """The mode that `given` may have been meant to be; of nothing like one, the transacted."""
+    """Return the mode that `given` may have been meant to be; of nothing like one, the transacted."""
     names = {name: mode.name for mode in AcknowledgeMode for name in (mode.label, mode.name)}
     near = nearest(given.replace("-", "_"), list(names)) if isinstance(given, str) else None
     return f"AcknowledgeMode.{names.get(near or '', 'SESSION_TRANSACTED')}"

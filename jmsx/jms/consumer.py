@@ -43,7 +43,8 @@ class MessageConsumer:
 
     def receive(self, timeout: Duration | None = None) -> Message | None:
         """
-        The next message; waits `timeout` for it (seconds, a timedelta, or a text such as "2s"), or for ever (None).
+        Return the next message; waits `timeout` for it (seconds, a timedelta, or a text such as "2s"), or for ever
+        (None).
 
         None if there is none in time, or if the consumer is closed meanwhile. In AUTO mode the message is acknowledged
         when this returns. If it raises, for whatever reason (KeyboardInterrupt, or what a signal handler raises), that
@@ -79,7 +80,7 @@ class MessageConsumer:
 
     def receive_no_wait(self) -> Message | None:
         """
-        The next message that is here already, or None.
+        Return the next message that is here already, or None.
 
         With prefetch 0 nothing is, and none comes while the prefetch is in the application's hands: then the broker is
         asked, and has 0.2 s to send one; a slow one has as long as it takes to answer another question, at most
@@ -172,10 +173,10 @@ class MessageConsumer:
 
 
 def _consume(core: SessionCore, delivery: Delivery, now: float) -> None:
-    """The last step of a `receive()`: it returns `delivery`, unless it is interrupted; see `Calls.give_back`."""
+    """Do the last step of a `receive()`: return `delivery`, unless that is interrupted; see `Calls.give_back`."""
     core.consumed(delivery, now, returning=True)
 
 
 def _is_plain(timeout: Duration | None) -> TypeGuard[float | None]:
-    """Whether it needs no reading, as in nearly every call: None, or a number that is neither endless nor NaN."""
+    """Return whether it needs no reading, as in nearly every call: None, or a number that is finite."""
     return timeout is None or (type(timeout) in (int, float) and -LONGEST < timeout < LONGEST)  # type: ignore[operator]  # a number

@@ -25,7 +25,7 @@ class Destination:
 
     @classmethod
     def told(cls, uri: str) -> Destination:
-        """The destination that a broker told us, whatever its name looks like; it has no options."""
+        """Return the destination that a broker told us, whatever its name looks like; it has no options."""
         kind, separator, name = uri.partition("://")
         made = cls.__new__(cls)
         made.address = DestinationUri(kind, name) if separator else DestinationUri("queue", uri)
@@ -89,7 +89,7 @@ class Owner(Protocol):
         """The number of the link that the session has; a temporary queue has another name on each."""
 
     def consumes(self, destination: Destination) -> bool:
-        """Whether a consumer of the session reads `destination`."""
+        """Return whether a consumer of the session reads `destination`."""
 
     def forget_temporary(self, destination: Temporary) -> None:
         """Have the broker remove what was deleted, where it can be told."""
@@ -150,7 +150,7 @@ class TemporaryTopic(Temporary):
 
 def destination(given: Destination | str) -> Destination:
     """
-    `given`, or the destination that it spells: `topic://prices`, `/topic/prices`, `topic:prices`, or a bare queue name.
+    Return `given`, or the destination that it spells: `topic://prices`, `/topic/prices`, `topic:prices`, or a name.
 
     Raises InvalidDestinationError.
     """

@@ -33,7 +33,7 @@ _log = logger("jmsx.session")
 
 
 def handled() -> Message | None:
-    """The message of the listener that calls; None if that is over: what its tasks send then may be for any other."""
+    """Return the message of the listener that calls; None if that is over: what its tasks send may be for another."""
     call = HANDLED.get()
     return call.message if call is not None and call.running else None
 

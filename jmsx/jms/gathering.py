@@ -29,7 +29,7 @@ class Gathering:
         self, first: Message, most: int, seconds: float, given_up: Callable[[], bool]
     ) -> list[Message]:
         """
-        `first`, with which the listener was called, and what comes behind it within `seconds`, `most` in all.
+        Return `first`, with which the listener was called, and what comes behind it within `seconds`, `most` in all.
 
         What failed before comes alone, so that it takes nothing along if it fails again. As soon as `given_up()`
         nothing is waited for any more; `hurry` has that looked at. Empty if their link was lost meanwhile: nobody has
@@ -49,7 +49,8 @@ class Gathering:
 
     def again(self, undone: Sequence[Message]) -> list[Message]:
         """
-        Those of a failed batch that were `undone` and are the next to be handed out, also while the connection stops.
+        Return those of a failed batch that were `undone` and are the next to be handed out, also while the connection
+        stops.
 
         Given back to the broker, as by a stop that came between, they would keep the ACKs of those behind them that are
         dead letters already, which would come again, too. So the copies of these are waited for.
@@ -101,7 +102,7 @@ class Gathering:
             batch.append(message)
 
     def _if_here(self, batch: list[Message]) -> list[Message]:
-        """`batch`, or nothing if a link of it was lost meanwhile."""
+        """Return `batch`, or nothing if a link of it was lost meanwhile."""
         if len(batch) > 1:
             HANDLED.set(None)  # what is sent may come of any of them
         if any(map(self._is_lost, batch)):

@@ -57,7 +57,7 @@ _NESTED: Final = 8
 
 
 def is_async(handler: Callable[..., Any]) -> bool:
-    """Whether calling `handler` itself, and not something inside it, makes a coroutine."""
+    """Return whether calling `handler` itself, and not something inside it, makes a coroutine."""
     while isinstance(handler, functools.partial):
         handler = handler.func
     call = inspect.getattr_static(type(handler), "__call__", None)
@@ -173,19 +173,19 @@ def _parts(result: object) -> Iterator[object]:
 
 
 def _waits(result: object) -> bool:
-    """Whether it has yet to be awaited, iterated, or entered and left."""
+    """Return whether it has yet to be awaited, iterated, or entered and left."""
     if isinstance(result, _MANAGERS):
         return not _ended(result.gen)
     return issubclass(type(result), _LATER) or _lazy(result)
 
 
 def _uncalled(result: object) -> bool:
-    """Whether it has yet to be called: as where a decorator that takes arguments stands without its parentheses."""
+    """Return whether it has yet to be called: as where a decorator with arguments lacks its parentheses."""
     return isinstance(result, functools.partial | FunctionType | MethodType)
 
 
 def name_of(handler: object) -> str:
-    """The name by which logs and errors call `handler`: its `__qualname__`, or that of its class."""
+    """Return the name by which logs and errors call `handler`: its `__qualname__`, or that of its class."""
     while isinstance(handler, functools.partial):
         handler = handler.func
     name = getattr(handler, "__qualname__", None)
@@ -193,7 +193,7 @@ def name_of(handler: object) -> str:
 
 
 def _layers(handler: Any) -> Iterator[Any]:
-    """The callable itself, and what it says that it wraps or calls."""
+    """Yield the callable itself, and what it says that it wraps or calls."""
     waiting, seen = [handler], 0
     while waiting and seen < _DEEPEST:
         layer = waiting.pop()
@@ -224,20 +224,20 @@ def _kind(layer: Any) -> str:
 
 
 def _lazy(result: object) -> bool:
-    """Whether work is still to be done, by a pool or by whoever iterates."""
+    """Return whether work is still to be done, by a pool or by whoever iterates."""
     if isinstance(result, Future):
         return not result.done()
     return isinstance(result, map | filter | zip) or type(result).__module__ == "itertools"
 
 
 def _ended(body: Generator[Any, Any, Any] | AsyncGenerator[Any, Any]) -> bool:
-    """Whether the body of a context manager has run to its end: Python keeps no frame of it then."""
+    """Return whether the body of a context manager has run to its end: Python keeps no frame of it then."""
     frame = body.ag_frame if inspect.isasyncgen(body) else getattr(body, "gi_frame", body)
     return frame is None
 
 
 def _begun(result: Coroutine[Any, Any, Any] | Generator[Any, Any, Any]) -> bool:
-    """Whether somebody else is at it, whose business closing it is then."""
+    """Return whether somebody else is at it, whose business closing it is then."""
     if inspect.iscoroutine(result):
         return inspect.getcoroutinestate(result) != inspect.CORO_CREATED
     if inspect.isgenerator(result):

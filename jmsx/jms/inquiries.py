@@ -60,7 +60,8 @@ class Inquiries:
         self, peer: BrokerPeer, destination: str, kind: DestinationKind, policy: Policy
     ) -> Findings:
         """
-        What a consumer of `destination` (URI) should know of it; what goes badly with the client is warned of, once.
+        Return what a consumer of `destination` (URI) should know of it; what goes badly with the client is warned of,
+        once.
 
         `policy`: the consumer's own for redeliveries.
 
@@ -160,7 +161,7 @@ class Inquiries:
         self, peer: BrokerPeer, management: Management, inquire: Callable[[], Inquiry[T]]
     ) -> T | None:
         """
-        What an inquiry comes to; None, and a warning, if the broker cannot be asked.
+        Return what an inquiry comes to; None, and a warning, if the broker cannot be asked.
 
         Where the link is lost under it, that is no answer: it is made once more on another one, TRIES times in all.
         """

@@ -208,7 +208,7 @@ class SessionLink:
         self.engine.end("aborted")
 
     def close(self) -> None:
-        """As `Session.close`; one that is interrupted leaves all that is not settled to the broker."""
+        """Do as `Session.close` does; one that is interrupted leaves all that is not settled to the broker."""
         if self.closed:
             if not self._closing:  # it may have been interrupted even where it ends
                 self.abort()
@@ -271,7 +271,7 @@ class SessionLink:
         return self.dispatcher.wait_idle(timeout)
 
     def acknowledging(self, delivery: Delivery) -> Callable[[], None] | None:
-        """What `message.acknowledge()` does for the message of `delivery`; None: nothing."""
+        """Return what `message.acknowledge()` does for the message of `delivery`; None: nothing."""
         if not self._acknowledges:
             return None
 
@@ -301,16 +301,17 @@ class SessionLink:
     # Subscriptions, and what the broker's management knows of them ---------------------------------------------------
 
     def next_subscription_id(self) -> str:
-        """A subscription id that the session has not used yet."""
+        """Return a subscription id that the session has not used yet."""
         return str(next(self._ids))
 
     def peer(self, what: str) -> BrokerPeer:
-        """The broker at the other end, now; an outage is waited through, by whoever wants `what` of it."""
+        """Return the broker at the other end, now; an outage is waited through, by whoever wants `what` of it."""
         return self.calls.submit(what, lambda _core, _now: BrokerPeer(self.broker, self.dialect))
 
     def examine(self, destination: Destination, kind: DestinationKind, policy: Policy) -> Findings:
         """
-        What the broker's management tells of a destination that a consumer with that redelivery policy shall read.
+        Return what the broker's management tells of a destination that a consumer with that redelivery policy shall
+        read.
 
         Asked once in a connection's life. Raises InvalidDestinationError if a consumer would take messages that are
         not meant for it.
@@ -322,7 +323,7 @@ class SessionLink:
     # Temporary destinations ------------------------------------------------------------------------------------------
 
     def make_temporary_queue(self) -> TemporaryQueue:
-        """A new queue that is there before it has a consumer; as `Session.create_temporary_queue`."""
+        """Return a new queue that is there before it has a consumer; as `Session.create_temporary_queue`."""
         self.check_open()
         made = TemporaryQueue(self._temporary_name(), owner=self)
         self._temporary.add(made.uri)
@@ -336,12 +337,12 @@ class SessionLink:
         return made
 
     def make_temporary_topic(self) -> TemporaryTopic:
-        """A new topic; as `Session.create_temporary_topic`."""
+        """Return a new topic; as `Session.create_temporary_topic`."""
         self.check_open()
         return TemporaryTopic(self._temporary_name(), owner=self)
 
     def owns(self, destination: Destination) -> bool:
-        """Whether a temporary destination is of this session: as it was made, or as a message of its own names it."""
+        """Return whether a temporary destination is of this session: as made, or as a message of its own names it."""
         if isinstance(destination, Temporary):
             return destination.owner is self
         return destination.name.startswith(
@@ -352,7 +353,7 @@ class SessionLink:
         return f"{self.session_id}-{next(self._ids)}"
 
     def consumes(self, destination: Destination) -> bool:
-        """Whether a consumer of this session reads `destination`."""
+        """Return whether a consumer of this session reads `destination`."""
         uri = destination.uri
         return self.engine.call(lambda core, _now: core.consumes(uri))
 
@@ -385,7 +386,7 @@ class SessionLink:
 
 
 def _holder(temporary: Temporary) -> str:
-    """The id of the subscription by which a temporary queue is there before it is read."""
+    """Return the id of the subscription by which a temporary queue is there before it is read."""
     return f"holds-{temporary.name}"
 
 
@@ -439,7 +440,7 @@ class ConnectionLinks:
     # The connection's calls ------------------------------------------------------------------------------------------
 
     def add(self, mode: AcknowledgeMode) -> SessionLink:
-        """A link for a new session; as `Connection.create_session`."""
+        """Return a link for a new session; as `Connection.create_session`."""
         with self._opening:
             with self._lock:
                 self._check()
@@ -481,7 +482,7 @@ class ConnectionLinks:
             )
 
     def stop(self, timeout: float | None) -> bool:
-        """As `Connection.stop`."""
+        """Do as `Connection.stop` does."""
         with self._lock:
             self._check()
             self.started = False
@@ -496,7 +497,7 @@ class ConnectionLinks:
         return all(left)
 
     def close(self) -> None:
-        """As `Connection.close`."""
+        """Do as `Connection.close` does."""
         if self._left is not None:
             return
         with self._lock:
@@ -527,7 +528,7 @@ class ConnectionLinks:
             raise errors[0]
 
     def abort(self) -> None:
-        """As `Connection.abort`."""
+        """Do as `Connection.abort` does."""
         if self._left is not None:
             return
         with self._lock:
@@ -554,7 +555,7 @@ class ConnectionLinks:
     # The sessions' links ---------------------------------------------------------------------------------------------
 
     def new_link(self, client_id: str | None) -> OpenedLink:
-        """A link that will carry `client_id`, for `open_link` in a `with` block of its own."""
+        """Return a link that will carry `client_id`, for `open_link` in a `with` block of its own."""
         connector = Connector(self._uri, client_id, self.machine.inbox(), self.machine)
         return OpenedLink(connector, self.machine, self._observers)
 
@@ -656,7 +657,7 @@ class ConnectionLinks:
         return None if spare is None or spare.engine.error is not None else spare
 
     def _free_client_id(self) -> str | None:
-        """The connection's client id, or one of its own if a session has that already."""
+        """Return the connection's client id, or one of its own if a session has that already."""
         client_id = self.options.client_id
         used = any(link.client_id == client_id for link in self._links)
         return self._further_client_id() if used else client_id

@@ -172,7 +172,7 @@ class Message:
         raise self._other(body, "text")
 
     def json(self) -> Any:
-        """What the body says in JSON, as text or as bytes in UTF-8; raises MessageNotReadableError if it is none."""
+        """Return what the body, text or bytes in UTF-8, says in JSON; raises MessageNotReadableError if it is none."""
         body = self.body
         if body is None or not isinstance(body, str | bytes):
             raise self._other(body, "JSON")

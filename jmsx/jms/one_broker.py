@@ -21,7 +21,7 @@ def connect_to(
     **own: Any,
 ) -> Connection:
     """
-    A connection to the broker at `address` and no other, that is lost when its link is.
+    Return a connection to the broker at `address` and no other, that is lost when its link is.
 
     All of `options` hold, save its `own`, and what belongs to an application's consumers: its client id and its ledger.
     """

@@ -133,7 +133,7 @@ class BatchError(Exception):
         self._own = own
 
     def error_of(self, message: Message) -> BaseException:
-        """What one of the messages failed with."""
+        """Return what one of the messages failed with."""
         cause = self if self.__cause__ is None else self.__cause__
         return self._own.get(message, cause)
 
@@ -156,7 +156,7 @@ class Undone(Unhandled):
 
 def failure_of(error: BaseException) -> Failure:
     """
-    The failure that `error` stands for; the cause of a steering exception is told in its place.
+    Return the failure that `error` stands for; the cause of a steering exception is told in its place.
 
     Never raises, whatever an exception of the application's makes of its attributes: a failure it is all the same.
     """
@@ -202,12 +202,12 @@ def _check_delay(delay: object) -> None:
 
 
 def steers(error: BaseException) -> bool:
-    """Whether it says what is to become of the message; isinstance() looks at `__class__`, which may raise."""
+    """Return whether it says what is to become of the message; isinstance() looks at `__class__`, which may raise."""
     return issubclass(type(error), Steering)
 
 
 def told_by(error: BaseException) -> BaseException:
-    """What is told of it: the cause of a steering exception, if it has one."""
+    """Return what is told of it: the cause of a steering exception, if it has one."""
     cause = cause_of(error) if steers(error) else None
     return error if cause is None else cause
 
@@ -228,7 +228,8 @@ def place_of(error: BaseException) -> str | None:
 
 def trace_of(error: BaseException) -> str:
     """
-    The way to `error` and to what caused it, in one line, without what any of them says: that may be of a person.
+    Return the way to `error` and to what caused it, in one line, without what any of them says: that may be of a
+    person.
 
     `a.py:3 call > b.py:9 find: KeyError | a.py:5 call: ValueError`: frames from the outermost to the innermost, what
     was raised there, and what was raised because of that; the nearest of both, and the last `STACK_LIMIT` bytes.
@@ -261,12 +262,12 @@ class _Frame(NamedTuple):
 
 
 def _frames(error: BaseException) -> list[_Frame]:
-    """The innermost frames that it came through, that where it was raised last."""
+    """Return the innermost frames that it came through, that where it was raised last."""
     trace = exc_info_of(error)[2]
     walked = deque(traceback.walk_tb(trace), maxlen=_FRAMES)
     return [_Frame(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in walked]
 
 
 def _folders() -> list[str]:
-    """What modules are imported from."""
+    """Return what modules are imported from."""
     return [f"{one.rstrip(os.sep)}{os.sep}" for one in (*sys.path, str(Path.cwd())) if one]

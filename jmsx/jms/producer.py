@@ -167,7 +167,7 @@ class MessageProducer:
 
     def _prepared(self, to: Destination, *, persistent: bool, priority: int) -> PreparedSend:
         """
-        What messages have in common that go there so; often it is as with the last message.
+        Return what messages have in common that go there so; often it is as with the last message.
 
         Raises ConfigurationError for what the broker could not read: it would close the connection.
         """
@@ -183,7 +183,7 @@ class MessageProducer:
     def _content(
         self, message: Message, key: str, to: PreparedSend, asked: dict[str, str] | None
     ) -> tuple[dict[str, str], bytes]:
-        """The headers and the body of a SEND, without its times."""
+        """Return the headers and the body of a SEND, without its times."""
         link = self._link
         headers, body = to.content(message, key, asked)
         limit = link.options.max_body_size
@@ -201,7 +201,10 @@ class MessageProducer:
         return headers, body
 
     def _may_repeat(self) -> bool:
-        """Whether a message is sent again when its receipt is lost; safe where that broker knows it by its identity."""
+        """
+        Return whether a message is sent again when its receipt is lost; safe where that broker knows it by its
+        identity.
+        """
         options = self._link.options
         if options.reconnect is None:
             return False
@@ -210,7 +213,7 @@ class MessageProducer:
         return options.resend_unconfirmed
 
     def _asked(self, delay: float, dedupe_id: str | None) -> dict[str, str] | None:
-        """The headers that ask this broker to delay a message, and to drop a second one; raises UnsupportedError."""
+        """Return the headers by which this broker delays a message, and drops a second one; raises UnsupportedError."""
         if delay == 0 and dedupe_id is None:
             return None
         dialect, asked = self._link.dialect, dict[str, str]()
@@ -295,7 +298,7 @@ class MessageProducer:
 
 
 def _message(given: Message | Body) -> Message:
-    """A Message, or one made of its body."""
+    """Return a Message, or one made of its body."""
     if isinstance(given, Message):
         return given
     if given is None:
@@ -324,5 +327,5 @@ def check_priority(priority: object) -> None:
 
 
 def new_key() -> str:
-    """A new identity: 12 hex digits of epoch milliseconds, then 20 of chance; sorts by time."""
+    """Return a new identity: 12 hex digits of epoch milliseconds, then 20 of chance; sorts by time."""
     return f"{int(time.time() * 1000):012x}{os.urandom(10).hex()}"

@@ -90,7 +90,7 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 
 def property_headers(message: Message, dialect: Dialect) -> dict[str, str]:
     """
-    The headers that carry the properties and the group of `message`.
+    Return the headers that carry the properties and the group of `message`.
 
     Raises MessageFormatError, before anything is written.
     """
@@ -127,7 +127,7 @@ def property_headers(message: Message, dialect: Dialect) -> dict[str, str]:
 
 def _types(given: Mapping[str, object], reserved: Container[str]) -> str:
     """
-    What `TYPES_HEADER` tells of the properties; the values themselves are the texts that selectors and Java see.
+    Return what `TYPES_HEADER` tells of the properties; the values themselves are the texts that selectors and Java see.
 
     None has no text: the property is in this header alone, so that for selectors it IS NULL.
     """
@@ -179,7 +179,7 @@ def typed(
     texts: Mapping[str, PropertyValue], types: str, reserved: Container[str]
 ) -> dict[str, PropertyValue]:
     """
-    The properties that came as `texts`, with the types that `TYPES_HEADER` tells.
+    Return the properties that came as `texts`, with the types that `TYPES_HEADER` tells.
 
     Anybody may have written that header, or changed a value behind it: what does not fit stays a text.
     """
@@ -201,7 +201,7 @@ def typed(
 
 
 def _value(letter: str, text: str) -> PropertyValue:
-    """A property's value of the type that `letter` stands for; the text if it is none."""
+    """Return a property's value of the type that `letter` stands for; the text if it is none."""
     match letter:
         case "b" if text in ("true", "false"):
             return text == "true"
@@ -215,7 +215,7 @@ def _value(letter: str, text: str) -> PropertyValue:
 
 
 def property_text(name: str, value: object) -> str:
-    """A property's value as text; raises MessageFormatError for what JMS does not know."""
+    """Return a property's value as text; raises MessageFormatError for what JMS does not know."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
@@ -259,7 +259,7 @@ def _checked(name: str, reserved: Container[str]) -> str:
 
 
 def _number(name: str, value: object, low: int, high: int) -> str:
-    """A whole number within its bounds, also one that is written as text, as Java takes it."""
+    """Return a whole number within its bounds, also one that is written as text, as Java takes it."""
     number = int(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
     if isinstance(number, int) and not isinstance(number, bool) and low <= number <= high:
         return str(number)

@@ -29,7 +29,7 @@ _log = logger("jmsx.session")
 
 def scheduled(link: SessionLink, destination: str, kind: DestinationKind, policy: Policy) -> bool:
     """
-    Whether redeliveries of the messages of `destination` are left to the broker.
+    Return whether redeliveries of the messages of `destination` are left to the broker.
 
     If they should be and cannot, that is logged, and they stay local. What is sent back to a topic would reach all who
     subscribe, what is sent to a wildcard none, and what is sent to a list all in it.
@@ -49,7 +49,7 @@ def scheduled(link: SessionLink, destination: str, kind: DestinationKind, policy
 
 
 def broker_schedules(link: SessionLink) -> bool:
-    """Whether the broker delays messages that ask for it, as the connection knows since it was asked."""
+    """Return whether the broker delays messages that ask for it, as the connection knows since it was asked."""
     if link.shared.scheduler is None:
         link.shared.scheduler = probe(link)
     return link.shared.scheduler

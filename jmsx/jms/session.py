@@ -53,27 +53,28 @@ class Session:
         return self._link.transacted
 
     def create_queue(self, name: str) -> Queue:
-        """The queue called `name`; the broker makes it at first use."""
+        """Return the queue called `name`; the broker makes it at first use."""
         return Queue(name)
 
     def create_topic(self, name: str) -> Topic:
-        """The topic called `name`."""
+        """Return the topic called `name`."""
         return Topic(name)
 
     def create_temporary_queue(self) -> TemporaryQueue:
         """
-        A new queue that only this session can read, until it is closed; answers may come before it has a consumer.
+        Return a new queue that only this session can read, until it is closed; answers may come before it has a
+        consumer.
 
         Raises ConnectionFailedError if there is no link, and what the broker says against it.
         """
         return self._link.make_temporary_queue()
 
     def create_temporary_topic(self) -> TemporaryTopic:
-        """A new topic that only this session can read, until it is closed."""
+        """Return a new topic that only this session can read, until it is closed."""
         return self._link.make_temporary_topic()
 
     def create_producer(self, destination: Destination | str | None = None) -> MessageProducer:
-        """A producer for `destination`, or for one that is named with each message."""
+        """Return a producer for `destination`, or for one that is named with each message."""
         self._link.check_open()
         target = None if destination is None else destination_of(destination)
         return MessageProducer(self._link, target)
@@ -89,7 +90,7 @@ class Session:
         options: ConsumerOptions | None = None,
     ) -> MessageConsumer:
         """
-        A consumer of `destination`, which may be spelt, such as `queue://orders`.
+        Return a consumer of `destination`, which may be spelt, such as `queue://orders`.
 
         Raises InvalidSelectorError, ConfigurationError for options that make no sense in a session of this mode, what
         the broker says against it, and what `set_listener` does.
@@ -138,7 +139,8 @@ class Session:
         options: ConsumerOptions | None = None,
     ) -> MessageConsumer:
         """
-        A consumer of the durable subscription called `subscription`, which the broker keeps while nobody reads it.
+        Return a consumer of the durable subscription called `subscription`, which the broker keeps while nobody reads
+        it.
 
         Raises UsageError if it is in use or the connection has no client id, and UnsupportedError if durable
         subscriptions of the connection live in another session already, or the session that has its client id has
@@ -203,7 +205,7 @@ class Session:
     def create_browser(
         self, queue: Destination | str, *, selector: str | None = None
     ) -> QueueBrowser:
-        """A browser of what lies in `queue`; raises InvalidDestinationError for a topic."""
+        """Return a browser of what lies in `queue`; raises InvalidDestinationError for a topic."""
         self._link.check_open()
         queue = destination_of(queue)
         if queue.is_topic:
@@ -325,7 +327,7 @@ class Session:
             raise
 
     def _prepare(self, settings: ConsumerSettings, durable_name: str | None) -> None:
-        """What is better found out before SUBSCRIBE, and not on the session's own link."""
+        """Find out what is better known before SUBSCRIBE, and not on the session's own link."""
         link = self._link
         peer, inquiries = link.peer(f"SUBSCRIBE {settings.destination}"), link.shared.inquiries
         inquiries.try_selector(peer, settings.headers)
@@ -342,7 +344,7 @@ def _check_said(name: str | None, *, no_local: bool) -> None:
 
 
 def _checked(options: ConsumerOptions | None) -> ConsumerOptions:
-    """The options that were given; raises ConfigurationError for what are none."""
+    """Return the options that were given; raises ConfigurationError for what are none."""
     if not isinstance(options, ConsumerOptions | None):
         raise wrong_type("options of a consumer", "ConsumerOptions(...) or None", options)
     return ConsumerOptions() if options is None else options
@@ -350,7 +352,7 @@ def _checked(options: ConsumerOptions | None) -> ConsumerOptions:
 
 def link_of(session: Session) -> SessionLink:
     """
-    The link of a session: what adapters, the app and tests need of it that is none of JMS's calls.
+    Return the link of a session: what adapters, the app and tests need of it that is none of JMS's calls.
 
     Such as the broker's address and its dialect, or whether the threads that serve it live.
     """

@@ -30,7 +30,7 @@ class ConsumerRequest:
 
 def stated(selector: str | None) -> str | None:
     """
-    The selector, or None if it is blank, as in Java (`ActiveMQMessageConsumer.java`, its constructor).
+    Return the selector, or None if it is blank, as in Java (`ActiveMQMessageConsumer.java`, its constructor).
 
     Raises InvalidSelectorError for a NUL, which would end the frame for whoever splits frames there, and
     ConfigurationError for what is no text.
@@ -42,7 +42,7 @@ def stated(selector: str | None) -> str | None:
 
 
 def prefetch(link: SessionLink, wanted: ConsumerRequest) -> int:
-    """Messages; 0: each is fetched when it is asked for. Raises ConfigurationError if the URI has no number."""
+    """Return the prefetch in messages; 0: each is fetched when asked for. Raises ConfigurationError on a bad number."""
     given = wanted.destination.address.options.get("prefetchSize")
     if given is None:
         return link.options.prefetch(wanted.kind, wanted.options)
@@ -56,7 +56,7 @@ def prefetch(link: SessionLink, wanted: ConsumerRequest) -> int:
 
 def settings(link: SessionLink, wanted: ConsumerRequest, messages: int) -> ConsumerSettings:
     """
-    The settings of a new consumer with a prefetch of so many `messages`; may ask the broker.
+    Return the settings of a new consumer with a prefetch of so many `messages`; may ask the broker.
 
     Raises what is wrong with the URI's options and with those of the consumer in a session of this mode.
     """
@@ -111,7 +111,8 @@ def settings(link: SessionLink, wanted: ConsumerRequest, messages: int) -> Consu
 
 def _of_others(sender: str, selector: str | None) -> str:
     """
-    A selector that leaves out what a connection sent, by whichever of its sessions; the broker's own knows a socket.
+    Return a selector that leaves out what a connection sent, by whichever of its sessions; the broker's own knows a
+    socket.
 
     With a client id that is the sender, so that the selector of a durable subscription stays as it is when the program
     is started again: another one would begin it anew. Source: JMS 2.0, `Session.createDurableConsumer`.
@@ -121,7 +122,7 @@ def _of_others(sender: str, selector: str | None) -> str:
 
 
 def _origin(link: SessionLink, wanted: ConsumerRequest) -> str:
-    """What names the queue or subscription for ever, wherever it is read."""
+    """Return what names the queue or subscription for ever, wherever it is read."""
     uri = wanted.destination.uri
     if wanted.kind is DestinationKind.QUEUE:
         return uri
@@ -131,7 +132,7 @@ def _origin(link: SessionLink, wanted: ConsumerRequest) -> str:
 
 
 def _subscription(link: SessionLink, wanted: ConsumerRequest, subscription_id: str) -> str | None:
-    """Whose copy of a topic's messages it is: each durable subscription has one, and each other consumer."""
+    """Return whose copy of a topic's messages it is: each durable subscription has one, and each other consumer."""
     if wanted.kind is DestinationKind.QUEUE:
         return None
     if wanted.durable_name is None:
@@ -140,7 +141,7 @@ def _subscription(link: SessionLink, wanted: ConsumerRequest, subscription_id: s
 
 
 def durable(client_id: str | None, name: str) -> str:
-    """How events name a durable subscription."""
+    """Return how events name a durable subscription."""
     return f"durable:{client_id}.{name}"
 
 

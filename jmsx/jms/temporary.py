@@ -18,7 +18,7 @@ from jmsx.jms.link import SessionLink
 
 
 def reachable(given: Destination, link: SessionLink) -> Destination:
-    """`given` as it can be named on `link`; raises InvalidDestinationError if it is gone, or nobody made it."""
+    """Return `given` as it can be named on `link`; raises InvalidDestinationError if it is gone, or nobody made it."""
     if not isinstance(given, Temporary):
         _check_made(given.address.kind, given.name, given.uri, link)
         return given

@@ -47,7 +47,7 @@ class PreparedSend:
     def fits(
         self, destination: Destination, dialect: Dialect, *, persistent: object, priority: object
     ) -> bool:
-        """Whether it is for this, too; what equals a flag or a number may be none, so it has to be the same."""
+        """Return whether it is for this, too; what equals a flag or a number may be none, so it has to be the same."""
         return (
             self._priority is priority
             and self._persistent is persistent
@@ -59,7 +59,8 @@ class PreparedSend:
         self, message: Message, key: str, asked: Mapping[str, str] | None = None
     ) -> tuple[dict[str, str], bytes]:
         """
-        The headers and the body of the SEND of `message`, without times and reply-to, which are the session's affair.
+        Return the headers and the body of the SEND of `message`, without times and reply-to, which are the session's
+        affair.
 
         `asked`: headers that ask this broker for something, and that the message must not have, too.
 
@@ -80,7 +81,7 @@ class PreparedSend:
 def _own_headers(
     message: Message, asked: Mapping[str, str] | None, dialect: Dialect
 ) -> dict[str, str]:
-    """The headers that `message` has of its own, and that are `asked` for it."""
+    """Return the headers that `message` has of its own, and that are `asked` for it."""
     headers: dict[str, str] = {}
     if message.correlation_id is not None:
         headers["correlation-id"] = _text("correlation_id", message.correlation_id)
@@ -269,17 +270,17 @@ class ReceivedMessage(Message):
 
 
 def is_bodiless(message: Message) -> bool:
-    """Whether nothing came that could be read: a Java text without characters, or what STOMP does not carry."""
+    """Return whether nothing came that could be read: a Java text without characters, or what STOMP does not carry."""
     return isinstance(message, ReceivedMessage) and message._is_bodiless  # noqa: SLF001 - an application asks `readable`
 
 
 def identity_of(message: Message) -> MessageIdentity | None:
-    """What a message that came in is known by; None of one to send."""
+    """Return what a message that came in is known by; None of one to send."""
     return message._identity if isinstance(message, ReceivedMessage) else None  # noqa: SLF001 - of jmsx's own
 
 
 def delivery_of(message: Message) -> Delivery:
-    """The delivery that a message came with; raises MessageNotReadableError for one that did not come in."""
+    """Return the delivery that a message came with; raises MessageNotReadableError for one that did not come in."""
     if not isinstance(message, ReceivedMessage):
         raise MessageNotReadableError(
             "the message was made here and not received, so it has no delivery"

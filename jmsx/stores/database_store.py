@@ -191,7 +191,7 @@ class DatabaseStore:
     def _undone_unless_whole(
         self, connection: Any, identities: Sequence[StoreKey], now: int
     ) -> Iterator[None]:
-        """What the handler does beside new rows: if it fails, or has spoilt the transaction, nothing is done."""
+        """Undo the new rows, and with them the transaction, if what the block does fails or has spoilt that."""
         origin = Origin()
         try:
             yield
@@ -369,7 +369,7 @@ def _check_transactional(connection: Any) -> None:
 
 
 def _is(error: Exception, names: tuple[str, ...]) -> bool:
-    """Whether it is one of the errors that PEP 249 names, and every driver defines for itself."""
+    """Return whether it is one of the errors that PEP 249 names, and every driver defines for itself."""
     return any(kind.__name__ in names for kind in type(error).__mro__)
 
 
@@ -394,7 +394,7 @@ def _close(connection: Any) -> None:
 
 
 def _file_of(connection: Any) -> str | None:
-    """The file of a database of SQLite; None: it has none, or is another."""
+    """Return the file of a database of SQLite; None: it has none, or is another."""
     if not isinstance(connection, sqlite3.Connection):
         return None
     cursor = connection.cursor()

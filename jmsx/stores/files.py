@@ -27,7 +27,7 @@ def make_file(path: Path) -> None:
 
 
 def create_file(path: Path, flags: int) -> int:
-    """A descriptor of a file that was not there, mode 0600, opened with `flags` besides; raises OSError."""
+    """Return a descriptor of a file that was not there, mode 0600, opened with `flags` besides; raises OSError."""
     descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE)
     os.fchmod(descriptor, _FILE)
     return descriptor

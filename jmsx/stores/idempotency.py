@@ -105,7 +105,7 @@ class Turns:
 
     def turn(self, identity: StoreKey) -> threading.Lock:
         """
-        What whoever is at this message holds, in a `with` block, to keep others off.
+        Return what whoever is at this message holds, in a `with` block, to keep others off.
 
         Give it a name first: others are given another lock when nobody has this one any more, and a `with` alone does
         not have it where locks are ours, in Python 3.14.

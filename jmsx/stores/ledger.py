@@ -133,7 +133,7 @@ class _Row:
 
     @classmethod
     def read(cls, connection: sqlite3.Connection, identity: StoreKey) -> _Row | None:
-        """What the file knows of the message, or None."""
+        """Return what the file knows of the message, or None."""
         found = connection.execute(_READ, identity).fetchone()
         if found is None:
             return None
@@ -404,7 +404,7 @@ class DeliveryLedger:
         return entry
 
     def _gone(self, why: StoreError) -> None:
-        """It cannot be written; it is tried again after a pause."""
+        """Note that it cannot be written; it is tried again after a pause."""
         now = self._clock.monotonic()
         if self._away is None:
             self._away_since = now
@@ -423,7 +423,7 @@ class DeliveryLedger:
         waits: bool,
         counted: list[Entry] | None,
     ) -> Entry | None:
-        """What is done, what is `reached`, and the hand-out of `identity`, in one transaction."""
+        """Write what is done, what is `reached`, and the hand-out of `identity`, in one transaction."""
 
         def work(connection: sqlite3.Connection) -> Entry | None:
             now_ms = self._now_ms()
@@ -454,7 +454,7 @@ class DeliveryLedger:
         return entry
 
     def _write_ends(self, connection: sqlite3.Connection, now_ms: int) -> None:
-        """What was told of the ends of hand-outs."""
+        """Write what was told of the ends of hand-outs."""
         for (message, number), ends in self._done.items():
             if HandOutEnd.SETTLED in ends:
                 settled = connection.execute(_SETTLE, (*message, number)).rowcount
@@ -468,7 +468,7 @@ class DeliveryLedger:
                 row.write(connection, message, now_ms)
 
     def _that_may_wait(self, entries: Iterable[Entry]) -> list[Entry]:
-        """Those that the file may have as waiting: not where this process knows better."""
+        """Return those that the file may have as waiting: not where this process knows better."""
         return [
             entry
             for entry in entries
@@ -548,7 +548,7 @@ class DeliveryLedger:
 
 
 def _lacking(connection: sqlite3.Connection) -> list[str]:
-    """The statements that add the columns which the table lacks."""
+    """Return the statements that add the columns which the table lacks."""
     there = {name for _, name, *_ in connection.execute("PRAGMA table_info(jmsx_deliveries)")}
     return [add for name, add in _LATER_COLUMNS.items() if name not in there]
 
@@ -603,34 +603,34 @@ class CustomLedger:
         self._told: set[type[BaseException]] = set()
 
     def begin(self, identity: StoreKey) -> Entry | None:
-        """As `Ledger.begin`."""
+        """Do as `Ledger.begin` does."""
         return self._hand_out("begin()", lambda: self._ledger.begin(identity))
 
     def take(self, identity: StoreKey) -> Entry | None:
-        """As `StagedLedger.take`; to others it is a hand-out like any other."""
+        """Do as `StagedLedger.take` does; to others it is a hand-out like any other."""
         ledger = self._ledger
         if not isinstance(ledger, StagedLedger) or _is_begin_newer(type(ledger)):
             return self.begin(identity)
         return self._hand_out("take()", lambda: ledger.take(identity))
 
     def reach(self, entries: Iterable[Entry]) -> None:
-        """As `StagedLedger.reach`, if it is one."""
+        """Do as `StagedLedger.reach` does, if it is one."""
         ledger = self._ledger
         if isinstance(ledger, StagedLedger):  # of what was not taken that says nothing
             self._ask("reach()", lambda: ledger.reach(entries))
 
     def finish(self, entries: Iterable[Entry]) -> None:
-        """As `Ledger.finish`; what cannot be told is in the log, and counts as a failure."""
+        """Do as `Ledger.finish` does; what cannot be told is in the log, and counts as a failure."""
         self._tell("finish()", self._ledger.finish, entries, HandOutEnd.FINISHED)
 
     def fail(self, entries: Iterable[Entry]) -> None:
-        """As `DoubtingLedger.fail`, if it is one; what cannot be told is in the log."""
+        """Do as `DoubtingLedger.fail` does, if it is one; what cannot be told is in the log."""
         ledger = self._ledger
         if isinstance(ledger, DoubtingLedger):
             self._tell("fail()", ledger.fail, entries, HandOutEnd.FAILED)
 
     def give_back(self, entries: Iterable[Entry]) -> None:
-        """As `DoubtingLedger.give_back`; others are told that these are finished."""
+        """Do as `DoubtingLedger.give_back` does; others are told that these are finished."""
         ledger = self._ledger
         if isinstance(ledger, DoubtingLedger):
             self._tell("give_back()", ledger.give_back, entries, HandOutEnd.UNSEEN)
@@ -638,11 +638,11 @@ class CustomLedger:
             self.finish(entries)
 
     def settle(self, entries: Iterable[Entry]) -> None:
-        """As `Ledger.settle`; what cannot be told is in the log, and stays in the ledger."""
+        """Do as `Ledger.settle` does; what cannot be told is in the log, and stays in the ledger."""
         self._tell("settle()", self._ledger.settle, entries, HandOutEnd.SETTLED)
 
     def flush(self) -> None:
-        """As `Ledger.flush`."""
+        """Do as `Ledger.flush` does."""
         self._ask("flush()", self._ledger.flush)
 
     @property
@@ -690,7 +690,7 @@ class CustomLedger:
 
 
 def _is_begin_newer(kind: type) -> bool:
-    """Whether a class has its `begin` from a class before that of its `take`, which would pass it by."""
+    """Return whether a class has its `begin` from a class before that of its `take`, which would pass it by."""
     begins, takes = (
         next((place for place, one in enumerate(kind.__mro__) if name in vars(one)), 0)
         for name in ("begin", "take")
@@ -700,7 +700,7 @@ def _is_begin_newer(kind: type) -> bool:
 
 def share(given: Ledger | str | os.PathLike[str]) -> StagedLedger:
     """
-    The ledger of a file, the same for all connections of this process; give it back with `release`.
+    Return the ledger of a file, the same for all connections of this process; give it back with `release`.
 
     One that is given as an object stays its giver's. Raises StoreError.
     """

@@ -13,7 +13,7 @@ LONGEST_PAUSE: Final = 30.0
 
 
 def pauses() -> Iterator[float]:
-    """Seconds before each next try, without end: each is twice the one before, up to the longest."""
+    """Yield seconds before each next try, without end: each is twice the one before, up to the longest."""
     pause = FIRST_PAUSE
     while True:
         yield pause

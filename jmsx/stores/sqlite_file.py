@@ -87,7 +87,7 @@ class OwnFile:
 
     def open(self, patience: float = PATIENCE) -> sqlite3.Connection:
         """
-        The connection, which is opened if it is not; raises StoreError.
+        Return the connection, which is opened if it is not; raises StoreError.
 
         Where others write to the file, it waits for them, `patience` seconds at the most.
         """
@@ -144,12 +144,12 @@ class OwnFile:
 
 
 def _busy(error: sqlite3.Error) -> bool:
-    """Whether another program writes, and nothing is wrong with the connection."""
+    """Return whether another program writes, and nothing is wrong with the connection."""
     return getattr(error, "sqlite_errorcode", 0) & _PRIMARY == sqlite3.SQLITE_BUSY
 
 
 def _file_id(path: Path) -> tuple[int, int] | None:
-    """What tells a file from another one that takes its name; None: there is none."""
+    """Return what tells a file from another one that takes its name; None: there is none."""
     try:
         found = path.stat()
     except OSError:
@@ -161,7 +161,8 @@ def _open_file(
     path: Path, table: str, prepare: Callable[[sqlite3.Connection], object], patience: float
 ) -> sqlite3.Connection:
     """
-    A connection in autocommit mode to the file `path`, with a write-ahead log; what is made is for its owner alone.
+    Return a connection in autocommit mode to the file `path`, with a write-ahead log; what is made is for its owner
+    alone.
 
     `table` is the statement that makes its table, unless it is there; `prepare` does what is to be done at first, and
     raises sqlite3.Error if the table is not what it should be.
@@ -188,7 +189,7 @@ def _open_file(
 def _connect(
     path: Path, table: str, prepare: Callable[[sqlite3.Connection], object], patience: float
 ) -> sqlite3.Connection:
-    """As `_open_file`, for one attempt; raises sqlite3.Error, too."""
+    """Do as `_open_file` does, for one attempt; raises sqlite3.Error, too."""
     connection = sqlite3.connect(
         path, timeout=patience, isolation_level=None, check_same_thread=False
     )
@@ -227,7 +228,7 @@ def _transact(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection
 
 def _remove_companions(path: Path) -> None:
     """
-    What is left of a file that somebody removed while others had it open, which go on in what has no name any more.
+    Remove what is left of a file that somebody removed while others had it open, which go on in a nameless one.
 
     A new file would share the index of their log, and fail with "disk I/O error" (tried).
     """
@@ -242,6 +243,6 @@ def _remove_companions(path: Path) -> None:
 
 
 def unusable(path: Path, cause: str) -> StoreError:
-    """What to raise because of what SQLite says, with advice."""
+    """Return what to raise because of what SQLite says, with advice."""
     advice = next((advice for words, advice in _ADVICE if words in cause), "name another file")
     return StoreError(f"{path}: {cause}; {advice}")

@@ -158,7 +158,7 @@ class SqliteStore:
         )
 
     def _known(self, identities: Collection[StoreKey]) -> set[StoreKey]:
-        """Which of these messages are done; raises StoreError where nobody can tell, so that none is begun."""
+        """Return which of these messages are done; raises StoreError where nobody can tell, so that none is begun."""
         with self._file.lock:
             try:
                 found = self._write(
@@ -174,7 +174,7 @@ class SqliteStore:
         return {one for one, row in found.items() if row is not None and row[0] >= oldest}
 
     def _remember(self, identities: Collection[StoreKey]) -> None:
-        """The messages were done, so they are acknowledged in any case; what cannot be written is written later."""
+        """Note that the messages were done, which are acknowledged all the same; what fails is written later."""
         if not identities:
             return
         with self._file.lock:
@@ -203,7 +203,7 @@ class SqliteStore:
                     self._write(_nothing)
 
     def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What is owed, and `work`, in one transaction; under the lock. Raises StoreError."""
+        """Write what is owed, and do `work`, in one transaction; under the lock. Raises StoreError."""
         if self._users == 0:
             raise StoreError(f"{self.path} is closed")
 

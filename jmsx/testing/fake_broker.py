@@ -74,7 +74,7 @@ class QueueView(Protocol):
         """Messages that are dispatched and not settled, oldest first."""
 
     def browse(self) -> Sequence[MessageView]:
-        """Messages that are not acknowledged, in flight or not, oldest first."""
+        """Return messages that are not acknowledged, in flight or not, oldest first."""
 
     def __len__(self) -> int: ...
 
@@ -161,7 +161,7 @@ class FakeBroker:
         return self._runtime.now_ms()
 
     def next_timer(self) -> float | None:
-        """When `handle_timer` is next due (seconds, monotonic), or None if nothing waits for a time."""
+        """Return when `handle_timer` is next due (seconds, monotonic), or None if nothing waits for a time."""
         return self._runtime.next_timer()
 
     def handle_timer(self, now: float) -> None:

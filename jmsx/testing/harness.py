@@ -129,7 +129,7 @@ class Harness:
         body: Message | Data = None,
         **options: Unpack[SendKeywords],
     ) -> str:
-        """As `app.send`, then `settle()`; returns the key of the message."""
+        """Do as `app.send` does, then `settle()`; returns the key of the message."""
         self._check("send")
         key = self._app.send(to, body, **options)
         self._world.settle()
@@ -161,7 +161,7 @@ class Harness:
         body: Message | Data = None,
         **options: Unpack[SendKeywords],
     ) -> str:
-        """As `send`, while the loop goes on."""
+        """Do as `send` does, while the loop goes on."""
         return await asyncio.to_thread(functools.partial(self.send, to, body, **options))
 
     async def aadvance(self, duration: Duration) -> None:
@@ -184,7 +184,10 @@ class Harness:
         return self._world.monotonic() - START
 
     def handler(self, handler: Callable[..., object] | str) -> HandlerRecord:
-        """What a handler, or the consumer of that name, was called with; raises ConfigurationError if there is none."""
+        """
+        Return what a handler, or the consumer of that name, was called with; raises ConfigurationError if there is
+        none.
+        """
         name = handler if isinstance(handler, str) else self._name_of(handler)
         if name not in self._records:
             known = ", ".join(self._records)
@@ -193,7 +196,7 @@ class Harness:
 
     def messages(self, queue: Destination | str) -> list[Message]:
         """
-        What lies in a queue, in the order in which it will be given out; nothing is taken.
+        Return what lies in a queue, in the order in which it will be given out; nothing is taken.
 
         Raises ConfigurationError for a topic, in which nothing lies.
         """
@@ -204,7 +207,7 @@ class Harness:
 
     def dead_letters(self, source: Destination | str | None = None) -> list[DeadLetter]:
         """
-        The messages read from `source` that are dead letters now; None: all.
+        Return the messages read from `source` that are dead letters now; None: all.
 
         Raises ConfigurationError for a `source` that no consumer of the app reads.
         """
@@ -273,7 +276,7 @@ class Harness:
             )
 
     def _holds_up(self) -> bool:
-        """Whether the caller is on the loop that an `async def` handler needs."""
+        """Return whether the caller is on the loop that an `async def` handler needs."""
         if self._loop is None or not any(is_async(one.handler) for one in self._app.consumers):
             return False
         try:
@@ -406,7 +409,7 @@ _TAKEN: Final = Parameter("taken", Of.MESSAGE)
 def _recording(
     handler: Callable[..., Any], record: HandlerRecord, machine: Machine
 ) -> Callable[..., Any]:
-    """`handler`, whose calls are recorded; it takes the message, or the batch, in front of the handler's arguments."""
+    """Return a handler that records its calls of `handler`; it takes the message or batch as one argument more."""
 
     def note(
         taken: Message | list[Message],
@@ -448,7 +451,7 @@ def _recording(
 
 
 def _frame_of(view: object) -> MessageFrame:
-    """The MESSAGE that would show what the broker has."""
+    """Return the MESSAGE that would show what the broker has."""
     if isinstance(view, StoredMessage):
         return classic_frame(
             view,

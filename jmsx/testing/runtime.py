@@ -31,7 +31,7 @@ class Runtime:
         return round((self._origin + self.now) * 1000)
 
     def next_id(self) -> int:
-        """A number that was never given before."""
+        """Return a number that was never given before."""
         return next(self._ids)
 
     def later(self, work: Callable[[], None]) -> None:
@@ -48,7 +48,7 @@ class Runtime:
         heapq.heappush(self._timers, (moment, self.next_id(), work))
 
     def next_timer(self) -> float | None:
-        """When something is next due (seconds, monotonic), or None if nothing waits for a time."""
+        """Return when something is next due (seconds, monotonic), or None if nothing waits for a time."""
         return self._timers[0][0] if self._timers else None
 
     def advance_to(self, now: float) -> None:

@@ -80,7 +80,7 @@ class Selector:
 
     def matches(self, lookup: Lookup) -> bool:
         """
-        Whether a message is wanted; `lookup` gives a property's value, None if there is none.
+        Return whether a message is wanted; `lookup` gives a property's value, None if there is none.
 
         Raises SelectorValueError on arithmetic with a string.
         """
@@ -181,7 +181,7 @@ def _comparable(left: str | float, right: str | float) -> tuple[float | str, flo
 
 
 def _number_like(text: str, other: float) -> float | None:
-    """`text` as a number of the type of `other`: `5.5` is not one beside an integer."""
+    """Return `text` as a number of the type of `other`: `5.5` is not one beside an integer."""
     pattern = _INTEGER if isinstance(other, int) else _FLOAT
     return type(other)(text) if pattern.fullmatch(text) else None
 
@@ -254,7 +254,7 @@ class _Node:
     constant: object = _MISSING
 
     def truth(self) -> _Node:
-        """The same as a condition: a property counts only if it is a boolean."""
+        """Return the same as a condition: a property counts only if it is a boolean."""
         if self.is_condition or isinstance(self.constant, bool):
             return self
         if not self.is_property:
@@ -299,7 +299,7 @@ class _Parser:
         return condition.evaluate
 
     def _word(self, ahead: int = 0) -> str:
-        """The next word or sign, in capitals; empty for literals, names and the end."""
+        """Return the next word or sign, in capitals; empty for literals, names and the end."""
         kind, text = self._tokens[min(self._at + ahead, len(self._tokens) - 1)]
         word = text.upper()
         return word if kind == "sign" or (kind == "name" and word in _RESERVED) else ""

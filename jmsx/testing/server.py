@@ -35,7 +35,7 @@ class _Connection:
         self._last_write = now  #: seconds, monotonic
 
     def next_beat(self) -> float | None:
-        """When something must be written (seconds, monotonic), at half the interval that was promised; None: never."""
+        """Return when something must be written (seconds, monotonic), at half the promised interval; None: never."""
         promised, _ = self.link.heart_beat
         return self._last_write + promised / 2000 if promised else None
 
@@ -130,7 +130,7 @@ class FakeBrokerServer:
 
     @contextmanager
     def broker(self) -> Iterator[FakeBroker]:
-        """The broker while it stands still, to look at it or to plan faults; afterwards it goes on."""
+        """Yield the broker while it stands still, to look at it or to plan faults; afterwards it goes on."""
         with self._lock:
             self._broker.handle_timer(self._now())
             yield self._broker
@@ -167,7 +167,7 @@ class FakeBrokerServer:
                     self._write(connection)
 
     def _patience(self) -> float:
-        """Seconds until something is due."""
+        """Return seconds until something is due."""
         with self._lock:
             due = [each.next_beat() for each in self._connections.values()]
             moments = [at for at in (self._broker.next_timer(), *due) if at is not None]

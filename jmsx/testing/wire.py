@@ -53,7 +53,7 @@ class FrameParser:
         return _frame(head, body)
 
     def _end_of_body(self, head: bytes, start: int) -> int | None:
-        """Where the closing NUL stands; None if it has not come yet."""
+        """Return where the closing NUL stands; None if it has not come yet."""
         length = _CONTENT_LENGTH.search(head)
         if length is None:
             end = self._buffer.find(0, start)
@@ -81,7 +81,7 @@ def _frame(head: bytes, body: bytes) -> Frame:
 
 
 def encode(frame: Frame | MessageFrame, end: bytes = b"\0") -> bytes:
-    """The bytes of a frame that the broker writes; `end` stands behind the body."""
+    """Return the bytes of a frame that the broker writes; `end` stands behind the body."""
     if isinstance(frame, MessageFrame):
         return b"MESSAGE\n" + frame.block + b"\n\n" + frame.body + end
     return frame.encode().removesuffix(b"\0") + end

@@ -61,15 +61,15 @@ class _Wait:
         self._go = threading.Semaphore(0)
 
     def ready(self, now: float) -> bool:
-        """Whether it may go on."""
+        """Return whether it may go on."""
         return self.check() or (self.deadline is not None and self.deadline <= now)
 
     def is_of(self, world: World) -> bool:
-        """Whether `world` made its thread."""
+        """Return whether `world` made its thread."""
         return isinstance(self.thread, _Thread) and self.thread.world is world
 
     def may_move(self, world: World) -> bool:
-        """Whether its thread moves the world if nobody does: the test's own, and not one that a handler awaits."""
+        """Return whether its thread moves the world if nobody does: the test's own, unless a handler awaits it."""
         return not self.is_of(world) and self.awaited_by is None
 
     def go(self) -> None:
@@ -114,15 +114,15 @@ class World(Machine):
     # A machine -------------------------------------------------------------------------------------------------------
 
     def monotonic(self) -> float:
-        """Seconds, virtual."""
+        """Return the time in seconds, virtual."""
         return self._now
 
     def wall(self) -> float:
-        """Epoch seconds, virtual."""
+        """Return the time in epoch seconds, virtual."""
         return self._origin + self._now
 
     def link(self, address: BrokerAddress, options: ConnectionOptions, inbox: Inbox) -> StompLink:
-        """A link to the broker in memory, whatever the address is."""
+        """Return a link to the broker in memory, whatever the address is."""
         return MemoryLink(self, address, options, inbox)
 
     def inbox(self, *, awaited: bool = False) -> Inbox:
@@ -141,7 +141,7 @@ class World(Machine):
         return _Event(self)
 
     def thread(self, target: Callable[[], object], name: str) -> threading.Thread:
-        """As Machine's; it takes turns with the others."""
+        """Do as `Machine.thread` does; it takes turns with the others."""
         return _Thread(self, target, name)
 
     # Waiting ---------------------------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ class World(Machine):
 
     @contextlib.contextmanager
     def _moves(self) -> Iterator[bool]:
-        """This thread moves the world; another one that does is waited for. Gives whether it has not done so before."""
+        """Let this thread move the world, after any other one that does; yield whether it did not do so already."""
         thread = threading.current_thread()
         with self._turn:
             if not isinstance(thread, _Thread):
@@ -326,7 +326,7 @@ class World(Machine):
         return False
 
     def _guests_beside(self, wait: _Wait) -> bool:
-        """Whether there are guests who do not wait here; those that have ended are forgotten."""
+        """Return whether there are guests who do not wait here; those that have ended are forgotten."""
         self._guests = {one for one in self._guests if one.is_alive()}
         return bool(self._guests - {one.thread for one in self._waits} - {wait.thread})
 
@@ -393,14 +393,14 @@ class World(Machine):
         )
 
     def _due(self) -> float | None:
-        """When time changes something."""
+        """Return when time changes something."""
         with self._wires:
             timer = self.broker.next_timer()
         dues = [w.deadline for w in list(self._waits) if w.deadline is not None]
         return min([*dues, *([] if timer is None else [timer])], default=None)
 
     def _awaited(self) -> float | None:
-        """When the first of those who wait in the middle of something waits no longer."""
+        """Return when the first of those who wait in the middle of something waits no longer."""
         waits = [w.deadline for w in list(self._waits) if not w.idle and w.deadline is not None]
         return min(waits, default=None)
 
@@ -413,7 +413,7 @@ class World(Machine):
     # Links -----------------------------------------------------------------------------------------------------------
 
     def dial(self, link: MemoryLink) -> FakeLink:
-        """The broker's end of a new link; raises what it could not do on another one, for it never will."""
+        """Return the broker's end of a new link; raises what it could not do on another one, for it never will."""
         with self._wires:
             self.check()
             self._links.append(link)
@@ -621,7 +621,7 @@ class _Thread(threading.Thread):
 
 
 def _place(frame: FrameType | None) -> str:
-    """The innermost line of what is neither jmsx nor Python's own."""
+    """Return the innermost line of what is neither jmsx nor Python's own."""
     lines = [*traceback.extract_stack(frame), *_on_a_loop(frame)]
     theirs = [line for line in lines if not _is_foreign(line.filename)]
     line = (theirs or lines)[-1]
@@ -629,7 +629,7 @@ def _place(frame: FrameType | None) -> str:
 
 
 def _on_a_loop(frame: FrameType | None) -> Iterator[traceback.FrameSummary]:
-    """The lines in which the handler on an event loop is that a thread waits for."""
+    """Yield the lines in which the handler on an event loop is that a thread waits for."""
     inner: Any = None
     while frame is not None and inner is None:
         running = frame.f_locals.get("self")

@@ -103,7 +103,7 @@ class ArtemisLink(FakeLink):
             self.write(Frame("RECEIPT", {"receipt-id": frame.headers["receipt"]}))
 
     def _answered(self, work: Callable[[Frame], None]) -> Callable[[Frame], None]:
-        """A command whose RECEIPT is written when it is done."""
+        """Return a command whose RECEIPT is written when it is done."""
         return lambda frame: self._ask_broker(frame, lambda: work(frame))
 
     def _refuse(self, fault: Fault, frame: Frame) -> None:
@@ -137,7 +137,7 @@ class ArtemisLink(FakeLink):
 
     def _agree_on_beats(self, wanted: str) -> str:
         """
-        The beats that the client asked for, and half the time to live that the broker then has for it.
+        Return the beats that the client asked for, and half the time to live that the broker then has for it.
 
         Source: artemis-stomp-protocol 2.44.0 StompFrameHandlerV11.HeartBeater.
         """
@@ -251,7 +251,7 @@ class ArtemisLink(FakeLink):
     # -- transactions ---------------------------------------------------------------------------
 
     def _transaction(self, name: str) -> ArtemisTransaction:
-        """The transaction of that name, which need not have begun."""
+        """Return the transaction of that name, which need not have begun."""
         return self._transactions.setdefault(name, ArtemisTransaction(name))
 
     def _begin(self, frame: Frame) -> None:
@@ -325,7 +325,7 @@ class ArtemisLink(FakeLink):
         address: str,
         selector: Filter | None,
     ) -> ArtemisQueue:
-        """The queue of a durable subscription, found or made, or one that lives as long as the consumer."""
+        """Return the queue of a durable subscription, found or made, or one that lives as long as the consumer."""
         name = _durable_name(headers)
         if name is None:
             own = f"{address}-{self.runtime.next_id()}"
@@ -373,7 +373,7 @@ def _routing(text: str | None) -> Routing | None:
 
 
 def _window(headers: Mapping[str, str]) -> int | None:
-    """Bytes, also where the header is Classic's, which means messages there."""
+    """Return the window in bytes, also where the header is Classic's, which means messages there."""
     text = headers.get("consumer-window-size", headers.get("activemq.prefetchSize"))
     if text is None:
         return None

@@ -85,7 +85,7 @@ def _list_addresses(office: PostOffice, wanted: str, *_: int) -> str:
 
 
 def _page(wanted: str, views: Iterable[Mapping[str, str]]) -> str:
-    """The views that a filter for one field lets through; EQUALS is the only operation."""
+    """Return the views that a filter for one field lets through; EQUALS is the only operation."""
     told = json.loads(wanted)
     if told["operation"] != "EQUALS":
         raise NotImplementedError(f"the fake broker cannot list by {told['operation']}")

@@ -28,12 +28,12 @@ class Refused(Fault):
 
 
 def numbered(number: int, text: str) -> Refused:
-    """One of the errors with a number; such lose their colons, and never say the cause."""
+    """Return one of the errors with a number; such lose their colons, and never say the cause."""
     return Refused(f"AMQ{number} {text}".replace(":", ""))
 
 
 def explained(text: str) -> Refused:
-    """An exception from deeper down: its text is the message, without colons, and the body."""
+    """Return an exception from deeper down: its text is the message, without colons, and the body."""
     return Refused(text.replace(":", ""), text)
 
 
@@ -59,7 +59,7 @@ def split(destination: str) -> tuple[str, str | None]:
 
 
 def destination_of(headers: Mapping[str, str]) -> str:
-    """The destination that a SEND or SUBSCRIBE names; raises Refused if it names none."""
+    """Return the destination that a SEND or SUBSCRIBE names; raises Refused if it names none."""
     if "destination" not in headers:
         raise explained('Cannot invoke "Object.hashCode()" because "key" is null')
     return headers["destination"]
@@ -127,14 +127,14 @@ class CoreMessage:
         return None if value is None else str(value)
 
     def is_expired(self, now_ms: int) -> bool:
-        """Whether its time to live is over."""
+        """Return whether its time to live is over."""
         return 0 < self.expires <= now_ms
 
     def copy_for(
         self, address: str, *, message_id: int, queue: str, expired_at: int | None = None
     ) -> CoreMessage:
         """
-        The copy that the broker moves to a dead letter or expiry address out of `queue`.
+        Return the copy that the broker moves to a dead letter or expiry address out of `queue`.
 
         Source: QueueImpl.makeCopy and move: a routing type only if the original was such a copy itself.
         """
@@ -158,7 +158,7 @@ class CoreMessage:
         )
 
     def lookup(self, name: str) -> Value:
-        """What a selector sees under `name`; None if there is nothing."""
+        """Return what a selector sees under `name`; None if there is nothing."""
         if name in _SELECTABLE:
             return _SELECTABLE[name](self)
         return self.properties.get(name)
@@ -176,7 +176,7 @@ _SELECTABLE: Final[Mapping[str, Callable[[CoreMessage], Value]]] = {
 
 def from_send(frame: Frame, *, message_id: int, now_ms: int) -> CoreMessage:
     """
-    The message that a SEND means; raises Refused on a bad number or routing type.
+    Return the message that a SEND means; raises Refused on a bad number or routing type.
 
     Raises NotImplementedError on a priority that is none: a real broker takes the message and loses it.
     """
@@ -216,7 +216,7 @@ def from_send(frame: Frame, *, message_id: int, now_ms: int) -> CoreMessage:
 
 
 def _number(text: str) -> int:
-    """A number as Java reads it."""
+    """Return a number as Java reads it."""
     number = whole(text, least=~LONG)
     if number is None:
         raise numbered(339031, "Error handling send")
@@ -227,7 +227,8 @@ def to_message_frame(
     message: CoreMessage, *, subscription: str, handle: str, redelivered: bool, acknowledged: bool
 ) -> MessageFrame:
     """
-    The MESSAGE that shows `message`, header by header with its repetitions, because the window counts their bytes.
+    Return the MESSAGE that shows `message`, header by header with its repetitions, because the window counts their
+    bytes.
 
     Args:
         message: what is to be shown.
@@ -300,7 +301,7 @@ class Filter:
             raise Refused(f'Invalid selector "{text}"'.replace(":", ""), rest) from error
 
     def wants(self, message: CoreMessage) -> bool:
-        """Whether `message` fits; one that cannot be evaluated does not (FilterImpl.match)."""
+        """Return whether `message` fits; one that cannot be evaluated does not (FilterImpl.match)."""
         try:
             return self._selector.matches(message.lookup)
         except SelectorValueError:

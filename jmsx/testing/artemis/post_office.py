@@ -79,7 +79,7 @@ class Address:
         return self.routings == {Routing.MULTICAST}
 
     def targets(self, message: CoreMessage) -> list[ArtemisQueue]:
-        """The queues that `message` goes to: one of the ANYCAST ones, in turn, and all others that want it."""
+        """Return the queues that `message` goes to: one of the ANYCAST ones, in turn, and all others that want it."""
         wanting = [
             queue
             for queue in self.queues
@@ -134,7 +134,7 @@ class PostOffice:
         return self._provide_queue(made)
 
     def _provide_queue(self, made: ArtemisQueue) -> ArtemisQueue:
-        """The queue of that name; `made` is bound to its address if there is none."""
+        """Return the queue of that name; `made` is bound to its address if there is none."""
         if made.name not in self.queues:
             self.queues[made.name] = made
             self.addresses[made.address].queues.append(made)

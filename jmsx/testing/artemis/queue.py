@@ -62,7 +62,7 @@ class QueueOrder:
         del level[bisect_left(level, reference.place, key=_PLACE)]
 
     def after(self, cursor: dict[int, int]) -> Reference | None:
-        """The first that is beyond `cursor`, a place for each level; None if there is none."""
+        """Return the first that is beyond `cursor`, a place for each level; None if there is none."""
         for number, level in enumerate(self._levels):
             start = bisect_right(level, cursor[number], key=_PLACE) if number in cursor else 0
             if start < len(level):
@@ -100,7 +100,7 @@ class RoundRobin:
         self._left = len(self._consumers)
 
     def next(self) -> ArtemisConsumer | None:
-        """Whose turn it is; None if the round is over."""
+        """Return whose turn it is; None if the round is over."""
         if not self._left:
             return None
         consumer = self._consumers[self._next]
@@ -284,7 +284,7 @@ class ArtemisQueue:
         return [r.message for r in sorted(held, key=lambda r: (r.sequence, r.message.message_id))]
 
     def browse(self) -> list[CoreMessage]:
-        """Messages that are not settled, in flight or not, oldest first."""
+        """Return messages that are not settled, in flight or not, oldest first."""
         return sorted((*self.in_flight, *self.waiting), key=lambda message: message.message_id)
 
     def __len__(self) -> int:

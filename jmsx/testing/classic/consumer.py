@@ -81,7 +81,7 @@ class StompConsumer:
     def acknowledge(
         self, message_id: str, transaction: ClassicTransaction | None
     ) -> Acknowledgement | None:
-        """What an ACK of `message_id` means for the broker; None if it is not known here."""
+        """Return what an ACK of `message_id` means for the broker; None if it is not known here."""
         entry = self._dispatched.get(message_id)
         if entry is None:
             return None
@@ -114,7 +114,7 @@ class StompConsumer:
     def refuse(
         self, message_id: str, transaction: ClassicTransaction | None
     ) -> Acknowledgement | None:
-        """What a NACK of `message_id` means for the broker: a POISON of this one, never cumulative."""
+        """Return what a NACK of `message_id` means for the broker: a POISON of this one, never cumulative."""
         if self.options.browser:
             raise ProtocolFault("Cannot Nack a message on a Queue Browser Subscription.")
         entry = self._dispatched.get(message_id)

@@ -197,7 +197,7 @@ class ClassicLink(FakeLink):
 
     def _destination(self, name: str, *, strict: bool = False) -> Destination:
         """
-        The destination behind a STOMP name; `/temp-queue/x` is created at its first use.
+        Return the destination behind a STOMP name; `/temp-queue/x` is created at its first use.
 
         A name without a prefix is a queue, or if `strict` a ProtocolFault.
         """
@@ -222,7 +222,7 @@ class ClassicLink(FakeLink):
         return found or parse_broker_name(name)
 
     def _name_of(self, destination: Destination) -> str:
-        """How this connection sees `destination`: its own temporary ones under their alias."""
+        """Return how this connection sees `destination`: its own temporary ones under their alias."""
         for alias, real in self._temporary.items():
             if real == destination:
                 return alias
@@ -245,7 +245,7 @@ class ClassicLink(FakeLink):
         self._ask_broker(frame, send, transaction)
 
     def _message(self, frame: Frame, destination: str, message_id: str) -> StoredMessage:
-        """What a SEND brings to one of its destinations."""
+        """Return what a SEND brings to one of its destinations."""
         message = from_send(
             frame,
             self._destination(destination),
@@ -336,7 +336,7 @@ class ClassicLink(FakeLink):
         self._ask_broker(frame, lambda: self._open_transactions.append(transaction))
 
     def _take_transaction(self, frame: Frame) -> ClassicTransaction:
-        """The transaction to end; its name is free from now on, whatever comes."""
+        """Return the transaction to end; its name is free from now on, whatever comes."""
         name = frame.headers.get("transaction")
         if name is None:
             raise ProtocolFault("Must specify the transaction you are committing")
@@ -398,7 +398,7 @@ class ClassicLink(FakeLink):
         self._open(frame, consumer)
 
     def _options(self, headers: Mapping[str, str], destination: Destination) -> ConsumerOptions:
-        """What a SUBSCRIBE asks for; what is unknown or not a number is ignored, as the broker does."""
+        """Return what a SUBSCRIBE asks for; what is unknown or not a number is ignored, as the broker does."""
         name = headers.get("activemq.subscriptionName")
         if "*" in destination.name or ">" in destination.name:
             raise NotImplementedError(f"the fake broker has no wildcards: {destination}")

@@ -76,7 +76,7 @@ class Destination:
 
 
 def parse_stomp_name(name: str) -> Destination | None:
-    """The destination behind a STOMP name without aliases; None where the prefix is none of STOMP's."""
+    """Return the destination behind a STOMP name without aliases; None where the prefix is none of STOMP's."""
     for prefix, kind in _PREFIXES.items():
         if name.startswith(prefix):
             return Destination(kind, name.removeprefix(prefix))
@@ -84,7 +84,7 @@ def parse_stomp_name(name: str) -> Destination | None:
 
 
 def parse_broker_name(name: str) -> Destination:
-    """The destination behind the broker's own notation, `queue://x` or a bare `x` (a queue)."""
+    """Return the destination behind the broker's own notation, `queue://x` or a bare `x` (a queue)."""
     scheme, separator, rest = name.partition("://")
     if separator and scheme in set(Kind):
         return Destination(Kind(scheme), rest)
@@ -117,12 +117,12 @@ class StoredMessage:
     dropped: bool = False  #: gone from its queue
 
     def is_expired(self, now_ms: int) -> bool:
-        """Whether its time to live is over."""
+        """Return whether its time to live is over."""
         return 0 < self.expires < now_ms
 
     def dead_letter(self, destination: Destination, cause: str | None) -> StoredMessage:
         """
-        The copy that goes to the dead letter queue: same id and headers, counter reset, never expires.
+        Return the copy that goes to the dead letter queue: same id and headers, counter reset, never expires.
 
         Source: activemq-broker 6.1.8 RegionBroker.sendToDeadLetterQueue; jmsx_classic/BROKER.md C42.
         """
@@ -141,7 +141,7 @@ class StoredMessage:
         )
 
     def lookup(self, name: str) -> Value:
-        """What a selector sees under `name`; None if there is nothing."""
+        """Return what a selector sees under `name`; None if there is nothing."""
         if name in _SELECTABLE:
             return _SELECTABLE[name](self)
         return self.properties.get(name)
@@ -165,7 +165,7 @@ _SELECTABLE: Final[dict[str, Callable[[StoredMessage], Value]]] = {
 
 
 def integer(text: str) -> int:
-    """A number as Java reads it; raises SocketFault, because the broker just closes the socket on others."""
+    """Return a number as Java reads it; raises SocketFault, because the broker just closes the socket on others."""
     number = whole(text, least=~LONG)
     if number is None:
         raise SocketFault(f'For input string: "{text}"', "java.lang.NumberFormatException")
@@ -200,7 +200,7 @@ def from_send(
     frame: Frame, destination: Destination, *, message_id: str, connection_id: str, now_ms: int
 ) -> StoredMessage:
     """
-    The message that a SEND means, without its `reply-to` (only the link knows its temporary destinations).
+    Return the message that a SEND means, without its `reply-to` (only the link knows its temporary destinations).
 
     Raises ProtocolFault on an unknown message type and SocketFault on a bad number.
     """
@@ -223,7 +223,7 @@ def from_send(
 
 
 def _is_bytes(headers: dict[str, str]) -> bool:
-    """Whether the body is bytes; takes `content-length` out only where the broker does."""
+    """Return whether the body is bytes; takes `content-length` out only where the broker does."""
     wanted = headers.get("amq-msg-type")
     if wanted is None:
         return headers.pop("content-length", None) is not None
@@ -252,7 +252,7 @@ def to_message_frame(
     transformation: str | None,
 ) -> MessageFrame:
     """
-    The MESSAGE that shows `message`; `name_of` gives a destination's name on the link it is for.
+    Return the MESSAGE that shows `message`; `name_of` gives a destination's name on the link it is for.
 
     A subscription's `transformation` is put on all but bytes; without one a map shows no body.
     """

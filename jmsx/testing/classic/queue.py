@@ -64,7 +64,7 @@ class ClassicQueue:
         return sorted(held, key=lambda message: message.sequence)
 
     def browse(self) -> list[StoredMessage]:
-        """What a browser sees: the oldest messages that are not acknowledged, in flight or not."""
+        """Return what a browser sees: the oldest messages that are not acknowledged, in flight or not."""
         held = [m for m in (*self.in_flight, *self.waiting) if m.sequence and not m.acked]
         return sorted(held, key=lambda message: message.sequence)[:_BROWSED]
 
@@ -201,7 +201,7 @@ class ClassicQueue:
 
     def _joins_group(self, consumer: QueueSubscription, message: StoredMessage) -> bool:
         """
-        Whether the message's group is, or now becomes, that of `consumer`.
+        Return whether the message's group is, or now becomes, that of `consumer`.
 
         The first consumer owns a group until it closes, or a negative sequence ends the group.
         Source: Queue.assignMessageGroup.

@@ -202,5 +202,5 @@ class RegionBroker:
 
 
 def _terms(options: ConsumerOptions) -> tuple[Destination, str | None, bool]:
-    """What a durable subscription cannot change."""
+    """Return what a durable subscription cannot change."""
     return options.destination, options.selector_text, options.no_local

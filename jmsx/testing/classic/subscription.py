@@ -31,7 +31,7 @@ class Region(Protocol):
 
 
 def expiry_cause(message: StoredMessage) -> str:
-    """The broker's words for a message whose time is over."""
+    """Return the broker's words for a message whose time is over."""
     return f"java.lang.Throwable: Message Expired. Expiration:{message.expires}"
 
 
@@ -137,7 +137,7 @@ class Subscription(ABC):
 
     def matches(self, message: StoredMessage) -> bool:
         """
-        Whether its selector and noLocal let `message` in.
+        Return whether its selector and noLocal let `message` in.
 
         Raises NotImplementedError where the selector calculates with a string: on the real broker that stops the
         dispatch of the whole queue, for all its consumers, until this one is gone (seen live on 6.1.8).
@@ -220,7 +220,7 @@ class StoreSubscription(Subscription):
     def _range_up_to(
         self, ack: Acknowledgement, transaction: ClassicTransaction | None
     ) -> list[StoredMessage]:
-        """What `ack` covers; raises BrokerFault if it does not match what is dispatched."""
+        """Return what `ack` covers; raises BrokerFault if it does not match what is dispatched."""
         if ack.last not in self.dispatched:
             raise BrokerFault(
                 f"Unmatched acknowledge: {ack}; Could not find Message-ID {ack.last}"
