@@ -250,7 +250,7 @@ def dead_letter_queues(addresses: Iterable[str] | None = None) -> Inquiry[dict[s
     for address in dead:
         for one in (yield from queues("ADDRESS", address)):
             found[one["name"]] = count(one, "messageCount")
-    # jmsx's own is one of them, and what applications name.
+    # Queues that no settings name: that of jmsx's copies, and those that applications have for them.
     for name in filter(NAMES.search, (yield Question("broker", "getQueueNames"))):
         for one in () if name in found else (yield from queues("NAME", name)):
             found[name] = count(one, "messageCount")
@@ -360,7 +360,7 @@ def _bare(queue: str) -> str:
 
 
 def _target(uri: str) -> tuple[str, str]:
-    """Address and queue of `queue://ADDRESS` or `queue://ADDRESS::QUEUE`."""
+    """Return address and queue of `queue://ADDRESS` or `queue://ADDRESS::QUEUE`."""
     address, _, queue = uri.removeprefix("queue://").partition("::")
     return address, queue or address
 

@@ -19,7 +19,7 @@ _ROUTING: Final = {
 
 
 def parted(uri: str) -> tuple[str, str]:
-    """Routing type and address of a URI; options after `?` are for the client and stay here."""
+    """Return routing type and address of a URI; options after `?` are for the client and stay here."""
     kind, separator, name = uri.partition("?")[0].partition("://")
     if not separator or kind not in _ROUTING or not name:
         raise InvalidDestinationError(

@@ -116,6 +116,6 @@ def _ssl_context(tls: TlsConnector) -> str:
 
 
 def _ssl_connector(host: str, tls: TlsConnector) -> str:
-    """STOMP over TLS."""
+    """Return STOMP over TLS."""
     client = "&amp;transport.needClientAuth=true" if tls.require_client_certificate else ""
     return _SSL_CONNECTOR.format(host=host, port=tls.port, frame=_MAX_FRAME_SIZE, client=client)

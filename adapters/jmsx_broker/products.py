@@ -26,7 +26,7 @@ class Product:
 
 
 def _apache(version: str, *artefacts: str) -> list[tuple[str, str, str]]:
-    """Coordinates of the project's own artefacts, in one version."""
+    """Return coordinates of the project's own artefacts, in one version."""
     return [("org.apache.activemq", artefact, version) for artefact in artefacts]
 
 

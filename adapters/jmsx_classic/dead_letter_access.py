@@ -390,7 +390,7 @@ def _named_by(advisories: MessageConsumer) -> set[str]:
 
 
 def _cause(told: str) -> tuple[str, str, str, int | None]:
-    """Reason, error, its message and deliveries, as the broker and Java clients word a cause; a NACK has none."""
+    """Return reason, error, its text and deliveries, as the broker and Java clients word a cause; a NACK has none."""
     given_up = _GIVEN_UP.search(told)
     if given_up is not None:
         error = (given_up["error"] or "").rpartition(".")[2]

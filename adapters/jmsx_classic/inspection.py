@@ -18,7 +18,7 @@ _NEARLY_FULL: Final = 80
 
 
 def inspect(session: Session, queues: Sequence[str]) -> Iterator[Finding]:
-    """Limits of the broker, redelivery, and the counts of its dead letter queue and of `queues`."""
+    """Yield limits of the broker, redelivery, and the counts of its dead letter queue and of `queues`."""
     yield Finding(
         "broker plugins",
         Level.NOTE,

@@ -140,7 +140,7 @@ def table(panel: Panel, answers: list[list[Series]]) -> tuple[list[str], list[di
 
 
 def single(series: list[Series]) -> list[tuple[str, float]]:
-    """Names and values of cumulated buckets, each without those below it; of others as they are."""
+    """Return names and values of cumulated buckets, each without those below it; of others as they are."""
     if not any("le" in one.labels for one in series):
         return [(one.name, one.last) for one in sorted(series, key=lambda one: -one.last)]
     bounds = sorted(series, key=lambda one: float(one.labels["le"]))

@@ -36,7 +36,7 @@ class Tally:
         self.value = value  #: exact while it is an int: only gauges of time are not
 
     def copy(self) -> Tally:
-        """Another one with the same number."""
+        """Return another one with the same number."""
         return Tally(self.value)
 
 
@@ -85,7 +85,7 @@ class Distribution:
         return self._total
 
     def copy(self) -> Distribution:
-        """Another one with the same numbers."""
+        """Return another one with the same numbers."""
         copied = Distribution(self._bounds)
         copied._buckets = self.buckets.copy()
         copied._total = self._total
@@ -109,7 +109,7 @@ class Distribution:
         pile.clear()
 
     def cumulated(self) -> list[tuple[str, float]]:
-        """Pairs of `le` and how many observations were at most that."""
+        """Return pairs of `le` and how many observations were at most that."""
         names = [*map(floatToGoString, self._bounds), "+Inf"]
         return list(zip(names, map(float, accumulate(self.buckets)), strict=True))
 
@@ -156,7 +156,7 @@ class SeriesTable:
                 self._tallies[name].pop(values, None)
 
     def copy(self) -> SeriesTable:
-        """Copy all numbers; quick, so that the lock around it is short."""
+        """Return copy all numbers; quick, so that the lock around it is short."""
         copied = SeriesTable()
         for name, tallies in self._tallies.items():
             copied._tallies[name] = {values: tally.copy() for values, tally in tallies.items()}

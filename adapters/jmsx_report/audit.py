@@ -112,7 +112,7 @@ def audit(held: Books, stories: pl.DataFrame) -> Audit:
 
 
 def _contradicting(held: Books) -> list[str]:
-    """Writers of which one number has two contents."""
+    """Return writers of which one number has two contents."""
     aside = held.terms.quarantine
     if aside is None:
         return []

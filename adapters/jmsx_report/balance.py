@@ -25,7 +25,7 @@ _MS_US: Final = 1000
 #: A living writer may be about to tell of what was sent less than this before its last line.
 GRACE_US: Final = 60_000_000
 #: A consumer says every 15 s how many messages it has while its link is up; what it said longer than this before the
-#: end of its log is over.
+#: end of its log no longer holds.
 SAID_US: Final = 60_000_000
 
 
@@ -132,7 +132,7 @@ def removals(
     sends: pl.DataFrame, compared: pl.DataFrame, spans: pl.DataFrame, clocks: Clocks
 ) -> pl.DataFrame:
     """
-    From when to when a durable subscription was not there: sender, route, at_us, removed_us, again_us.
+    Return from when to when a durable subscription was not there: sender, route, at_us, removed_us, again_us.
 
     `at_us` is when it was removed, set right; the last two are by the sender's clock, and `again_us` is rather too late
     than too early, and null where it did not begin again. It did, as in `beginnings`, when it was opened next, or with
@@ -261,7 +261,7 @@ def moments(
     senders: pl.DataFrame,
 ) -> pl.DataFrame:
     """
-    By when, on the clock of each sender, it is known what became of its messages: sender, route, now_us.
+    Return by when, on the clock of each sender, it is known what became of its messages: sender, route, now_us.
 
     A writer's own last line is by its own clock. The ends of others are turned into that as far as their clocks are
     known, rather too early than too late; one that still writes may be about to tell of what was sent since its last
@@ -483,7 +483,7 @@ def plans(
 
 def waits(planned: pl.DataFrame, by_key: pl.DataFrame, clocks: Clocks) -> pl.DataFrame:
     """
-    Until when a message is planned to wait for its redelivery: msg_key, route, wait_least_us, wait_most_us.
+    Return until when a message is planned to wait for its redelivery: msg_key, route, wait_least_us, wait_most_us.
 
     Both are by its sender's clock, which is known only so far. `planned` as `plans`, `by_key` as `keys`.
     """

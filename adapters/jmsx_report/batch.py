@@ -154,7 +154,7 @@ def _runs(numbered: pl.DataFrame) -> pl.DataFrame:
 
 
 def _repeats_within(reading: Reading, numbered: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
-    """Lines whose number was in the same segment before: line, why (null: it is the same line)."""
+    """Return lines whose number was in the same segment before: line, why (null: it is the same line)."""
     if (ranges["high"] - ranges["low"] + 1).sum() == numbered.height:
         return pl.DataFrame(schema=_FAULT)
     place = ["segment", *_WHERE]
@@ -171,7 +171,7 @@ def _repeats_within(reading: Reading, numbered: pl.DataFrame, ranges: pl.DataFra
 
 
 def _repeats(reading: Reading, numbered: pl.DataFrame, other: Content) -> pl.DataFrame:
-    """Lines of `numbered` whose number is in `other` too: line, why (null: it is the same line)."""
+    """Return lines of `numbered` whose number is in `other` too: line, why (null: it is the same line)."""
     theirs = read([other])
     before = (
         theirs.numbered()
@@ -192,7 +192,7 @@ def _why(where: pl.Expr) -> pl.Expr:
 
 
 def _lines(reading: Reading) -> pl.DataFrame:
-    """Segment, lines: how many each has."""
+    """Return segment, lines: how many each has."""
     end = pl.col("start").shift(-1).fill_null(reading.lines.height)
     return reading.starts.select("segment", (end - pl.col("start")).cast(pl.Int64).alias("lines"))
 

@@ -152,15 +152,15 @@ class Clocks:
     stretches: pl.DataFrame
 
     def believed(self, writer: str = "writer") -> pl.Expr:
-        """Microseconds that the clock of each row's `writer` is ahead, as far as that is proven; 0: unknown."""
+        """Return microseconds that the clock of each row's `writer` is ahead, as far as that is proven; 0: unknown."""
         return self._of("believed_us", writer)
 
     def least(self, writer: str = "writer") -> pl.Expr:
-        """Microseconds by which the clock is ahead at the least: it may be wrong by more than is proven."""
+        """Return microseconds by which the clock is ahead at the least: it may be wrong by more than is proven."""
         return self._of("least_us", writer)
 
     def most(self, writer: str = "writer") -> pl.Expr:
-        """Microseconds that the clock of each row's `writer` is ahead, at the most."""
+        """Return microseconds that the clock of each row's `writer` is ahead, at the most."""
         return self._of("most_us", writer)
 
     def earliest(self, instant: str, writer: str = "writer") -> pl.Expr:
@@ -213,7 +213,7 @@ class Clocks:
         return known.fill_null(0)
 
     def told(self) -> list[dict[str, Any]]:
-        """Clocks that are wrong by a second or more, or likely to be, for programs; `believed_us` is what is proven."""
+        """Return the clocks that are wrong by a second or more, or likely to be; `believed_us` is what is proven."""
         wrong = self.offsets.filter(pl.col("offset_us").abs() >= TOLD_US)
         return (
             wrong.sort("writer")

@@ -88,7 +88,7 @@ NUMBER_OF: Final = {
 
 
 def _sole(held: Books) -> pl.DataFrame:
-    """Route, sole: the destination that alone leads to it; what is settled there was sent there."""
+    """Return route, sole: the destination that alone leads to it; what is settled there was sent there."""
     return (
         held.routes.expects.group_by("route")
         .agg(pl.col("dest").n_unique().alias("many"), pl.col("dest").min().alias("sole"))
@@ -140,7 +140,7 @@ def long(
 
 def late_confirmed(held: Books, found: pl.DataFrame) -> pl.DataFrame:
     """
-    Unconfirmed sends of buckets that balance with them: settled, so they were sent.
+    Return unconfirmed sends of buckets that balance with them: settled, so they were sent.
 
     A bucket that another route does not balance in was looked at key by key: what is in `found` is counted there.
     """
@@ -259,7 +259,7 @@ def placed_gaps(held: Books) -> pl.DataFrame:
 
 
 def _quarantined(held: Books) -> pl.DataFrame:
-    """Gaps for lines that were put aside and files that were not read: what their writer touched in that hour."""
+    """Return gaps for lines put aside and files that were not read: what their writer touched in that hour."""
     schema = gaps(held.complete, held.horizon.silent).schema
     none, hour = pl.lit(None, pl.Int64), pl.col("path").str.extract_groups(_HOUR)
     told = (

@@ -211,7 +211,7 @@ def _sent_meanwhile(log: _Log, handled: list[tuple[str, int, int]]) -> list[Line
 
 
 def _begins(start: int, end: int) -> set[bytes]:
-    """With what numbers from `start` to `end` begin, in one or two ways."""
+    """Return with what numbers from `start` to `end` begin, in one or two ways."""
     size = 10 ** len(str(max(end - start, 0)))
     return {str(number // size).encode() for number in (start, end)}
 
@@ -436,7 +436,9 @@ def _unknown(log: _Log, keys: list[str], own: list[Line]) -> Iterator[str]:
         yield f"several messages have that message id: {', '.join(map(name, keys))}"
     sent = {line.get("outcome") for line in own if line["kind"] == "send"}
     deliveries = [line for line in own if line["kind"] == "delivery"]
-    if deliveries or not sent or sent & {"confirmed", "unconfirmed"}:  # else there is no end
+    if (
+        deliveries or not sent or sent & {"confirmed", "unconfirmed"}
+    ):  # else it never reached the broker
         yield from _open_ends(deliveries)
     missing = sum(log.gaps.values())
     if missing:

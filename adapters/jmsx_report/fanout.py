@@ -48,7 +48,7 @@ class Routes:
 
 
 def parts(dest: str) -> list[tuple[str, str]]:
-    """Kind and name of each destination that `queue://a,topic://b` lists; those without a kind have the first's."""
+    """Return kind and name of each destination that `queue://a,topic://b` lists; without a kind, the first's."""
     kind, found = "queue", []
     for number, one in enumerate(dest.partition("?")[0].split(",")):
         named, separator, name = one.strip().partition("://")

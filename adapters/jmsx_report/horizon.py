@@ -41,7 +41,7 @@ GAPS: Final = {
 
 def _lines(events: Events, of: Callable[[str], pl.DataFrame]) -> pl.DataFrame:
     """
-    Writer, seq and time of every line; what another writer added at the end tells no time of the writer's own.
+    Return writer, seq and time of every line; what another writer added at the end tells no time of the writer's own.
 
     `of` is `events.of` or `events.coded`, which says what the names of writers are.
     """

@@ -150,7 +150,7 @@ def _whole(data: bytes) -> bytes:
 
 
 def _starts(contents: Sequence[Content], sizes: Iterable[int], ends: pl.Series) -> pl.DataFrame:
-    """Segment, start, first, as in `Reading`; `sizes` of the contents, and where lines end, are in bytes."""
+    """Return segment, start, first, as in `Reading`; `sizes` of the contents, and where lines end, are in bytes."""
     begins = pl.Series([0, *accumulate(sizes)][:-1], dtype=pl.Int64)
     return pl.DataFrame(
         {

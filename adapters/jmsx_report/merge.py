@@ -92,7 +92,7 @@ def _by_time(table: Table, runs: Sequence[Run], known: Context, folder: Path) ->
 
 
 def _places(table: Table, runs: Sequence[Run], known: Context) -> pl.DataFrame:
-    """Hour, run, and each socket of which it has rows of that hour, with what a table may tell of it."""
+    """Return hour, run, and each socket of which it has rows of that hour, with what a table may tell of it."""
     rows = [
         run.scan(partial.name).select(
             (pl.col(partial.time or "") // HOUR_US).alias("hour"),

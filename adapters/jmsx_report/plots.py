@@ -233,7 +233,7 @@ def _short(text: object) -> str:
 
 
 def _curve(histogram: Sequence[Row]) -> list[tuple[float, float]]:
-    """Milliseconds and percent, POINTS at most; the last is 100 %."""
+    """Return milliseconds and percent, POINTS at most; the last is 100 %."""
     total, seen = sum(item["n"] for item in histogram), 0
     points = []
     for item in histogram:
@@ -256,7 +256,7 @@ def _round(most: float, *, whole: bool) -> list[float]:
 
 
 def _powers(least: float, most: float) -> list[float]:
-    """Powers of ten, and what is between them where they are few: from `least` or less to `most` or more."""
+    """Return powers of ten, and what is between them where they are few: from `least` or less to `most` or more."""
     first, last = math.floor(math.log10(least)), math.ceil(math.log10(most))
     if first == last:
         last += 1

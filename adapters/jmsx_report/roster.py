@@ -85,7 +85,7 @@ def absent(here: pl.DataFrame, expected: Mapping[str, int], before: pl.DataFrame
 
 
 def _fewer(here: pl.DataFrame, known: pl.DataFrame) -> Iterator[tuple[str, str]]:
-    """Services of which fewer were heard of in the last day than in the one before, and what is to be said of them."""
+    """Yield services of which fewer were heard of in the last day than in the one before, and what to say of them."""
     newest = here["last_us"].max()
     if not isinstance(newest, int):
         return

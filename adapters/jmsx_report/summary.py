@@ -225,7 +225,7 @@ def _removals(held: Books) -> list[dict[str, Any]]:
 
 
 def _doubted(held: Books, rows: pl.DataFrame) -> dict[str, str]:
-    """Routes that the broker's count casts doubt on as a whole -> why."""
+    """Return routes that the broker's count casts doubt on as a whole -> why."""
     opened = rows.group_by("route").agg(
         (pl.col("in_flight") + pl.col("unread") + pl.col("unaccounted")).sum().alias("open")
     )

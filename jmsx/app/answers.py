@@ -69,9 +69,7 @@ def answer_to(
     if isinstance(returned, Message):
         # The handler may have received it, or share it with other calls
         answer = _copied(returned)
-        if (
-            not returned.delivery_count
-        ):  # else it came in, and that is where its own sender is answered
+        if not returned.delivery_count:  # one that came in has the reply-to of its own sender
             answer.reply_to = returned.reply_to
     if answer.correlation_id is None:
         answer.correlation_id = request.correlation_id or request.message_id

@@ -159,7 +159,7 @@ class BatchWorker(Worker):
         return self.transacted or getattr(self.consumer.dedupe, "connects", False)
 
     def _fail(self, outcomes: Outcomes, error: BaseException) -> None:
-        """Nothing of the batch is done: what has no outcome yet has failed with `error`, or is handled anew."""
+        """Note that nothing of the batch is done: what has no outcome yet has failed with `error`, or comes anew."""
         left = [message for message, outcome in outcomes.items() if outcome is None]
         if isinstance(error, BatchError) and set(error.failed) <= set(left):
             named, others = set(error.failed), Undone()
@@ -184,7 +184,7 @@ class BatchWorker(Worker):
         return self.consumer.judged(raised_with(error.error_of(message), error))
 
     def _tell(self, calls: Mapping[Message, HandlerCall], outcomes: Outcomes) -> None:
-        """One log line for each cause, about the first message that failed of it, and one for duplicates."""
+        """Write one log line for each cause, about the first message that failed of it, and one for duplicates."""
         causes: dict[int, tuple[BaseException, list[Message]]] = {}
         for message, error in outcomes.items():
             if error is not None and not isinstance(error, Unhandled):

@@ -73,7 +73,7 @@ _FORM: Final = "a function (message, call_next), or a Layer of a plain one and a
 
 
 def check_middleware(given: object) -> tuple[Middleware, ...]:
-    """Middleware as a tuple; raises ConfigurationError for what is none."""
+    """Return middleware as a tuple; raises ConfigurationError for what is none."""
     if not isinstance(given, list | tuple):
         raise ConfigurationError(f"middleware= takes a list of them, each {_FORM}; not {given!r}")
     for one in given:

@@ -28,7 +28,7 @@ _TWO_STEPS: Final = (
 
 
 def overview(workers: Iterable[Worker]) -> Iterator[str]:
-    """Lines for people: the broker, and each consumer."""
+    """Yield lines for people: the broker, and each consumer."""
     by_name = {worker.consumer.name: worker for worker in workers}
     places = {
         (worker.dialect.name, worker.server, str(worker.address)) for worker in by_name.values()

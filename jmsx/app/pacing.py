@@ -277,7 +277,7 @@ def rate_limit_of(given: object) -> RateLimit | None:
 
 
 def error_types(name: str, given: object) -> tuple[type[BaseException], ...]:
-    """Classes of errors as a tuple, from one or several; raises ConfigurationError for what is none."""
+    """Return classes of errors as a tuple, from one or several; raises ConfigurationError for what is none."""
     several = given if isinstance(given, tuple | list | set | frozenset) else (given,)
     for each in several:
         if not (isinstance(each, type) and issubclass(each, BaseException)):

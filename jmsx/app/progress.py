@@ -128,4 +128,4 @@ class Progress:
         self.movement(source.session_id).note(event)
 
     def close(self) -> None:
-        """Do nothing: an observer's `close()`, and nothing is held."""
+        """Do nothing: observers have a `close()`, and this one holds nothing that must be closed."""

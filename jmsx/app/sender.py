@@ -161,11 +161,11 @@ class Sending:
 
 class Shared(Generic[T]):
     """
-    What `open_on` makes of a session, for all threads; a lost one is replaced at its next use.
+    Something on a session, made by `open_on`, that all threads share; one that is lost is replaced at its next use.
 
-    The session is on a connection of its own, from `connect`, which a thread of its own opens at the first use: so each
-    caller waits for it as long as that one will. `what`: the call that a signal handler must not make in the middle of
-    it.
+    The session is on a connection of its own, from `connect`. A thread of its own opens it at the first use, so that
+    each caller waits only as long as he wants to. `what` names the call that a signal handler must not make while it is
+    going on.
     """
 
     def __init__(

@@ -623,7 +623,7 @@ class Worker:
             self._on_loop = None
 
     def _lose_loop(self, error: IllegalStateError) -> None:
-        """Nothing can be handled any more: the app ends, and what is not handled goes back."""
+        """End the app, for nothing can be handled any more; what is not handled goes back."""
         self._connection.stop(0.0)
         self._failing(error)
 

@@ -282,7 +282,7 @@ class Workers(Sequence[Worker]):
             self._opening = None
 
     def _connection(self, consumer: Consumer) -> Connection:
-        """Of one worker of `consumer`, with options that fit it; raises ConfigurationError where none do."""
+        """Connect one worker of `consumer`, with options that fit it; raises ConfigurationError where none do."""
         shared = self._shared
         uri = shared.brokers()
         consumer.check_client_id(uri.options)

@@ -44,7 +44,7 @@ _ANY: Final = Queue("jmsx.check")
 
 
 class Inspect(Protocol):
-    """What an adapter registers for its kind of broker, by the entry point group `jmsx.inspections`."""
+    """The inspection that an adapter registers for its kind of broker, in the entry point group `jmsx.inspections`."""
 
     def __call__(self, session: Session, queues: Sequence[str]) -> Iterator[Finding]:
         """Look at the broker and at `queues` (names) through `session`; raises JmsxError when it does not answer."""

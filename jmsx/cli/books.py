@@ -77,6 +77,6 @@ class Books:
             return sum(1 for times in self.settled.values() if times > 1)
 
     def lost(self, on_broker: Iterable[str]) -> set[str]:
-        """Keys that were sent, were not settled, and do not lie on the broker either."""
+        """Return keys that were sent, were not settled, and do not lie on the broker either."""
         with self._lock:
             return self.sent.keys() - self.settled.keys() - set(on_broker)

@@ -68,7 +68,7 @@ def check(
 
 
 def _tell(finding: Finding) -> None:
-    """One row, as soon as it is known: what follows may take its time. Whole lines where no person looks on."""
+    """Print one row, as soon as it is known: what follows may take its time. Whole lines where no person looks on."""
     told = visible(finding.told, keep="")  # a line break would let a broker write rows of its own
     if not _out.is_terminal:
         _out.print(f"{finding.level:8} {finding.check:24} {told}")

@@ -143,7 +143,7 @@ class Move:
         return done
 
     def _ahead(self, done: int, passed: float) -> float:
-        """For how many seconds nothing may be moved, `done` being moved in `passed` seconds."""
+        """Return for how many seconds nothing may be moved, `done` being moved in `passed` seconds."""
         return 0.0 if self.rate is None else max(done / self.rate - passed, 0.0)
 
 

@@ -65,7 +65,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def _print_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Each row as lines, with a line between two of them."""
+    """Print each row as lines, with a line between two of them."""
     width = max(map(len, head))
     for number, row in enumerate(rows):
         if number:

@@ -27,7 +27,7 @@ BrokerOption: TypeAlias = Annotated[
 
 @contextmanager
 def opened(url: str) -> Iterator[Access]:
-    """Access to the queues of a broker."""
+    """Yield access to the queues of a broker."""
     from jmsx.dead_letters.opening import open_access  # noqa: PLC0415 - with it comes the client
 
     with open_access(url) as access:

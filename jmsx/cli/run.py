@@ -254,7 +254,7 @@ def _say_as_json(words: str) -> None:
 def _run_supervised(
     settings: RunSettings, app: jmsx.App, supervised: int, tell: Callable[[str], object]
 ) -> None:
-    """In a supervisor's worker."""
+    """Run the application in a supervisor's worker."""
     from jmsx.app.endpoint import Endpoint  # noqa: PLC0415 - with it comes the client
     from jmsx.cli.supervisor import Supervised  # noqa: PLC0415 - with it comes the client
 

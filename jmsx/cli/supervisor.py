@@ -473,7 +473,7 @@ def _ask(place: Place, path: str) -> tuple[int | None, str]:
 
 
 def merged(told: dict[int, str]) -> str:
-    """Expositions of several workers as one: each sample gets the label `worker`, each family stands once."""
+    """Return expositions of several workers as one: each sample gets the label `worker`, each family stands once."""
     families: dict[str, tuple[list[str], list[str]]] = {}
     for number, text in told.items():
         family = ""

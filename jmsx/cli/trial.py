@@ -69,7 +69,7 @@ class DemoResult:
         return self.lost == 0 and self.agree
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return it ready for JSON."""
         return asdict(self)
 
 

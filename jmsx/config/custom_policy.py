@@ -126,7 +126,7 @@ class CustomPolicy:
         return answer
 
     def _complain(self, what: str, how: str, words: str, error: BaseException | None) -> None:
-        """Into the log once for each kind of fault."""
+        """Log each kind of fault once."""
         policy = type(self._policy).__name__
         fault = shortened(f"{policy}.{what} {how}{f': {words}' if words else ''}")
         self._faults[what] = fault

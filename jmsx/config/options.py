@@ -148,7 +148,7 @@ class ReconnectPolicy:
         return own if own >= 0 else self.maximum_attempts
 
     def startup_seconds(self, request_timeout: float | None) -> float:
-        """For how long the first connection is tried, where an answer is waited for as long as `request_timeout`."""
+        """Return the seconds for which the first connection is tried, if an answer may take `request_timeout`."""
         seconds = self.startup_timeout
         if seconds is None:
             seconds = self.timeout if self.timeout > 0 else request_timeout

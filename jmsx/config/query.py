@@ -52,22 +52,22 @@ def _number(text: str) -> float:
 
 
 def _seconds(text: str) -> float:
-    """Milliseconds, in seconds."""
+    """Return milliseconds, in seconds."""
     return _whole(text) / 1000
 
 
 def _seconds_or_never(text: str) -> float:
-    """Milliseconds, in seconds; -1 is for ever."""
+    """Return milliseconds, in seconds; -1 is for ever."""
     return FOR_EVER if _whole(text) == FOR_EVER else _seconds(text)
 
 
 def _limit(text: str) -> float | None:
-    """Milliseconds, in seconds; 0 or less is no limit (`ActiveMQConnection.java`, syncSendPacket)."""
+    """Return milliseconds, in seconds; 0 or less is no limit (`ActiveMQConnection.java`, syncSendPacket)."""
     return _seconds(text) if _whole(text) > 0 else None
 
 
 def _maybe_seconds(text: str) -> float | None:
-    """Milliseconds, in seconds; below 0 is none."""
+    """Return milliseconds, in seconds; below 0 is none."""
     return _seconds(text) if _whole(text) >= 0 else None
 
 

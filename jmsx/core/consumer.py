@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 #: So many times the prefetch may wait to be handed out; more would fill the memory.
 FLOOD: Final = 100
 
-#: The transaction on the wire of ACKs that a broker which has miscounted would refuse outside one.
+#: The id on the wire of transactions with ACKs that a broker which has miscounted would refuse outside one.
 _WIRE_NAME: Final = "jmsx-ack"
 
 #: Bytes of bodies that may wait beyond twice the prefetch; a hundred prefetches of large messages would fill it, too.

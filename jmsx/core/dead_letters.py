@@ -228,7 +228,7 @@ class DeadLetters:
 
     def _move_by_nack(self, consumer: ConsumerCore, moves: list[_Move]) -> None:
         """
-        NACK `moves`; where the broker would delete that for which it has no room, once it has told that it has some.
+        Send NACKs of `moves`; where the broker would delete what it has no room for, once it has told that it has some.
 
         For that the SEND of a dead letter, whose transaction is aborted, is refused as the broker's own would be.
         """

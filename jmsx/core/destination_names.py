@@ -72,7 +72,7 @@ class DestinationUri:
 
 def split_name(text: str, default_kind: str = "queue") -> tuple[str, str]:
     """
-    Kind and name of a destination, in whichever spelling; the name may carry options behind a `?`.
+    Return kind and name of a destination, in whichever spelling; the name may carry options behind a `?`.
 
     Raises InvalidDestinationError, naming the right spelling.
     """
@@ -202,7 +202,7 @@ def is_foreign_temporary(uri: str) -> bool:
 
 def parts(destination: str) -> list[tuple[str, str]]:
     """
-    Kind and name of each destination that a URI lists; those without a kind have the first one's.
+    Return kind and name of each destination that a URI lists; those without a kind have the first one's.
 
     Raises InvalidDestinationError for a part that makes no sense, or whose name is none.
     """
@@ -259,7 +259,7 @@ def _lists(text: object) -> bool:
 
 
 def _listed(text: str, default_kind: str) -> tuple[str, str]:
-    """Kind of the first of several destinations, and all of their names: those of another kind with that."""
+    """Return kind of the first of several destinations, and all of their names: those of another kind with that."""
     names, mark, query = text.partition("?")
     kind, first = split_name(names.partition(",")[0], default_kind)
     found = parts(f"{kind}://{first},{names.partition(',')[2]}")

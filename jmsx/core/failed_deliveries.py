@@ -151,7 +151,7 @@ class FailedDeliveries:
 
 
 def _runs(failed: Sequence[tuple[Delivery, Failure]]) -> list[tuple[list[Delivery], Failure]]:
-    """Neighbours that failed with the same and as often before, for which one decision holds."""
+    """Return neighbours that failed with the same and as often before, for which one decision holds."""
     runs: list[tuple[list[Delivery], Failure]] = []
     for delivery, failure in failed:
         if runs and runs[-1][1] is failure and runs[-1][0][-1].failures == delivery.failures:

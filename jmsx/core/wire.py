@@ -214,7 +214,7 @@ class Splitter:
         return frames
 
     def _note_last(self, frames: list[Frame | MessageFrame]) -> None:
-        """Whom to blame if what comes next is no frame."""
+        """Note whom to blame if what comes next is no frame."""
         for frame in reversed(frames):
             if isinstance(frame, MessageFrame):
                 self._last = MessageFrame(frame.block, b"", frame.size)
@@ -455,7 +455,7 @@ class Splitter:
         return frame
 
     def _answer(self, command: bytes, block: bytes, body: bytes) -> Frame:
-        """Any other frame; raises _StrayError if a message of this link is in its body, so that it is a sender's."""
+        """Parse another frame; raises _StrayError if a message of this link is in its body: it is a sender's then."""
         if self._guarded and (
             self._is_sealed(body, b"subscription:")
             or (b"\0" in body and _BEFORE_MESSAGE.search(body) is not None)
@@ -470,7 +470,7 @@ class Splitter:
     # Truncated messages ----------------------------------------------------------------------------------------------
 
     def _wait(self, odd: _Oddity, position: int) -> int | None:
-        """Nothing can be told of what begins at `position` before the mark has come once more: None."""
+        """Return None, for nothing can be told of what begins at `position` before the mark has come once more."""
         self._odd, self._odd_from = odd, position
         return None
 
@@ -708,7 +708,7 @@ class Splitter:
 
     def _acks(self, text: bytes, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
         """
-        Numbers of what may settle the message that is not understood, and where they stand.
+        Return numbers of what may settle the message that is not understood, and where they stand.
 
         Raises ProtocolError where nobody can tell how the broker's own begin.
         """
@@ -884,7 +884,7 @@ def _borders(data: bytes, start: int, mark_at: int) -> list[int]:
 
 
 def _told(head: bytes) -> str:
-    """Of which message a frame is that begins with `head`."""
+    """Return of which message a frame is that begins with `head`."""
     lines = head.partition(b"\n\n")[0].decode("utf-8", "replace").splitlines()
     told = [line for line in lines if line.partition(":")[0] in _TELLTALES]
     return f" ({', '.join(told)})" if told else ""

@@ -22,7 +22,7 @@ GROUP: Final = "jmsx.dead_letters"
 @contextmanager
 def open_access(url: str) -> Iterator[Access]:
     """
-    Access to the dead letters of the first broker of `url` that answers.
+    Yield access to the dead letters of the first broker of `url` that answers.
 
     Raises ConfigurationError for a broker whose kind has no adapter for it, else what a `Connection` raises.
     """

@@ -47,7 +47,7 @@ def from_the_handler(stack: str) -> str:
 
 
 def _begun(frames: Sequence[str], folder: str | None) -> Sequence[str]:
-    """Frames from the first on that is none of jmsx in `folder`; all, if there is no other."""
+    """Return frames from the first on that is none of jmsx in `folder`; all, if there is no other."""
     if folder is None:
         return frames
     theirs = (at for at, one in enumerate(frames) if not _is_ours(_file(one), folder))

@@ -125,7 +125,7 @@ class Engine:
         self._parting: tuple[Epoch, set[str]] | None = None
         #: What is to be done because the link is gone
         self._losing: Callable[[], None] | None = None
-        self._parts = False  #: and somebody is at it
+        self._parts = False  #: and a thread is doing it
         self._lost_for = ""  #: what ended the last link
         self._flaps = 0  #: links in a row that did not last, or were not to be had
         self._armed = self._epoch.next_timer()  #: what the thread waits for (seconds, monotonic)
@@ -493,7 +493,7 @@ class Engine:
         return found
 
     def _reopen(self) -> None:
-        """One attempt: a new link, a new epoch, and every consumer subscribed on it."""
+        """Make one attempt: open a new link, begin a new epoch, and subscribe every consumer on it."""
         try:
             self._resubscribe(self._join(self._connector.connect()))
         finally:

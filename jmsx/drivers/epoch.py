@@ -111,7 +111,9 @@ class Epoch:
         self._frames_out = self._bytes_out = 0  #: since CONNECT
         self._measure_at = math.inf if self.link.in_memory else now + MEASURE_EVERY
         self._look_at = now
-        self._frame: tuple[int, int] | None = None  #: that was coming in, and its size, at `_since`
+        self._frame: tuple[int, int] | None = (
+            None  #: the incomplete frame and its size, as seen at `_since`
+        )
         self._since = now
         #: The frame, by number, behind which a receipt was asked for last
         self._asked_behind: int | None = None
@@ -185,7 +187,7 @@ class Epoch:
 
     def _stuck(self, now: float) -> tuple[str, str] | None:
         """
-        Reason and detail if a frame stays incomplete, whatever comes inside it.
+        Return reason and detail if a frame stays incomplete, whatever comes inside it.
 
         Its content-length is wrong: the broker will not send what is missing, and what it does send is swallowed. A
         receipt behind it shows that its body has ended long since. It is asked for at once where the frame itself tells

@@ -31,7 +31,7 @@ Came = TypeVar("Came", Frame, MessageFrame)
 #: Seconds that an answer is waited for: a broker whose management has another address is silent.
 PATIENCE: Final = 5.0
 
-#: Seconds that connecting may take at most: it is no worse to know nothing than to wait for ever.
+#: Seconds that connecting may take at most: to know nothing is better than to wait for ever.
 LIMIT: Final = 10.0
 
 

@@ -56,7 +56,7 @@ class TcpStream:
         self._awaited = awaited
         self.writing = b""  #: what was written last
         self.sent: list[int] = []  #: how many bytes of it, call by call
-        #: What came out of the socket is with the reader, until that reads on; set before it is unread no longer
+        #: Whether the reader has bytes that it may not have passed on yet; set before they leave the socket
         self.taken = False
         self._writing = mutex()
         self._ending = mutex()

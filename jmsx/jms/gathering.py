@@ -60,7 +60,7 @@ class Gathering:
         deadline = engine.now() + (engine.request_timeout or LONGEST_WAIT)
 
         def held_up() -> bool:
-            """Something else than a copy, such as a pause of the policy, is in their way."""
+            """Return whether something else than a copy, such as a pause of the policy, is in their way."""
             core = engine.core
             return not (core.has_next(name, engine.now()) or core.is_held_back(name))
 

@@ -260,13 +260,13 @@ class MapMessage(Message):
 
 
 def copied(properties: Mapping[str, PropertyValue]) -> dict[str, PropertyValue]:
-    """Names and values; raises MessageFormatError for what is no mapping of them."""
+    """Return a copy of `properties`; raises MessageFormatError for what is no mapping of names to values."""
     check_properties(properties, MessageFormatError)
     return dict(properties)
 
 
 def check_body(given: object) -> None:
-    """Raise MessageFormatError, which says what to make of it, for what can be no body."""
+    """Raise MessageFormatError if `given` can be no body; the error says what to send in its place."""
     if given is not None and not isinstance(given, _BODIES):
         raise MessageFormatError(
             f"no message can have a body of {type(given).__name__}; send str, bytes, a mapping or None:"

@@ -214,7 +214,7 @@ def told_by(error: BaseException) -> BaseException:
 
 def place_of(error: BaseException) -> str | None:
     """
-    File and line where `error` was raised, in the innermost frame of the application's own code.
+    Return file and line where `error` was raised, in the innermost frame of the application's own code.
 
     In the innermost frame of all where none is; None: it was never raised.
     """
@@ -255,7 +255,7 @@ class _Frame(NamedTuple):
     function: str
 
     def told(self, folders: Sequence[str]) -> str:
-        """File and line, as a person knows them: from the folder that the file is imported from."""
+        """Return file and line, as a person knows them: from the folder that the file is imported from."""
         fitting = [folder for folder in folders if self.file.startswith(folder)]
         file = self.file.removeprefix(max(fitting, key=len)) if fitting else self.file
         return f"{file}:{self.line}"

@@ -192,7 +192,7 @@ class Session:
 
     def create_shared_consumer(self, topic: Destination, subscription: str) -> MessageConsumer:
         """
-        JMS 2.0's shared subscription: over STOMP no broker has one, so this raises UnsupportedError.
+        Raise UnsupportedError, for no broker has JMS 2.0's shared subscriptions over STOMP.
 
         The error says what the broker has instead: on Classic virtual topics, as for its Java client.
         """

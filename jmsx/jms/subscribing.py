@@ -146,7 +146,7 @@ def durable(client_id: str | None, name: str) -> str:
 
 
 def _stomp_ack(link: SessionLink, *, non_blocking: bool) -> StompAck:
-    """Cumulative where local order is dispatch order; single ACKs elsewhere."""
+    """Choose cumulative ACKs where local order is dispatch order, and single ones elsewhere."""
     single = (
         link.mode.does.single_acks
         or non_blocking

@@ -284,7 +284,7 @@ class DatabaseStore:
             raise StoreError(f"table {self.table} {what}: {_told(error)}") from error
 
     def _give_back(self, connection: Any) -> None:
-        """Whatever was committed stands, also if the connection cannot be released."""
+        """Release the connection; what was committed stands, also if that fails."""
         try:
             self._release(connection)
         except Exception as error:  # noqa: BLE001 - a pool may raise anything
@@ -313,7 +313,7 @@ class DatabaseStore:
             raise SpoiltTransactionError(_SPOILT.format(cause=cause))
 
     def _undo(self, connection: Any, identities: Sequence[StoreKey], now: int) -> None:
-        """Whoever failed is not done, also if the handler has committed meanwhile, and with its own work our rows."""
+        """Take the rows back, also if the handler has committed them meanwhile with its own work."""
         with contextlib.suppress(Exception):  # of a connection that is gone
             connection.rollback()
             for place, key in map(_row, identities):
@@ -378,7 +378,7 @@ def _told(error: Exception) -> str:
 
 
 def _row(identity: StoreKey) -> tuple[str, str]:
-    """Place and key as they are written."""
+    """Return place and key as they are written."""
     return _fit(identity.place), _fit(identity.key)
 
 

@@ -366,7 +366,7 @@ class DeliveryLedger:
                 self._note_one(entry, HandOutEnd.UNSEEN)
 
     def _begin_anew(self) -> None:
-        """Another process would count in another file: go on in the one that has the name."""
+        """Go on in the file that has the name now: another process would count in that one."""
         _log.warning(
             "delivery ledger was removed: it is made anew, and knows what is handed out now",
             path=str(self.path),

@@ -240,4 +240,4 @@ class SqliteStore:
 
 
 def _nothing(_connection: sqlite3.Connection) -> None:
-    """Only what is owed."""
+    """Do nothing but write what is owed."""

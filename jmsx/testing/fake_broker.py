@@ -157,7 +157,7 @@ class FakeBroker:
         return self._runtime.now
 
     def now_ms(self) -> int:
-        """Epoch milliseconds."""
+        """Return epoch milliseconds."""
         return self._runtime.now_ms()
 
     def next_timer(self) -> float | None:

@@ -27,7 +27,7 @@ class Runtime:
         self._ids = itertools.count(1)
 
     def now_ms(self) -> int:
-        """Epoch milliseconds."""
+        """Return epoch milliseconds."""
         return round((self._origin + self.now) * 1000)
 
     def next_id(self) -> int:

@@ -88,7 +88,7 @@ class Selector:
 
 
 def _tokens(text: str, pattern: re.Pattern[str]) -> list[tuple[str, str]]:
-    """Kind and text of each token; raises SelectorSyntaxError on what is none."""
+    """Return kind and text of each token; raises SelectorSyntaxError on what is none."""
     found = []
     position = 0
     while position < len(text):
@@ -163,7 +163,7 @@ def _of_one_kind(compare: Compare) -> Compare:
 
 def _comparable(left: str | float, right: str | float) -> tuple[float | str, float | str] | None:
     """
-    Both sides in one type, or None: a string becomes what the other side is.
+    Return both sides in one type, or None: a string becomes what the other side is.
 
     A boolean on the left and a string on the right do not compare (the broker casts the wrong side).
     """
@@ -226,7 +226,7 @@ def _minus(value: Value) -> Value:
 
 
 def _like_pattern(pattern: str, escape: str | None) -> re.Pattern[str]:
-    """LIKE's pattern as a regular expression; `escape` only counts before `%`, `_` and itself."""
+    """Return LIKE's pattern as a regular expression; `escape` only counts before `%`, `_` and itself."""
     parts = []
     characters = iter(enumerate(pattern, 1))
     for after, character in characters:

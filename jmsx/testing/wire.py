@@ -21,7 +21,7 @@ _NOT_ESCAPED: Final = frozenset({"CONNECT", "STOMP"})
 
 
 class FrameParser:
-    """Client bytes to frames, whatever the chunks; heart-beats between frames are skipped."""
+    """Cuts what a client writes into frames, whatever chunks it comes in; heart-beats between frames are skipped."""
 
     __slots__ = ("_buffer",)
 

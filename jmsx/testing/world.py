@@ -77,7 +77,7 @@ class _Wait:
         self._go.release()
 
     def sleep(self) -> None:
-        """Until it is let on."""
+        """Wait until it is let on."""
         self._go.acquire()
 
 
@@ -230,13 +230,13 @@ class World(Machine):
                     self._turn.notify_all()
 
     def _wake_others(self) -> None:
-        """They move the world themselves, now that nobody does."""
+        """Wake the others, which move the world themselves now that nobody does."""
         for wait in [wait for wait in self._waits if wait.may_move(self)]:
             self._waits.remove(wait)
             wait.go()
 
     def settle(self) -> None:
-        """Until nobody can go on but by time; raises BlockedError if a thread does not come back."""
+        """Wait until nobody can go on but by time; raises BlockedError if a thread does not come back."""
         with self._moves():
             while True:
                 self._let_all_on()
@@ -420,7 +420,7 @@ class World(Machine):
             return self.broker.open_link(self._now)
 
     def transmit(self, wire: FakeLink, data: bytes) -> None:
-        """Bytes to the broker, and all that follows on all links; raises OSError if the link is gone."""
+        """Write bytes to the broker, and do all that follows on all links; raises OSError if the link is gone."""
         with self._wires:
             if wire.closed:
                 raise ConnectionResetError("the broker has closed the connection")

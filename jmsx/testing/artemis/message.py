@@ -53,7 +53,7 @@ class Routing(StrEnum):
 
 
 def split(destination: str) -> tuple[str, str | None]:
-    """Address and queue of `address::queue`; the queue is None if only an address is named."""
+    """Return address and queue of `address::queue`; the queue is None if only an address is named."""
     address, separator, queue = destination.partition("::")
     return address, (queue if separator else None)
 

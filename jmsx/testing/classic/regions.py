@@ -39,7 +39,7 @@ class RegionBroker:
         return self._queue(parse_stomp_name(name) or Destination(Kind.QUEUE, name))
 
     def now_ms(self) -> int:
-        """Epoch milliseconds."""
+        """Return epoch milliseconds."""
         return self.runtime.now_ms()
 
     # -- destinations ---------------------------------------------------------------------------

@@ -24,7 +24,7 @@ class Region(Protocol):
     """What a destination needs of its broker."""
 
     def now_ms(self) -> int:
-        """Epoch milliseconds."""
+        """Return epoch milliseconds."""
 
     def send_to_dead_letter_queue(self, message: StoredMessage, cause: str | None) -> None:
         """Copy `message` into the broker's dead letter queue."""
