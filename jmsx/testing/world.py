@@ -58,7 +58,8 @@ class _Wait:
         self.thread = threading.current_thread()
         #: The session's thread whose handler, on an event loop, awaits this one.
         self.awaited_by: int | None = getattr(CALL.get(), "thread", None)
-        self._go = threading.Semaphore(0)
+        self._go = threading.Lock()  #: held until it is let on
+        self._go.acquire()
 
     def ready(self, now: float) -> bool:
         """Return whether it may go on."""
