@@ -15,14 +15,14 @@ class HidingError(Exception):
         raise ValueError("no traceback")
 
     @property
-    def __cause__(self) -> Any:  # type: ignore[override]  # the same
+    def __cause__(self) -> Any:  # type: ignore[override]  # what every exception has is hidden
         raise SystemExit("no cause")
 
     @property
-    def __context__(self) -> Any:  # type: ignore[override]  # the same
+    def __context__(self) -> Any:  # type: ignore[override]  # what every exception has is hidden
         raise KeyboardInterrupt("no context")
 
-    @property  # type: ignore[misc]  # the same
+    @property  # type: ignore[misc]  # what every exception has is hidden
     def __class__(self) -> Any:
         raise OSError("no class")
 

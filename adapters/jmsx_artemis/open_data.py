@@ -143,7 +143,7 @@ class _Stream:
             self.types = None
             made = self.read().fields["contents"]
         if not isinstance(made, _Object):
-            raise ValueError("a serialized Java object is none of a message")  # noqa: TRY004 - it is data
+            raise ValueError("a serialized Java object is not one of a message")  # noqa: TRY004 - what came has the wrong content, not an argument the wrong type
         return made
 
     def read(self) -> Any:

@@ -126,8 +126,8 @@ class ArtemisWriting(Writing):
         self,
         *,
         destination: str,
-        prefetch: int,  # noqa: ARG002 - there is nothing to fetch
-        selector: str | None,  # noqa: ARG002 - of what cannot be done at all
+        prefetch: int,  # noqa: ARG002 - there are no browsers, so nothing is fetched
+        selector: str | None,  # noqa: ARG002 - there are no browsers, so nothing is chosen
     ) -> dict[str, str]:
         """Raise UnsupportedError: Artemis has no queue browser over STOMP."""
         raise UnsupportedError(

@@ -61,7 +61,7 @@ def make_certificates(folder: Path, names: tuple[str, ...] = LOCAL_NAMES) -> Cer
     Raises ConfigurationError when the library that makes them is not installed.
     """
     try:
-        import trustme  # noqa: PLC0415 - of the extra, and only for TLS
+        import trustme  # noqa: PLC0415 - the extra may be missing, and only TLS needs it
     except ImportError as error:
         raise ConfigurationError("TLS needs trustme: pip install 'jmsx[broker]'") from error
     authority = trustme.CA(organization_name="jmsx, for tests")
@@ -89,7 +89,7 @@ def _write_stores(made: Certificates, authority: trustme.CA, server: trustme.Lea
         load_pem_private_key,
         pkcs12,
     )
-    from cryptography.x509 import load_pem_x509_certificate  # noqa: PLC0415 - the same
+    from cryptography.x509 import load_pem_x509_certificate  # noqa: PLC0415 - comes with trustme
 
     closing = BestAvailableEncryption(made.password.encode())
     key = cast(

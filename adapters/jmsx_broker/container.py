@@ -130,7 +130,7 @@ class ContainerBroker(OwnBroker):
 
     def _new_container(self) -> DockerContainer:
         """Return a container that will start the broker's Java with our configuration."""
-        from testcontainers.core.container import (  # noqa: PLC0415 - of the extra
+        from testcontainers.core.container import (  # noqa: PLC0415 - the extra for containers may be missing
             DockerContainer,
         )
 

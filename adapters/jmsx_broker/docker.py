@@ -41,7 +41,7 @@ def why_no_docker() -> str | None:
 @contextlib.contextmanager
 def told_errors() -> Iterator[None]:
     """Raise the daemon's errors as ConfigurationError, PortTakenError if it says that."""
-    from docker.errors import DockerException  # noqa: PLC0415 - only for containers
+    from docker.errors import DockerException  # noqa: PLC0415 - the extra for containers may be missing
 
     try:
         yield
@@ -54,8 +54,8 @@ def told_errors() -> Iterator[None]:
 def _connect() -> Any:
     """Connect to the daemon; the caller closes what this returns."""
     try:
-        from docker.errors import DockerException  # noqa: PLC0415 - of the extra
-        from testcontainers.core.docker_client import DockerClient  # noqa: PLC0415 - the same
+        from docker.errors import DockerException  # noqa: PLC0415 - the extra for containers may be missing
+        from testcontainers.core.docker_client import DockerClient  # noqa: PLC0415 - the extra for containers may be missing
     except ImportError as error:
         raise ConfigurationError(
             "containers need testcontainers: pip install 'jmsx[broker]'"

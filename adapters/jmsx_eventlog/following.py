@@ -116,7 +116,7 @@ class _Log:
         while left:
             folder = left.pop()
             try:
-                changed = os.stat(folder).st_mtime_ns  # noqa: PTH116 - many of them, many times
+                changed = os.stat(folder).st_mtime_ns  # noqa: PTH116 - there are many folders, and each is asked often
                 seen, folders = self._seen.get(folder, (0, []))
                 if seen != changed or time.time_ns() - changed < _SETTLED_NS:
                     folders = self._listed(folder)

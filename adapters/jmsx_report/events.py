@@ -79,7 +79,7 @@ class Events:
             return several[0]
         frames: dict[str, list[pl.DataFrame]] = {}
         for events in several:
-            for kind, frame in events._frames.items():  # noqa: SLF001 - of this class
+            for kind, frame in events._frames.items():  # noqa: SLF001 - another instance of this class
                 frames.setdefault(kind, []).append(frame)
         about = {what: pl.concat(events.about(what) for events in several) for what in ABOUT}
         # Of a large segment there are several pieces.

@@ -133,7 +133,7 @@ class _Process:
             raise ConfigurationError(self._obituary()) from error
         if not done:
             raise answer
-        return answer  # type: ignore[no-any-return]  # what job returned
+        return answer  # type: ignore[no-any-return]  # the child sends what the job returned
 
     def _obituary(self) -> str:
         code = self._process.wait()

@@ -124,7 +124,7 @@ def noted(checkpoint: Path, batch: int) -> Mapping[str, Any]:
             f"{note} is a note of Spark's of version {version!r}, and {_NOTED_AS!r} is known: a newer Spark may have"
             " made it; use the one that the checkpoint is of, or make the report anew, in another folder"
         )
-    return json.loads(rest[1])  # type: ignore[no-any-return]  # what `latest` has made
+    return json.loads(rest[1])  # type: ignore[no-any-return]  # what `latest` has made; JSON keeps its types
 
 
 def _end(events: Path, segment: Segment, begin: int, left: int | None) -> int:

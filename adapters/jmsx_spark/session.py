@@ -110,7 +110,7 @@ def session(log: Path, *, master: str = LOCAL) -> Iterator[SparkSession]:
         signal.signal(signal.SIGINT, on_interrupt)
     # A worker that Ctrl-C ends says nothing more to this server, which would print a traceback for that.
     accumulators = context._accumulatorServer  # noqa: SLF001 - there is no other way to it
-    accumulators.handle_error = lambda *_: None  # type: ignore[method-assign]  # that is what is meant
+    accumulators.handle_error = lambda *_: None  # type: ignore[method-assign]  # its method is replaced for this object alone
     spark = SparkSession(context)
     with _without_tracebacks():
         try:

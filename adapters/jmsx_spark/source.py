@@ -187,7 +187,7 @@ class _StreamReader(_Lines, DataSourceStreamReader, SupportsTriggerAvailableNow)
         events: Path,
         schema: StructType,
         most_bytes: int | None,
-        lenient: bool,  # noqa: FBT001 - from options
+        lenient: bool,  # noqa: FBT001 - unpacked from the source's options
     ) -> None:
         super().__init__(events, schema)
         self._most_bytes = most_bytes

@@ -369,10 +369,10 @@ def _words(error: ValueError, adapter: _Validator) -> str:
     Its own words are told where nothing is put into them but what the type says. The words of validators may quote
     what they were given, so of these there is the kind of the error alone; of places those that the type names.
     """
-    count = error.error_count()  # type: ignore[attr-defined]  # of a ValidationError
+    count = error.error_count()  # type: ignore[attr-defined]  # pydantic's ValidationError has it
     if count > _LOOKED_AT:
         return f"{count} errors"
-    faults = error.errors(include_url=False, include_input=False)[:_TOLD]  # type: ignore[attr-defined]  # as above
+    faults = error.errors(include_url=False, include_input=False)[:_TOLD]  # type: ignore[attr-defined]  # pydantic's ValidationError has it
     names = _strings(adapter.core_schema)
     told = [": ".join([*filter(None, [_place(one["loc"], names)]), _said(one)]) for one in faults]
     return "; ".join(told) + (f"; and {count - _TOLD} more" if count > _TOLD else "")

@@ -49,10 +49,10 @@ class Gates:
         if consumer.breaker is None:
             return None
         told = partial(self._tell, consumer)
-        told(False)  # noqa: FBT003 - so that it is shown from the start on
+        told(False)  # noqa: FBT003 - tells that nothing is paused
         return Circuit(consumer.breaker, consumer.name, told)
 
-    def _tell(self, consumer: Consumer, paused: bool) -> None:  # noqa: FBT001 - what it is about
+    def _tell(self, consumer: Consumer, paused: bool) -> None:  # noqa: FBT001 - called with the one value that there is to tell
         """Have observers that show it know whether a consumer pauses; what one raises goes no further (D18)."""
         for observer in self._observers:
             note = getattr(observer, "note_paused", None)

@@ -338,7 +338,7 @@ def _step(middleware: Callable[[Any, CallNext], Any], call_next: CallNext, run: 
 
 def _close_old_connections(message: Any, call_next: CallNext) -> object:
     """Close database connections that Django would not use again, as it does around a request."""
-    from django.db import close_old_connections as close  # noqa: PLC0415 - of who has Django
+    from django.db import close_old_connections as close  # noqa: PLC0415 - Django is an extra
 
     close()
     try:
@@ -350,7 +350,7 @@ def _close_old_connections(message: Any, call_next: CallNext) -> object:
 async def _aclose_old_connections(message: Any, call_next: CallNext) -> object:
     """Close them around an `async def` handler, in the thread in which Django runs what is not async."""
     from asgiref.sync import sync_to_async  # noqa: PLC0415 - comes with Django
-    from django.db import close_old_connections as close  # noqa: PLC0415 - of who has Django
+    from django.db import close_old_connections as close  # noqa: PLC0415 - Django is an extra
 
     await sync_to_async(close)()
     try:

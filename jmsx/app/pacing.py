@@ -165,10 +165,10 @@ class Circuit:
                 seconds=self._pause,
                 error=self._why,
             )
-            self._told(True)  # noqa: FBT003 - that it is open
+            self._told(True)  # noqa: FBT003 - tells that it is open
         elif before is _State.PROBING and after is _State.CLOSED:
             _log.warning("consumer goes on", consumer=self._consumer)
-            self._told(False)  # noqa: FBT003 - that it is closed
+            self._told(False)  # noqa: FBT003 - tells that it is closed
 
     def close(self) -> None:
         """End the pause because the consumer has stopped, and tell so whoever is told of pauses."""
@@ -176,7 +176,7 @@ class Circuit:
             paused, self._state = self._state is not _State.CLOSED, _State.CLOSED
             self._over = True
         if paused:
-            self._told(False)  # noqa: FBT003 - that it is closed
+            self._told(False)  # noqa: FBT003 - tells that it is closed
 
     def _counts(self, error: BaseException) -> bool:
         """Return whether the breaker counts `error`; for a batch, whether it counts that of one of its messages."""

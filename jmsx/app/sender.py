@@ -302,7 +302,7 @@ class _SharedConnection(Generic[T]):
             )
         if self._error is not None:
             raise self._error
-        return self._opened  # type: ignore[return-value]  # it is open
+        return self._opened  # type: ignore[return-value]  # without an error it has been set
 
     def _run(self) -> None:
         with self._lock:

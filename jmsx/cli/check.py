@@ -74,7 +74,7 @@ def _tell(finding: Finding) -> None:
         _out.print(f"{finding.level:8} {finding.check:24} {told}")
         return
     from rich.table import Table  # noqa: PLC0415 - only this command draws one, and on a terminal
-    from rich.text import Text  # noqa: PLC0415 - as above
+    from rich.text import Text  # noqa: PLC0415 - only this command draws one, and on a terminal
 
     row = Table.grid(padding=(0, 2), pad_edge=False)
     row.add_column(width=7)

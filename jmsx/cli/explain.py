@@ -83,15 +83,15 @@ def _story(events: Path, message: str, broker: str | None, told: Callable[..., A
     raise ConfigurationError(f"{failure}; {hint}" if broker is None else str(failure))
 
 
-def _names(url: str, id: str) -> list[str]:  # noqa: A002 - as the field
+def _names(url: str, id: str) -> list[str]:  # noqa: A002 - it fills the field of that name
     """Return how the log may call a dead letter that its broker has under another id, such as a copy; empty: none."""
-    from jmsx.dead_letters.opening import open_access  # noqa: PLC0415 - with it comes the client
+    from jmsx.dead_letters.opening import open_access  # noqa: PLC0415 - imports the whole client, which other commands do not need
 
     with open_access(url) as access:
         return _logged_as(access, id)
 
 
-def _logged_as(access: Access, id: str) -> list[str]:  # noqa: A002 - as the field
+def _logged_as(access: Access, id: str) -> list[str]:  # noqa: A002 - it fills the field of that name
     for queue in access.queues():
         for letter in access.look(queue, names=[id]):
             if letter.id == id:
@@ -101,7 +101,7 @@ def _logged_as(access: Access, id: str) -> list[str]:  # noqa: A002 - as the fie
 
 def _places(url: str, story: Any) -> Iterator[str]:
     """Yield where the broker has it now, a sentence each."""
-    from jmsx.dead_letters.opening import open_access  # noqa: PLC0415 - with it comes the client
+    from jmsx.dead_letters.opening import open_access  # noqa: PLC0415 - imports the whole client, which other commands do not need
 
     with open_access(url) as access:
         yield from _places_in(access, story)

@@ -48,7 +48,7 @@ def send(
 
     Example: jmsx send queue://orders '{"id": 7}' -p region=eu
     """
-    from jmsx import Connection, Message  # noqa: PLC0415 - with it comes the client
+    from jmsx import Connection, Message  # noqa: PLC0415 - imports the whole client, which other commands do not need
 
     given = _properties(properties or ())
     if lines and body != "-":

@@ -48,7 +48,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
             print_row(*row)
         return
     from rich.cells import cell_len  # noqa: PLC0415 - only some commands print one
-    from rich.table import Table  # noqa: PLC0415 - as above
+    from rich.table import Table  # noqa: PLC0415 - only some commands print one
 
     seen = [[visible(text, keep="") for text in row] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(head, *seen, strict=True)]

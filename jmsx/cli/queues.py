@@ -28,7 +28,7 @@ BrokerOption: TypeAlias = Annotated[
 @contextmanager
 def opened(url: str) -> Iterator[Access]:
     """Yield access to the queues of a broker."""
-    from jmsx.dead_letters.opening import open_access  # noqa: PLC0415 - with it comes the client
+    from jmsx.dead_letters.opening import open_access  # noqa: PLC0415 - imports the whole client, which other commands do not need
 
     with open_access(url) as access:
         yield access

@@ -46,7 +46,7 @@ _err = console(stderr=True)
 
 
 def _drain_timeout() -> float:
-    from jmsx.app.draining import DRAIN_TIMEOUT  # noqa: PLC0415 - with it comes the client
+    from jmsx.app.draining import DRAIN_TIMEOUT  # noqa: PLC0415 - imports the whole client, which other commands do not need
 
     return DRAIN_TIMEOUT
 
@@ -197,7 +197,7 @@ def run_app(
         app = None if reload else _prepared(settings)
         where = settings.health or (app.health if app is not None else None)
         verbose = logging.getLogger().isEnabledFor(logging.INFO)
-        from jmsx.cli.supervisor import Supervisor  # noqa: PLC0415 - with it comes the client
+        from jmsx.cli.supervisor import Supervisor  # noqa: PLC0415 - imports the whole client, which other commands do not need
 
         supervisor = Supervisor(
             _command(settings, verbose=verbose, as_json=as_json),
@@ -255,8 +255,8 @@ def _run_supervised(
     settings: RunSettings, app: jmsx.App, supervised: int, tell: Callable[[str], object]
 ) -> None:
     """Run the application in a supervisor's worker."""
-    from jmsx.app.endpoint import Endpoint  # noqa: PLC0415 - with it comes the client
-    from jmsx.cli.supervisor import Supervised  # noqa: PLC0415 - with it comes the client
+    from jmsx.app.endpoint import Endpoint  # noqa: PLC0415 - imports the whole client, which other commands do not need
+    from jmsx.cli.supervisor import Supervised  # noqa: PLC0415 - imports the whole client, which other commands do not need
 
     wished, app.health = app.health, None
     with (

@@ -290,7 +290,7 @@ class Supervisor:
     def _start(self, place: Place) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
-            os.set_inheritable(theirs.fileno(), True)  # noqa: FBT003 - its only parameter
+            os.set_inheritable(theirs.fileno(), True)  # noqa: FBT003 - it takes no keywords
             variables = {**self._variables, "JMSX_WORKER": str(place.number)}
             if self._reload is not None:
                 # What Python has compiled counts as up to date if the second and the size of a change are the same.
@@ -301,7 +301,7 @@ class Supervisor:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
-        ours.setblocking(False)  # noqa: FBT003 - its only parameter
+        ours.setblocking(False)  # noqa: FBT003 - it takes no keywords
         place.socket, place.began, place.due = ours, time.monotonic(), None
 
     def _start_again(self, signals: Signals) -> signal.Signals | None:
@@ -372,7 +372,7 @@ class Supervisor:
                 if name.endswith(".py") and not name.startswith("."):
                     path = os.path.join(folder, name)  # noqa: PTH118 - a Path for each costs more than all the rest
                     with contextlib.suppress(OSError):
-                        found[path] = os.stat(path).st_mtime  # noqa: PTH116 - as above
+                        found[path] = os.stat(path).st_mtime  # noqa: PTH116 - a Path for each costs more than all the rest
         return found
 
     # Health and metrics ----------------------------------------------------------------------------------------------

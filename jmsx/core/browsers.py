@@ -96,7 +96,7 @@ class Browsers:
                 )
             )
         except JmsxError:  # of a header that its sender wrote
-            told(False)  # noqa: FBT003 - the answer
+            told(False)  # noqa: FBT003 - the callback takes the answer alone
             return
         self.questions[name] = _Question(delivery, now + PATIENCE, told)
 

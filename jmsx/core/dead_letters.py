@@ -215,7 +215,7 @@ class DeadLetters:
         A selector goes by what the broker knows itself, whatever the headers say.
         """
 
-        def told(shown: bool) -> None:  # noqa: FBT001 - a callback
+        def told(shown: bool) -> None:  # noqa: FBT001 - a callback with one answer
             if move not in self._open:
                 return
             if shown:

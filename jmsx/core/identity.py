@@ -79,7 +79,7 @@ def key_of(delivery: Delivery, reading: Reading) -> str:
     if delivery.identity is None and KEY_HEADER not in (headers := delivery.frame.headers):
         try:
             return _short(reading.message_key(headers))
-        except Exception:  # noqa: BLE001, S110 - see `identify`
+        except Exception:  # noqa: BLE001, S110 - `identify` below names it all the same
             pass
     return identify(delivery, reading).key
 

@@ -220,5 +220,5 @@ def by_name(options: type[T]) -> type[T]:
         check_names(f"option of {options.__name__}", given, known)
         made(self, **given)
 
-    options.__init__ = checked  # type: ignore[assignment]  # its signature is the same
+    options.__init__ = checked  # type: ignore[assignment]  # it takes what the one before it takes
     return options

@@ -104,7 +104,7 @@ def no_single_queue(uri: str) -> str:
 
 
 def read(
-    id: str,  # noqa: A002 - as the field
+    id: str,  # noqa: A002 - it fills the field of that name
     headers: Mapping[str, str],
     *,
     origin: str | None,

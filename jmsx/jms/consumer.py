@@ -179,4 +179,4 @@ def _consume(core: SessionCore, delivery: Delivery, now: float) -> None:
 
 def _is_plain(timeout: Duration | None) -> TypeGuard[float | None]:
     """Return whether it needs no reading, as in nearly every call: None, or a number that is finite."""
-    return timeout is None or (type(timeout) in (int, float) and -LONGEST < timeout < LONGEST)  # type: ignore[operator]  # a number
+    return timeout is None or (type(timeout) in (int, float) and -LONGEST < timeout < LONGEST)  # type: ignore[operator]  # its type was just asked: a number

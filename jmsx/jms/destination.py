@@ -29,7 +29,7 @@ class Destination:
         kind, separator, name = uri.partition("://")
         made = cls.__new__(cls)
         made.address = DestinationUri(kind, name) if separator else DestinationUri("queue", uri)
-        made._uri = str(made.address)  # noqa: SLF001 - it is one of ours
+        made._uri = str(made.address)  # noqa: SLF001 - a constructor of this class
         return made
 
     @property

@@ -242,7 +242,7 @@ def trace_of(error: BaseException) -> str:
             way = " > ".join(f"{frame.told(folders)} {frame.function}" for frame in _frames(one))
             told.insert(0, f"{way}: {class_of(one)}" if way else class_of(one))
             one = cause_of(one) or context_of(one)
-    except Exception:  # noqa: BLE001 - as above
+    except Exception:  # noqa: BLE001 - a trace that cannot be made is no failure
         told = told or [class_of(error)]
     return cut(" | ".join(told), STACK_LIMIT, keep_end=True)
 

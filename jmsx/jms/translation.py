@@ -162,7 +162,7 @@ class ReceivedMessage(Message):
         self._body, self._octets = body, None
 
     @cached_property
-    def _properties(self) -> ReceivedProperties:  # type: ignore[override]  # set by nobody
+    def _properties(self) -> ReceivedProperties:  # type: ignore[override]  # a Message's field, which nobody sets here
         headers, dialect = self._came.headers, self._dialect
         properties: dict[str, PropertyValue] = {
             name: text
@@ -180,64 +180,64 @@ class ReceivedMessage(Message):
         return self._properties
 
     @properties.setter
-    def properties(self, properties: Mapping[str, PropertyValue]) -> None:  # noqa: ARG002 - it is refused
+    def properties(self, properties: Mapping[str, PropertyValue]) -> None:  # noqa: ARG002 - the setter only refuses
         raise MessageNotWriteableError(
             f"properties of message {self.message_id} cannot be changed: {READ_ONLY}"
         )
 
     @cached_property
-    def correlation_id(self) -> str | None:  # type: ignore[override]  # may be set, as there
+    def correlation_id(self) -> str | None:  # type: ignore[override]  # made when it is first read; a Message has it as a plain field
         """JMSCorrelationID: which message it answers, or whatever its sender put there; None: nothing."""
         return self._came.headers.get("correlation-id")
 
     @cached_property
-    def type(self) -> str | None:  # type: ignore[override]  # may be set, as there
+    def type(self) -> str | None:  # type: ignore[override]  # made when it is first read; a Message has it as a plain field
         """JMSType: what kind of message its sender calls it; None: nothing."""
         return self._came.headers.get("type")
 
     @cached_property
-    def reply_to(self) -> Destination | None:  # type: ignore[override]  # may be set, as there
+    def reply_to(self) -> Destination | None:  # type: ignore[override]  # made when it is first read; a Message has it as a plain field
         """JMSReplyTo: where its sender waits for an answer; None: nowhere."""
         return _destination(self._dialect.reading.addresses(self._came.headers).reply_to)
 
     @cached_property
-    def destination(self) -> Destination | None:  # type: ignore[override]  # may be set, as there
+    def destination(self) -> Destination | None:  # type: ignore[override]  # made when it is first read; a Message has it as a plain field
         """JMSDestination: the queue or topic that it was read from; None if the broker does not say."""
         return _destination(self._dialect.reading.addresses(self._came.headers).destination)
 
     @cached_property
-    def original_destination(self) -> Destination | None:  # type: ignore[override]  # may be set, as there
+    def original_destination(self) -> Destination | None:  # type: ignore[override]  # made when it is first read; a Message has it as a plain field
         """Of a dead letter: the queue or topic that it was read from before; None: the broker does not say."""
         return _destination(self._dialect.reading.addresses(self._came.headers).original)
 
     @cached_property
-    def group_id(self) -> str | None:  # type: ignore[override]  # may be set, as there
+    def group_id(self) -> str | None:  # type: ignore[override]  # made when it is first read; a Message has it as a plain field
         """JMSXGroupID, if jmsx sent it."""
         return self._group.get("JMSXGroupID")
 
     @cached_property
-    def group_sequence(self) -> int | None:  # type: ignore[override]  # may be set, as there
+    def group_sequence(self) -> int | None:  # type: ignore[override]  # made when it is first read; a Message has it as a plain field
         """JMSXGroupSeq, if jmsx sent it."""
         return whole(self._group.get("JMSXGroupSeq"), least=~INT, most=INT)
 
     @cached_property
-    def timestamp(self) -> float | None:  # type: ignore[override]  # may be set, as there
+    def timestamp(self) -> float | None:  # type: ignore[override]  # made when it is first read; a Message has it as a plain field
         """When it was sent, epoch seconds."""
         return _seconds(self._came.headers.get("timestamp"))
 
     @cached_property
-    def expiration(self) -> float:  # type: ignore[override]  # may be set, as there
+    def expiration(self) -> float:  # type: ignore[override]  # made when it is first read; a Message has it as a plain field
         """When it is of no more use, epoch seconds; 0: never."""
         return _seconds(self._came.headers.get("expires")) or 0.0
 
     @cached_property
-    def priority(self) -> int:  # type: ignore[override]  # may be set, as there
+    def priority(self) -> int:  # type: ignore[override]  # made when it is first read; a Message has it as a plain field
         """JMSPriority: from 0 to 9, the highest; 4 if nothing is said."""
         priority = whole(self._came.headers.get("priority"), most=9)
         return 4 if priority is None else priority
 
     @cached_property
-    def persistent(self) -> bool:  # type: ignore[override]  # may be set, as there
+    def persistent(self) -> bool:  # type: ignore[override]  # made when it is first read; a Message has it as a plain field
         """Whether the broker keeps it on its disk."""
         return self._came.headers.get("persistent") == "true"
 
@@ -276,7 +276,7 @@ def is_bodiless(message: Message) -> bool:
 
 def identity_of(message: Message) -> MessageIdentity | None:
     """Return what a message that came in is known by; None of one to send."""
-    return message._identity if isinstance(message, ReceivedMessage) else None  # noqa: SLF001 - of jmsx's own
+    return message._identity if isinstance(message, ReceivedMessage) else None  # noqa: SLF001 - other modules of jmsx may look into its messages
 
 
 def delivery_of(message: Message) -> Delivery:
@@ -285,7 +285,7 @@ def delivery_of(message: Message) -> Delivery:
         raise MessageNotReadableError(
             "the message was made here and not received, so it has no delivery"
         )
-    return message._delivery  # noqa: SLF001 - of jmsx's own
+    return message._delivery  # noqa: SLF001 - other modules of jmsx may look into its messages
 
 
 def _text(name: str, value: object) -> str:
@@ -330,7 +330,7 @@ def checked_body(given: object) -> Body:
     if isinstance(given, bytearray | memoryview):
         return bytes(given)
     check_body(given)
-    return given  # type: ignore[return-value]  # it is one
+    return given  # type: ignore[return-value]  # check_body lets nothing else through
 
 
 def _destination(uri: str | None) -> Destination | None:

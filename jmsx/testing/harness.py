@@ -223,7 +223,7 @@ class Harness:
     def __enter__(self) -> Self:
         self._restore = _borrow(self._app, self._world, self._records, self._deaths)
         if self._loop is not None:
-            self._app._given_loop = self._loop  # noqa: SLF001 - nobody else needs it
+            self._app._given_loop = self._loop  # noqa: SLF001 - only a harness gives an app its loop
         try:
             self._app.start()
             self._world.settle()
@@ -266,7 +266,7 @@ class Harness:
             restore()
 
     def _check(self, step: str) -> None:
-        if self._app._machine is not self._world:  # noqa: SLF001 - one program
+        if self._app._machine is not self._world:  # noqa: SLF001 - only a harness puts an app on another machine
             raise IllegalStateError(
                 "the harness is over, or has not begun: use it in its with block"
             )
@@ -346,10 +346,10 @@ def _borrow(
     app._check_not_running()  # noqa: SLF001 - what a harness needs of an app, nobody else does
     kept = dict(vars(app))
     consumers = app.consumers
-    app._move_to(world)  # noqa: SLF001 - see above
+    app._move_to(world)  # noqa: SLF001 - what a harness needs of an app, nobody else does
     app.url = app.url or "stomp://harness"
     app.health, app.watch, app.broker_stats = None, 0.0, 0.0
-    app._observers = [*(_Kept(one) for one in app._observers), _Deaths(deaths)]  # noqa: SLF001 - see above
+    app._observers = [*(_Kept(one) for one in app._observers), _Deaths(deaths)]  # noqa: SLF001 - what a harness needs of an app, nobody else does
     for consumer in consumers:
         record = records.setdefault(consumer.name, HandlerRecord(consumer.name))
         parameters = consumer.parameters

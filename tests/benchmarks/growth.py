@@ -47,7 +47,7 @@ def messages(place: dict[str, Any], _count: int, face: str) -> dict[str, float]:
 
 def sessions(place: dict[str, Any], count: int) -> dict[str, float]:
     """Sessions with a listener each, that have nothing to do."""
-    import jmsx  # noqa: PLC0415 - it is measured, and so is what it takes
+    import jmsx  # noqa: PLC0415 - the memory that it takes is measured
 
     before, began, used = _rss(), time.perf_counter(), cpu()
     connection = jmsx.Connection(place["url"])
@@ -72,7 +72,7 @@ def sessions(place: dict[str, Any], count: int) -> dict[str, float]:
 
 def subscriptions(place: dict[str, Any], count: int) -> dict[str, float]:
     """Consumers in one session, and messages to all of them in turn."""
-    import jmsx  # noqa: PLC0415 - see above
+    import jmsx  # noqa: PLC0415 - the memory that it takes is measured
 
     connection = jmsx.Connection(place["url"])
     connection.start()
@@ -95,7 +95,7 @@ def subscriptions(place: dict[str, Any], count: int) -> dict[str, float]:
 
 def held(place: dict[str, Any], count: int, mode: str, *, newest_first: bool) -> dict[str, float]:
     """Messages that are taken, and settled at the end; CPU of receiving them in the first and in the last fifth."""
-    import jmsx  # noqa: PLC0415 - see above
+    import jmsx  # noqa: PLC0415 - the memory that it takes is measured
 
     connection = jmsx.Connection(place["url"])
     connection.start()
@@ -126,7 +126,7 @@ def held(place: dict[str, Any], count: int, mode: str, *, newest_first: bool) ->
 
 def redeliveries(place: dict[str, Any], count: int) -> dict[str, float]:
     """Messages that each fail once, and are delivered again in between the others."""
-    import jmsx  # noqa: PLC0415 - see above
+    import jmsx  # noqa: PLC0415 - the memory that it takes is measured
 
     logging.disable(logging.CRITICAL)
     meter = Meter(count)

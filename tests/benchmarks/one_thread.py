@@ -202,13 +202,13 @@ class OneThread:
         assert greeting is not None
         connector = Connector(uri, None, inbox, shared.machine)
         connected = Connected(link, greeting, plugins.load("jmsx.dialects", "classic"), 0.0)
-        connector.first = lambda *, patient: connected  # type: ignore[method-assign]  # noqa: ARG005 - its name
-        started, Engine.start = Engine.start, _start_nothing  # type: ignore[method-assign]  # for this one
+        connector.first = lambda *, patient: connected  # type: ignore[method-assign]  # noqa: ARG005 - the parameter's name is a part of the call
+        started, Engine.start = Engine.start, _start_nothing  # type: ignore[method-assign]  # this one engine has no thread
         made = OpenedLink(connector, shared.machine, shared._observers)
         try:
             made.open(patient=False)
         finally:
-            Engine.start = started  # type: ignore[method-assign]  # as it was
+            Engine.start = started  # type: ignore[method-assign]  # puts back what was there
         made.engine.changed = _Turns(made.engine, link, self.recording)
         return made
 

@@ -276,7 +276,7 @@ def raw_latency(given: dict[str, Any], meter: Meter, take: Callable[[bytes], Non
 
 def _stomp_py(given: dict[str, Any], ack: str, on_message: Callable[[Any, Any], None]) -> Any:
     """A connection whose listener is called on stomp.py's own thread, as its documentation does."""
-    import stomp  # noqa: PLC0415 - a rival's import is none of the others' cost
+    import stomp  # noqa: PLC0415 - a client's import is none of the others' cost
 
     connection = stomp.Connection12([where(given)])
 
@@ -316,7 +316,7 @@ def stomp_py_consume(given: dict[str, Any], meter: Meter) -> None:
 
 def stomp_py_produce(given: dict[str, Any], meter: Meter) -> None:
     """Receipts are counted by a listener."""
-    import stomp  # noqa: PLC0415 - see above
+    import stomp  # noqa: PLC0415 - a client's import is none of the others' cost
 
     mode, text = given["mode"], "x" * SIZE
     got = threading.Semaphore(0)
@@ -369,7 +369,7 @@ def stomp_py_latency(given: dict[str, Any], meter: Meter, take: Callable[[bytes]
 
 @contextlib.asynccontextmanager
 async def _stompman(given: dict[str, Any]) -> Any:
-    import stompman  # noqa: PLC0415 - see above
+    import stompman  # noqa: PLC0415 - a client's import is none of the others' cost
 
     host, port = where(given)
     server = stompman.ConnectionParameters(host, port, "x", "x")
@@ -478,11 +478,11 @@ def _watched(given: dict[str, Any]) -> Iterator[dict[str, Any]]:
     wanted = given["observers"]
     with tempfile.TemporaryDirectory(prefix="jmsx-bench-") as folder:
         if wanted in ("metrics", "both"):
-            from jmsx_prometheus import PrometheusObserver  # noqa: PLC0415 - see above
+            from jmsx_prometheus import PrometheusObserver  # noqa: PLC0415 - a client's import is none of the others' cost
 
             made.append(PrometheusObserver())
         if wanted in ("log", "both"):
-            from jmsx_eventlog import EventLog  # noqa: PLC0415 - see above
+            from jmsx_eventlog import EventLog  # noqa: PLC0415 - a client's import is none of the others' cost
 
             made.append(EventLog(Path(folder), service="bench"))
         ledger = {"ledger": Path(folder) / "ledger.db"} if wanted == "ledger" else {}
@@ -511,8 +511,8 @@ def jmsx_consume(given: dict[str, Any], meter: Meter) -> None:
 
 
 def _app_consume(given: dict[str, Any], meter: Meter, watched: dict[str, Any]) -> None:
-    import jmsx  # noqa: PLC0415 - see above
-    from jmsx.app import App  # noqa: PLC0415 - see above
+    import jmsx  # noqa: PLC0415 - a client's import is none of the others' cost
+    from jmsx.app import App  # noqa: PLC0415 - a client's import is none of the others' cost
 
     app = App(given["url"], **watched)
     mode = given["mode"]
@@ -536,7 +536,7 @@ def _app_consume(given: dict[str, Any], meter: Meter, watched: dict[str, Any]) -
 
 
 def _jms_consume(given: dict[str, Any], meter: Meter, watched: dict[str, Any]) -> None:
-    import jmsx  # noqa: PLC0415 - see above
+    import jmsx  # noqa: PLC0415 - a client's import is none of the others' cost
 
     mode = given["mode"]
     optimized = mode == "optimized"
@@ -566,7 +566,7 @@ def _jms_consume(given: dict[str, Any], meter: Meter, watched: dict[str, Any]) -
 
 def jmsx_produce(given: dict[str, Any], meter: Meter) -> None:
     """One producer, one thread."""
-    import jmsx  # noqa: PLC0415 - see above
+    import jmsx  # noqa: PLC0415 - a client's import is none of the others' cost
 
     mode, text = given["mode"], "x" * SIZE
     with _watched(given) as watched:
@@ -589,8 +589,8 @@ def jmsx_produce(given: dict[str, Any], meter: Meter) -> None:
 
 def jmsx_latency(given: dict[str, Any], meter: Meter, take: Callable[[bytes], None]) -> None:
     """AUTO, by the face that is asked for."""
-    import jmsx  # noqa: PLC0415 - see above
-    from jmsx.app import App  # noqa: PLC0415 - see above
+    import jmsx  # noqa: PLC0415 - a client's import is none of the others' cost
+    from jmsx.app import App  # noqa: PLC0415 - a client's import is none of the others' cost
 
     def read(message: Any) -> None:
         take(message.body.encode())

@@ -75,7 +75,7 @@ def _strands(artemis: ArtemisBroker) -> Callable[[str], int]:
 def running(kind: str) -> Iterator[Broker]:
     """Run a fresh broker of a kind of `KINDS` for the time of the `with` block."""
     from jmsx.testing import FakeBrokerServer  # noqa: PLC0415 - only who uses it needs it
-    from jmsx.testing.profiles import ArtemisProfile  # noqa: PLC0415 - the same
+    from jmsx.testing.profiles import ArtemisProfile  # noqa: PLC0415 - only who uses it needs it
 
     if kind == "classic":
         with ClassicBroker() as classic:

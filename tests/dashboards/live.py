@@ -42,7 +42,7 @@ class Prometheus:
         """Ask the API; an error of Prometheus' is an error here, with its words."""
         url = f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         try:
-            with urllib.request.urlopen(url, timeout=5) as response:  # noqa: S310 - our own server
+            with urllib.request.urlopen(url, timeout=5) as response:  # noqa: S310 - a Prometheus of the test
                 return json.load(response)["data"]
         except urllib.error.HTTPError as error:
             with error:
@@ -99,7 +99,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 def _is_ready(url: str) -> bool:
     try:
-        with urllib.request.urlopen(f"{url}/-/ready", timeout=1):  # noqa: S310 - our own server
+        with urllib.request.urlopen(f"{url}/-/ready", timeout=1):  # noqa: S310 - a Prometheus of the test
             return True
     except OSError:
         return False

@@ -73,7 +73,7 @@ def test_cumulated_buckets_become_single_ones() -> None:
 )
 def test_numbers_are_told_for_readers(value: float, unit: str, text: str) -> None:
     """With the unit of the panel."""
-    from jmsx_dashboards.pictures import told  # noqa: PLC0415 - as below
+    from jmsx_dashboards.pictures import told  # noqa: PLC0415 - only tests of pictures load Matplotlib
 
     assert told(value, unit) == text
 
@@ -161,9 +161,9 @@ def test_rules_can_be_hurried() -> None:
 def test_nothing_of_a_picture_is_cut_off(board: Board, tmp_path: Path) -> None:
     """Of 17.5 msg/s the edge left 7.5: labels of great numbers and wide tables keep away from it."""
     # Matplotlib takes half a second to load, which each worker of a run would spend that only collects this file.
-    from matplotlib.image import imread  # noqa: PLC0415 - see above
+    from matplotlib.image import imread  # noqa: PLC0415 - only tests of pictures load Matplotlib
 
-    from jmsx_dashboards.pictures import write_picture  # noqa: PLC0415 - see above
+    from jmsx_dashboards.pictures import write_picture  # noqa: PLC0415 - only tests of pictures load Matplotlib
 
     points = [(0.0, 175_000.0), (3600.0, 1_234_567.0)]
     labels = {"destination": "queue://orders.of.the.east", "instance": "10.0.0.1:9000", "le": "2.0"}

@@ -324,7 +324,7 @@ def test_dead_letters_that_the_broker_would_delete(
         failing.start()
         session = failing.create_session(Mode.SESSION_TRANSACTED)
         consumer = session.create_consumer(topic)
-        put(failing, topic, key)  # type: ignore[arg-type]  # a topic is sent to in the same way
+        put(failing, topic, key)  # type: ignore[arg-type]  # typed for queues, and works for topics
         assert consumer.receive(5) is not None
         session.rollback()
         assert consumer.receive(0.5) is None

@@ -275,7 +275,7 @@ def test_kills_leave_each_message_in_one_place(broker: Broker) -> None:
         moved = broker.statistics(target.name).size
         with python(*command) as process:
             eventually(
-                lambda: process.poll() is not None or broker.statistics(target.name).size > moved  # noqa: B023 - called here
+                lambda: process.poll() is not None or broker.statistics(target.name).size > moved  # noqa: B023 - it is called before the loop goes on
             )
             process.send_signal(signal.SIGKILL)
     eventually(lambda: broker.statistics(dead.name).inflight_count == 0)

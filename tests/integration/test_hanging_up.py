@@ -142,7 +142,7 @@ def test_artemis_may_answer_before_we_close() -> None:
             assert eventually(lambda: b"COMMIT" in liar.clients[-1].said)
             link_of(session).renew("a test")
             assert isinstance(commit.join(5).error, TransactionInDoubtError)
-            assert eventually(lambda: len(liar.clients) == number + 1)  # noqa: B023 - called here
+            assert eventually(lambda: len(liar.clients) == number + 1)  # noqa: B023 - it is called before the loop goes on
             assert eventually(lambda: link_of(session).engine.reachable)
         producer.send(Message("y"))
         assert within(5, session.commit).error is None

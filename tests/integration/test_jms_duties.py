@@ -167,4 +167,4 @@ def test_transactions_are_chosen_by_the_mode_alone(connection: Connection) -> No
     assert not connection.create_session(AUTO).transacted
     for flag in (True, False, "SESSION_TRANSACTED", None):
         with pytest.raises(ConfigurationError, match=f"one AcknowledgeMode.* not {flag!r}"):
-            connection.create_session(flag)  # type: ignore[arg-type]  # what is refused
+            connection.create_session(flag)  # type: ignore[arg-type]  # the refusal is what is tested

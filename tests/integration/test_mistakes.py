@@ -219,13 +219,13 @@ def test_where_to_answer_as_text(session: Session) -> None:
     message.reply_to = answers.uri  # type: ignore[assignment]  # as a program without type checker does
     session.create_producer(queue).send(message)
     with pytest.raises(InvalidDestinationError):
-        Message("x", reply_to=5)  # type: ignore[arg-type]  # that is the mistake
+        Message("x", reply_to=5)  # type: ignore[arg-type]  # the mistake that is tested
 
 
 def test_a_listener_that_takes_no_message(session: Session) -> None:
     """It is refused when it is given, and not by each message."""
     with pytest.raises(ConfigurationError, match=r"must take \(message\): too many positional"):
-        session.create_consumer(fresh_queue()).set_listener(lambda: None)  # type: ignore[arg-type, misc]  # that is it
+        session.create_consumer(fresh_queue()).set_listener(lambda: None)  # type: ignore[arg-type, misc]  # the mistake that is tested
 
 
 @pytest.mark.parametrize("delay", ["soon", timedelta(days=-1), float("nan"), float("inf"), 1e30])

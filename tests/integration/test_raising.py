@@ -76,7 +76,7 @@ def send(broker: Broker, queue: Queue, *texts: str) -> None:
 
 def syntax() -> BaseException:
     """Python's own traceback module fails at it."""
-    return SyntaxError("x", ("f", "abc", "def", "t"))  # type: ignore[arg-type]  # that is the point
+    return SyntaxError("x", ("f", "abc", "def", "t"))  # type: ignore[arg-type]  # Python's traceback module fails at such a line number
 
 
 @pytest.mark.parametrize("make", [syntax, HidingError])

@@ -31,7 +31,7 @@ class Removals:
     def __init__(self) -> None:
         self.seen: list[str] = []
 
-    def observe(self, event: Event, source: Source) -> None:  # noqa: ARG002 - any session's
+    def observe(self, event: Event, source: Source) -> None:  # noqa: ARG002 - it looks at the events of any session
         """Note it."""
         if isinstance(event, SubscriptionRemoved):
             self.seen.append(event.subscription)

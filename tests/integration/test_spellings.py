@@ -63,10 +63,10 @@ def test_sessions_and_producers_take_text(broker: Broker) -> None:
                 MessageFormatError,
                 match=r"takes a Message, or the body|a body of (int|list|object); send str",
             ):
-                session.create_producer(name).send(unfit)  # type: ignore[arg-type]  # what is refused
+                session.create_producer(name).send(unfit)  # type: ignore[arg-type]  # the refusal is what is tested
         for unfit in ("/queue/", "queue//x", 17, None):
             with pytest.raises(InvalidDestinationError):
-                session.create_consumer(unfit)  # type: ignore[arg-type]  # what is refused
+                session.create_consumer(unfit)  # type: ignore[arg-type]  # the refusal is what is tested
 
 
 def test_a_browser_takes_text(classic_broker: Broker) -> None:

@@ -76,7 +76,7 @@ def test_a_broker_that_we_do_not_trust(
     certificate = authority.certificate(*names, expired=expired)
     with TlsServer(certificate, lambda client: heard.append(client.recv(9))) as server:
         tls = TlsOptions(ca_file=authority.file if trusted else None)
-        error = attempt(server.url, tls=tls, username="u", password="geheim")  # noqa: S106 - nobody's
+        error = attempt(server.url, tls=tls, username="u", password="geheim")  # noqa: S106 - no real account has it
     assert isinstance(error, TlsError)
     for word in (f"127.0.0.1:{server.port}", *words):
         assert word in str(error)

@@ -145,7 +145,7 @@ def numbers(supervisor: subprocess.Popen[str]) -> dict[int, int]:
 def answer(url: str, path: str) -> tuple[int, str]:
     """What is served there."""
     try:
-        with urllib.request.urlopen(f"{url}/{path}", timeout=10) as told:  # noqa: S310 - our own
+        with urllib.request.urlopen(f"{url}/{path}", timeout=10) as told:  # noqa: S310 - a server of the test
             return told.status, told.read().decode()
     except urllib.error.HTTPError as error:
         with error:

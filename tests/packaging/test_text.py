@@ -40,8 +40,9 @@ DOCUMENT: Final = re.compile(r"\b[\w-]+\.md\b")
 #: Made up by a test.
 NO_DOCUMENT: Final = "JmsxForgotten.md"
 
-#: What exempts code from a check, where no reason stands behind it on the line. What exempts a whole file is for
-#: pyproject.toml, where each has its reason; `fmt: skip` and `fmt: off` exempt from nothing that is checked.
+#: What exempts code from a check, where no reason stands behind it on the line, or one that sends its reader to
+#: another line. What exempts a whole file is for pyproject.toml, where each has its reason; `fmt: skip` and `fmt: off`
+#: exempt from nothing that is checked.
 UNREASONED: Final = re.compile(
     r"#\s*type:\s*ignore(?!\[[a-z, -]+\]  # \w)"
     r"|#\s*(?:ruff:\s*|flake8:\s*)?noqa(?!: [A-Z]+\d+(?:, [A-Z]+\d+)* - \S)"
@@ -49,6 +50,7 @@ UNREASONED: Final = re.compile(
     r"|#\s*pragma:\s*no (?:cover|branch)(?! - \S)"
     r"|#\s*(?:mypy|pylint|pyright):\s*(?!ignore\[)[\w-]"
     r"|@(?:typing\.)?no_type_check\b(?!.*  # \w)"
+    r"|#\s*(?:noqa|type:\s*ignore).*(?:  #| -) (?:the same|(?:see|as) (?:above|below))$",
 )
 
 #: What keeps a test from running, or from counting, and has to say why.
@@ -191,6 +193,8 @@ def test_documents_that_are_cited_are_there(tracked: dict[str, str]) -> None:
         "x = 1  # no" + "qa",
         "x = 1  # no" + "qa: S101",
         "x = 1  # no" + "qa: S101 -",
+        "x = 1  # no" + "qa: S101 - see above",
+        "x = 1  # type: " + "ignore[misc]  # the same",
         "# ruff: no" + "qa: T201",
         "# flake8: no" + "qa",
         "x = 1  # py" + "right: ignore",

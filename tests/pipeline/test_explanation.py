@@ -49,7 +49,7 @@ def write(directory: Path, *events: Event) -> None:
 
 def came(at: float, **members: object) -> Event:
     """A delivery of KEY."""
-    return replace(delivery(KEY, "queue://orders", at, CHANCE), **members)  # type: ignore[arg-type]  # of the table
+    return replace(delivery(KEY, "queue://orders", at, CHANCE), **members)  # type: ignore[arg-type]  # the values are those of the test's table
 
 
 def test_a_troubled_life(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_what_was_sent_meanwhile_is_told_by_its_time(tmp_path: Path) -> None:
     inside, late, other, within = (f"01a0c5a4f5b2{letter * 20}" for letter in "cdef")
     write(
         tmp_path / "a",
-        replace(came(1001.0), started_at=1001.999, ended_at=1002.001, at=1002.1),  # type: ignore[arg-type]  # of the table
+        replace(came(1001.0), started_at=1001.999, ended_at=1002.001, at=1002.1),  # type: ignore[arg-type]  # the values are those of the test's table
         sent(inside, "queue://ledger", 1002.0009),
         sent(late, "queue://ledger", 1002.5),
         replace(sent(within, "queue://ledger", 1002.0005), transaction_id="t9"),

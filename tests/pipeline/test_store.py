@@ -162,7 +162,7 @@ def test_a_worker_that_outlives_its_report_commits_nothing_into_the_next(
     root = tmp_path / "partials"
     segment = segments.survey(events).segments[0]
     killed = opened(root)
-    worker: Store = pickle.loads(pickle.dumps(killed))  # noqa: S301 - our own
+    worker: Store = pickle.loads(pickle.dumps(killed))  # noqa: S301 - the test has pickled it
     worker.commit([Part(segment)], {})
     _let_go(root)
 

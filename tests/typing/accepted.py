@@ -337,7 +337,7 @@ assert_type(pay(Message("x"), db=sqlite3.connect(":memory:")), int)
 
 def by_hand(options: dict[str, str], ranks: dict[str, int]) -> datetime | None:
     """Use the JMS face."""
-    with Connection(URL, username="u", password="p", commit_markers=True) as connection:  # noqa: S106 - nobody's
+    with Connection(URL, username="u", password="p", commit_markers=True) as connection:  # noqa: S106 - no real account has it
         connection.start()
         session = connection.create_session(AcknowledgeMode.CLIENT_ACKNOWLEDGE)
         assert_type(session, Session)

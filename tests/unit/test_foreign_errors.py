@@ -167,7 +167,7 @@ def test_exceptions_that_hide() -> None:
 
 def test_exceptions_that_python_cannot_print() -> None:
     """Python's own module fails at it: type, words and place are told."""
-    odd = SyntaxError("x", ("f", "abc", "def", "t"))  # type: ignore[arg-type]  # that is the point
+    odd = SyntaxError("x", ("f", "abc", "def", "t"))  # type: ignore[arg-type]  # Python's traceback module fails at such a line number
     failure = raised(odd)
     assert failure.error_type == "SyntaxError"
     assert failure.stack is not None

@@ -23,4 +23,4 @@ def test_every_public_name_is_there(package: object) -> None:
 def test_a_misspelt_name_is_none() -> None:
     """As of any module."""
     with pytest.raises(AttributeError, match="module 'jmsx' has no attribute 'Conection'"):
-        _ = jmsx.Conection  # type: ignore[attr-defined]  # what is refused
+        _ = jmsx.Conection  # type: ignore[attr-defined]  # the refusal is what is tested

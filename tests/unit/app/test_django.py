@@ -26,8 +26,8 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return lambda: asyncio.to_thread(function)
 
     django, asgiref = ModuleType("django.db"), ModuleType("asgiref.sync")
-    django.close_old_connections = lambda: seen.append("close")  # type: ignore[attr-defined]  # of a stand-in
-    asgiref.sync_to_async = sync_to_async  # type: ignore[attr-defined]  # of a stand-in
+    django.close_old_connections = lambda: seen.append("close")  # type: ignore[attr-defined]  # the module is a stand-in, and takes any name
+    asgiref.sync_to_async = sync_to_async  # type: ignore[attr-defined]  # the module is a stand-in, and takes any name
     monkeypatch.setitem(sys.modules, "django.db", django)
     monkeypatch.setitem(sys.modules, "asgiref.sync", asgiref)
     return seen

@@ -155,7 +155,7 @@ def test_a_start_that_fails_later(
 
     async def main() -> None:
         async with app.lifespan():
-            while not any("did not start" in one.getMessage() for one in caplog.records):  # noqa: ASYNC110 - of logs
+            while not any("did not start" in one.getMessage() for one in caplog.records):  # noqa: ASYNC110 - nothing can be awaited that tells of a log line
                 await asyncio.sleep(0.05)
 
     with pytest.raises(ConnectionFailedError):

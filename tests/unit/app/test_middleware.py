@@ -607,7 +607,7 @@ def generator(message: Message, call_next: CallNext) -> Any:
             "the message comes first, then call_next",
         ),
         ([generator], "generator"),
-        ([Layer(swallowing, swallowing)], "must be `async def`"),  # type: ignore[arg-type]  # what is refused
+        ([Layer(swallowing, swallowing)], "must be `async def`"),  # type: ignore[arg-type]  # the refusal is what is tested
     ],
 )
 def test_refused_middleware(middleware: Any, complaint: str) -> None:

@@ -326,7 +326,7 @@ def test_observers_may_be_any_iterable() -> None:
     app = App(URL, observers=iter([Watcher()]))
     app.observe(Watcher())
     with pytest.raises(ConfigurationError, match="write Watcher"):
-        app.observe(Watcher)  # type: ignore[arg-type]  # what is refused
+        app.observe(Watcher)  # type: ignore[arg-type]  # the refusal is what is tested
 
 
 def test_observers_may_be_proxies() -> None:
@@ -472,7 +472,7 @@ def test_a_decorator_without_parentheses() -> None:
     with pytest.raises(
         ConfigurationError, match=r"write @app.consumer\('queue://NAME'\) above plain"
     ):
-        App(URL).consumer(plain)  # type: ignore[call-overload]  # what is refused
+        App(URL).consumer(plain)  # type: ignore[call-overload]  # the refusal is what is tested
 
 
 @pytest.mark.parametrize(
@@ -508,14 +508,14 @@ def test_more_than_a_url_by_position() -> None:
 def test_no_destination() -> None:
     """The parentheses are there, and nothing is in them."""
     with pytest.raises(InvalidDestinationError, match="is not a destination"):
-        App(URL).consumer()  # type: ignore[call-overload]  # what is refused
+        App(URL).consumer()  # type: ignore[call-overload]  # the refusal is what is tested
 
 
 def test_unfit_sources() -> None:
     """At once, and not when the function comes."""
     for source in (17, None, "queue//x", "que://x"):
         with pytest.raises(InvalidDestinationError):
-            App(URL).consumer(source)  # type: ignore[arg-type]  # what is refused
+            App(URL).consumer(source)  # type: ignore[arg-type]  # the refusal is what is tested
 
 
 @pytest.mark.parametrize(
@@ -533,7 +533,7 @@ def test_unfit_sources() -> None:
 def test_unknown_send_options(option: str, complaint: str) -> None:
     """Say where what is meant belongs."""
     with pytest.raises(ConfigurationError, match=complaint):
-        App(URL).send("a", "x", **{option: 1})  # type: ignore[arg-type]  # what is refused
+        App(URL).send("a", "x", **{option: 1})  # type: ignore[arg-type]  # the refusal is what is tested
 
 
 def test_run_in_another_thread() -> None:

@@ -185,7 +185,7 @@ def test_a_loop_that_is_closed_before_the_answer_comes() -> None:
         with answering:
             assert asking.request("queue://double", 4, timeout="30s").json() == 8
         asking.stop()
-        task._log_destroy_pending = False  # type: ignore[attr-defined]  # it is, on purpose
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # an attribute of asyncio.Task that typeshed leaves out
 
 
 @KINDS
@@ -424,7 +424,7 @@ def test_what_a_request_refuses() -> None:
     with pytest.raises(ConfigurationError, match="timeout"):
         app.request("queue://a", "x", timeout="soon")
     with pytest.raises(MessageFormatError):
-        app.request("queue://a", object())  # type: ignore[arg-type]  # what is refused
+        app.request("queue://a", object())  # type: ignore[arg-type]  # the refusal is what is tested
 
 
 @KINDS

@@ -52,7 +52,7 @@ class Line:
 
 def sender(meanwhile: Callable[[], object]) -> Sender:
     """Over such lines."""
-    connect: Any = lambda: Line(meanwhile)  # noqa: E731 - in place of a Connection
+    connect: Any = lambda: Line(meanwhile)  # noqa: E731 - stands in for a Connection
     return Sender(connect, Machine())
 
 

@@ -172,7 +172,7 @@ def test_a_timeout_of_one_send() -> None:
         with pytest.raises(BrokerTimeoutError, match=r"in 2 s"):
             mq.send("queue://a", "x", timeout="2s")
         assert mq.now - started == pytest.approx(2)
-        mq._world.transmit = transmit  # type: ignore[method-assign]  # as it was
+        mq._world.transmit = transmit  # type: ignore[method-assign]  # puts back what was there
 
 
 @pytest.mark.parametrize(

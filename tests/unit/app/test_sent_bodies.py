@@ -105,7 +105,7 @@ def test_what_is_no_json(kind: str) -> None:
         mq.send("queue://map", MapMessage({"a": 1, "b": b"x"}, correlation_id="7"))
         mq.send("queue://map", Message({"a": 1}))
         maps = mq.messages("queue://map")
-        assert [dict(one.body) for one in maps] == [{"a": 1, "b": b"x"}, {"a": 1}]  # type: ignore[arg-type]  # a map
+        assert [dict(one.body) for one in maps] == [{"a": 1, "b": b"x"}, {"a": 1}]  # type: ignore[arg-type]  # a map's body is a mapping
         assert maps[0].correlation_id == "7"
 
 
@@ -114,7 +114,7 @@ def test_a_map_message_is_of_a_map() -> None:
     with pytest.raises(
         MessageFormatError, match="the body of a MapMessage is a mapping, not a str"
     ):
-        MapMessage("x")  # type: ignore[arg-type]  # what is refused
+        MapMessage("x")  # type: ignore[arg-type]  # the refusal is what is tested
 
 
 @KINDS

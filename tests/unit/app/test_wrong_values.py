@@ -191,7 +191,7 @@ def test_names_name_something(value: str) -> None:
     app = App(URL, client_id="c")
     for given in ({"name": value}, {"durable": value}):
         with pytest.raises(ConfigurationError, match=r"name|durable"):
-            app.consumer("topic://t", **given)(handler)  # type: ignore[call-overload]  # wrong on purpose
+            app.consumer("topic://t", **given)(handler)  # type: ignore[call-overload]  # the wrong value is what is tested
 
 
 def test_a_selector_is_read_at_the_door() -> None:

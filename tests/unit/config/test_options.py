@@ -70,8 +70,8 @@ def test_optimized_acknowledgement_is_off_until_asked_for() -> None:
 
 def test_password_is_not_shown() -> None:
     """Options are logged by people."""
-    assert "geheim" not in repr(ConnectionOptions(username="u", password="geheim"))  # noqa: S106 - nobody's
-    assert "geheim" not in repr(TlsOptions(certificate_file="c", key_password="geheim"))  # noqa: S106 - nobody's
+    assert "geheim" not in repr(ConnectionOptions(username="u", password="geheim"))  # noqa: S106 - no real account has it
+    assert "geheim" not in repr(TlsOptions(certificate_file="c", key_password="geheim"))  # noqa: S106 - no real account has it
 
 
 @pytest.mark.parametrize(
@@ -191,43 +191,43 @@ def test_nonsense_in_a_policy_is_refused(policy: type[Any], options: dict[str, A
     ("make", "told"),
     [
         (
-            lambda: RedeliveryPolicy(maximum_redelivery=3),  # type: ignore[call-arg]  # what is refused
+            lambda: RedeliveryPolicy(maximum_redelivery=3),  # type: ignore[call-arg]  # the refusal is what is tested
             "unknown option of RedeliveryPolicy 'maximum_redelivery'; did you mean 'maximum_redeliveries'?",
         ),
         (
-            lambda: RedeliveryPolicy(max_retries=3),  # type: ignore[call-arg]  # what is refused
+            lambda: RedeliveryPolicy(max_retries=3),  # type: ignore[call-arg]  # the refusal is what is tested
             "unknown option of RedeliveryPolicy 'max_retries'; did you mean 'maximum_redeliveries'?",
         ),
         (
-            lambda: ArtemisRedeliveryPolicy(maximum_redeliveries=3),  # type: ignore[call-arg]  # what is refused
+            lambda: ArtemisRedeliveryPolicy(maximum_redeliveries=3),  # type: ignore[call-arg]  # the refusal is what is tested
             "unknown option of ArtemisRedeliveryPolicy 'maximum_redeliveries'; did you mean",
         ),
         (
-            lambda: PrefetchPolicy(queues=3),  # type: ignore[call-arg]  # what is refused
+            lambda: PrefetchPolicy(queues=3),  # type: ignore[call-arg]  # the refusal is what is tested
             "unknown option of PrefetchPolicy 'queues'; did you mean 'queue'?",
         ),
         (
-            lambda: ReconnectPolicy(xxx=3),  # type: ignore[call-arg]  # what is refused
+            lambda: ReconnectPolicy(xxx=3),  # type: ignore[call-arg]  # the refusal is what is tested
             "unknown option of ReconnectPolicy 'xxx'; there are back_off_multiplier, ",
         ),
         (
-            lambda: TlsOptions(cafile="a"),  # type: ignore[call-arg]  # what is refused
+            lambda: TlsOptions(cafile="a"),  # type: ignore[call-arg]  # the refusal is what is tested
             "unknown option of TlsOptions 'cafile'; did you mean 'ca_file'?",
         ),
         (
-            lambda: ConnectionOptions(usernam="a"),  # type: ignore[call-arg]  # what is refused
+            lambda: ConnectionOptions(usernam="a"),  # type: ignore[call-arg]  # the refusal is what is tested
             "unknown option of ConnectionOptions 'usernam'; did you mean 'username'?",
         ),
         (
-            lambda: HealthLimits(stuk=1.0),  # type: ignore[call-arg]  # what is refused
+            lambda: HealthLimits(stuk=1.0),  # type: ignore[call-arg]  # the refusal is what is tested
             "unknown option of HealthLimits 'stuk'; ",
         ),
         (
-            lambda: RedeliveryPolicy(3),  # type: ignore[call-arg]  # what is refused
+            lambda: RedeliveryPolicy(3),  # type: ignore[call-arg]  # the refusal is what is tested
             "RedeliveryPolicy takes its options by name, such as maximum_redeliveries=...",
         ),
         (
-            lambda: replace(RedeliveryPolicy(), delay=3),  # type: ignore[call-arg]  # what is refused
+            lambda: replace(RedeliveryPolicy(), delay=3),  # type: ignore[call-arg]  # the refusal is what is tested
             "unknown option of RedeliveryPolicy 'delay'; ",
         ),
     ],
@@ -244,7 +244,7 @@ def test_the_options_can_be_looked_up() -> None:
         "maximum_redeliveries",
         "initial_redelivery_delay",
     ]
-    assert pickle.loads(pickle.dumps(RedeliveryPolicy())) == RedeliveryPolicy()  # noqa: S301 - our own
+    assert pickle.loads(pickle.dumps(RedeliveryPolicy())) == RedeliveryPolicy()  # noqa: S301 - the test has pickled it
 
 
 def test_times_as_people_write_them() -> None:

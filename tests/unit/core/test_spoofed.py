@@ -68,7 +68,7 @@ def test_a_stomp_clients_expiry_is_believed() -> None:
 @pytest.mark.parametrize("mode", [AUTO, INDIVIDUAL], ids=str)
 def test_what_says_persistent_is_copied(mode: object) -> None:
     """It may be a property of a message that NACK would delete."""
-    talk = Talk(mode)  # type: ignore[arg-type]  # parametrized
+    talk = Talk(mode)  # type: ignore[arg-type]  # pytest gives it one of the modes above
     talk.subscribe(policy=at_most(0))
     talk.comes("java", persistent="true")
     if mode is AUTO:

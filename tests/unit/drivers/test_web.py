@@ -40,7 +40,7 @@ def running() -> Iterator[WebServer]:
 def fetch(server: WebServer, path: str = "/") -> tuple[int, bytes]:
     """Status and body."""
     try:
-        with urllib.request.urlopen(server.url + path, timeout=5) as response:  # noqa: S310 - ours
+        with urllib.request.urlopen(server.url + path, timeout=5) as response:  # noqa: S310 - a server of the test
             return response.status, response.read()
     except urllib.error.HTTPError as error:
         with error:

@@ -186,4 +186,4 @@ def test_a_hostile_error_has_its_class(error: Exception) -> None:
 def test_a_delay_in_the_place_of_the_reason() -> None:
     """It would be said, and not waited for."""
     with pytest.raises(ConfigurationError, match=r"write Retry\(delay=60\)"):
-        Retry(60)  # type: ignore[arg-type]  # what is refused
+        Retry(60)  # type: ignore[arg-type]  # the refusal is what is tested

@@ -364,7 +364,7 @@ def test_a_group_that_a_broker_hides_is_told_besides() -> None:
 def test_headers_are_texts(name: str) -> None:
     """A number would be written, and come back as a text."""
     with pytest.raises(MessageFormatError, match=f"{name} of a message must be a str, not 5"):
-        sent(Message("x", **{name: 5}))  # type: ignore[arg-type]  # what is refused
+        sent(Message("x", **{name: 5}))  # type: ignore[arg-type]  # the refusal is what is tested
 
 
 def test_received_message_knows_where_it_comes_from() -> None:

@@ -96,7 +96,7 @@ def test_the_hashes_are_those_of_the_artefacts(product: Product) -> None:
 def test_maven_is_asked_for_every_coordinate(product: Product) -> None:
     """The generated pom.xml is well-formed and names each dependency once, in order."""
     names = "{http://maven.apache.org/POM/4.0.0}"
-    project = ET.fromstring(maven_project(product))  # noqa: S314 - our own text
+    project = ET.fromstring(maven_project(product))  # noqa: S314 - the function under test made the text
     dependencies = list(project.iter(f"{names}dependency"))
     assert list(product.coordinates) == [
         tuple(entry.findtext(names + name) for name in ("groupId", "artifactId", "version"))
@@ -109,7 +109,7 @@ def test_maven_is_asked_for_every_coordinate(product: Product) -> None:
 @both
 def test_ivy_is_asked_for_every_coordinate(product: Product) -> None:
     """The generated ivy.xml is well-formed and names each dependency once, in order."""
-    module = ET.fromstring(ivy_module(product))  # noqa: S314 - our own text
+    module = ET.fromstring(ivy_module(product))  # noqa: S314 - the function under test made the text
     assert list(product.coordinates) == [
         tuple(entry.get(name) for name in ("org", "name", "rev"))
         for entry in module.iter("dependency")

@@ -35,7 +35,7 @@ def core(
     )
     listeners = Listeners(host="127.0.0.1", stomp=1111, openwire=2222, tls=tls)
     text = recipe.files(listeners)["etc/broker.xml"]
-    found = ET.fromstring(text).find(f"{CORE}core")  # noqa: S314 - our own text
+    found = ET.fromstring(text).find(f"{CORE}core")  # noqa: S314 - the function under test made the text
     assert found is not None
     return found
 
@@ -110,7 +110,7 @@ def test_persistence_can_be_switched_off(*, persistent: bool, expected: str) -> 
 @pytest.mark.parametrize(("required", "expected"), [(False, "false"), (True, "true")])
 def test_tls_is_an_acceptor_more(*, required: bool, expected: str) -> None:
     """Over TLS there is the same as without, options too, and a client's certificate is asked for where required."""
-    tls = TlsConnector(port=3333, password="pass", require_client_certificate=required)  # noqa: S106 - not one
+    tls = TlsConnector(port=3333, password="pass", require_client_certificate=required)  # noqa: S106 - no real key has it
     uri = acceptors(core(tls=tls, stomp_options={"connectionTtl": 4000}))["stomp+ssl"]
     assert uri is not None
     address, _, options = uri.partition("?")

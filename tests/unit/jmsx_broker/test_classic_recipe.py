@@ -17,7 +17,7 @@ def broker(tls: TlsConnector | None = None, users: dict[str, str] | None = None)
     """The broker element of the configuration for two ports, and perhaps TLS and users."""
     listeners = Listeners(host="127.0.0.1", stomp=1111, openwire=2222, tls=tls)
     text = ClassicRecipe(users=users or {}).files(listeners)["activemq.xml"]
-    found = ET.fromstring(text).find(f"{CORE}broker")  # noqa: S314 - our own text
+    found = ET.fromstring(text).find(f"{CORE}broker")  # noqa: S314 - the function under test made the text
     assert found is not None
     return found
 
@@ -49,7 +49,7 @@ def test_destination_policies_are_the_brokers_own() -> None:
 @pytest.mark.parametrize("required", [False, True])
 def test_tls_is_a_connector_more(*, required: bool) -> None:
     """Over TLS there is the same as without, and a client's certificate is asked for where it is required."""
-    tls = TlsConnector(port=3333, password="<&>", require_client_certificate=required)  # noqa: S106 - not one
+    tls = TlsConnector(port=3333, password="<&>", require_client_certificate=required)  # noqa: S106 - no real key has it
     found = broker(tls)
     uris = {
         entry.get("name"): entry.get("uri") or ""

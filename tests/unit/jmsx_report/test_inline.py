@@ -21,7 +21,7 @@ def threads(add: int, *, to: int) -> tuple[int, int]:
 def test_it_is_the_same_function() -> None:
     """In the same thread, which signals come to; and one that can be sent to another process by its name."""
     assert threads(1, to=2) == (3, threading.get_native_id())
-    assert pickle.loads(pickle.dumps(threads)) is threads  # noqa: S301 - our own
+    assert pickle.loads(pickle.dumps(threads)) is threads  # noqa: S301 - the test has pickled it
     assert inlined(lambda: threads(3, to=4)[0])() == 7
 
 

@@ -740,11 +740,11 @@ def test_what_it_is_given_is_checked(kind: str) -> None:
     """At once, and in words."""
     app = shop()
     with pytest.raises(ConfigurationError, match="takes an App"):
-        harness(kind)  # type: ignore[arg-type]  # on purpose
+        harness(kind)  # type: ignore[arg-type]  # the wrong value is what is tested
     with pytest.raises(
         ConfigurationError, match="broker must be classic, artemis or a profile, not a"
     ):
-        harness(app, None)  # type: ignore[arg-type]  # what is refused
+        harness(app, None)  # type: ignore[arg-type]  # the refusal is what is tested
     with pytest.raises(ConfigurationError, match="no profile is called 'rabbit'"):
         harness(app, "rabbit")
     with harness(app, kind) as mq:
