@@ -45,6 +45,8 @@ def _access(session: Session) -> Access:
     name = link_of(session).dialect.name
     if name not in plugins.names(GROUP):
         known = ", ".join(plugins.names(GROUP))
-        raise ConfigurationError(f"dead letters of a {name} broker cannot be moved; of: {known}")
+        raise ConfigurationError(
+            f"jmsx cannot move the dead letters of a {name} broker; it can on {known}"
+        )
     made: Access = plugins.load(GROUP, name)(session)
     return made

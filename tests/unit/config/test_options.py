@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jmsx.app.health import HealthLimits
-from jmsx.config.options import ConnectionOptions, PrefetchPolicy, ReconnectPolicy, TlsOptions
+from jmsx.config.options import (
+    ConnectionOptions,
+    ConsumerOptions,
+    PrefetchPolicy,
+    ReconnectPolicy,
+    TlsOptions,
+)
 from jmsx.core.policy import ArtemisRedeliveryPolicy, RedeliveryPolicy, RedeliveryPolicyMap
 from jmsx.core.values import DestinationKind, OptimizeAcknowledge
 from jmsx.errors import ConfigurationError
@@ -72,6 +78,28 @@ def test_password_is_not_shown() -> None:
     """Options are logged by people."""
     assert "geheim" not in repr(ConnectionOptions(username="u", password="geheim"))  # noqa: S106 - no real account has it
     assert "geheim" not in repr(TlsOptions(certificate_file="c", key_password="geheim"))  # noqa: S106 - no real account has it
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        pytest.param(kind, one.name, id=f"{kind.__name__}.{one.name}")
+        for kind in (
+            ConnectionOptions,
+            ConsumerOptions,
+            PrefetchPolicy,
+            ReconnectPolicy,
+            TlsOptions,
+            RedeliveryPolicy,
+            ArtemisRedeliveryPolicy,
+        )
+        for one in fields(kind)
+    ],
+)
+def test_each_option_is_checked(kind: type[Any], name: str) -> None:
+    """So that one whose check was forgotten is told here, and not by who runs into it."""
+    with pytest.raises(ConfigurationError):
+        kind(**{name: object()})
 
 
 @pytest.mark.parametrize(
