@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 #: what each test of a profiled run computed and waited, six take a minute less than five, and seven hardly less still.
 _WORKERS = 6
 
-#: Folders whose tests are many and need no broker, and worker processes for them: some wait for time to pass, 50 s in
-#: all, in which three workers leave a processor idle for a fifth of the run; a fifth worker costs what it gains.
+#: Folders whose tests are many and need no broker, and worker processes for them: some wait for time to pass, in which
+#: three workers leave the processors idle for a seventh of the run; a fifth worker costs what it gains.
 _BUSY, _BUSY_WORKERS = ("unit", "property"), 4
 
 #: New objects after which the garbage collector looks at them.
