@@ -147,7 +147,7 @@ class TlsError(LinkError):
 
 
 class ProtocolError(LinkError):
-    """What answered broke STOMP, or is no STOMP broker; the link was ended, and says what came."""
+    """What answered broke STOMP, or is no STOMP broker; the link was ended, and the text says what came."""
 
 
 class BrokerTimeoutError(InDoubtError):

@@ -36,7 +36,7 @@ DOUBT: Final = 1.0
 
 
 class MessageWindow:
-    """The window of one subscription, in messages: frames that widen it, by the model below."""
+    """The window of one subscription, in messages; makes the frames that widen it, as `WindowModel` says."""
 
     batch_bytes: Final = None
     limited: Final = True

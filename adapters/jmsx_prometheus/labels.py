@@ -57,7 +57,7 @@ class LabelGuard:
 
 
 class DestinationGuard(LabelGuard):
-    """As `LabelGuard`, and all temporary destinations are one."""
+    """Does as `LabelGuard` does, and counts all temporary destinations as one."""
 
     __slots__ = ()
 

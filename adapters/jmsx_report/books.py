@@ -110,7 +110,7 @@ class Books:
 
     @cached_property
     def touched(self) -> pl.DataFrame:
-        """Writer, route, reads: which routes a writer has to do with."""
+        """The routes that each writer sends to or reads: writer, route, reads."""
         sends = self.senders.select("route", pl.lit(value=False).alias("reads"), writer="sender")
         reads = self.readers.join(
             self.routes.reads, on=["dest", "subscription"], nulls_equal=True

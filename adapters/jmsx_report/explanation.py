@@ -110,7 +110,7 @@ class Story:
     #: Whose listener sent it, and what was consumed in the transaction that did: key, destination
     inputs: list[tuple[str, str]] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)  #: what the log does not tell, sentences
-    fate: str = ""  #: in a clause
+    fate: str = ""  #: how it ended, as a clause
 
 
 def explain(events: Path, wanted: str) -> Story:

@@ -48,7 +48,7 @@ class Segment(NamedTuple):
     path: str  #: below the folder of the log
     size: int
     mtime_ns: int
-    begin: int = 0  #: bytes before it are not meant
+    begin: int = 0  #: bytes before it are no part of this segment
     digest: int = 0  #: of its first and its last ENDS_BYTES
 
     @property

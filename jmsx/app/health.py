@@ -60,8 +60,9 @@ class WorkerState:
     in_hand: int = 0  #: messages that wait here, or that its handler has
     #: It is at work on a message, with its handler, store and transaction.
     running_since: float | None = None
-    called_at: float | None = None  #: its handler was, which runs in its thread
-    message_id: str | None = None  #: what that call is about
+    #: When its handler was called, if that runs in the worker's own thread.
+    called_at: float | None = None
+    message_id: str | None = None  #: the message of that call
     stranded: int = 0  #: messages that its broker keeps in delivery for nobody
     away: str | None = None  #: its store or ledger that it waits for, and why
     fault: str | None = None  #: what its redelivery policy did instead of answering

@@ -33,7 +33,7 @@ _log = logger("jmsx.app")
 
 class RateLimit:
     """
-    So many messages in a time, evenly spaced: `RateLimit("100/s")`, `"5/min"`, `"1/10s"`.
+    Allows a consumer so many messages in a time, evenly spaced: `RateLimit("100/s")`, `"5/min"`, `"1/10s"`.
 
     One object may be given to several consumers, which then share it; all sessions of a consumer do. It holds for this
     process. Raises ConfigurationError for what is no rate.

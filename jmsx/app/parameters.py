@@ -56,7 +56,9 @@ _EMPTY: Final = inspect.Parameter.empty
 @dataclass(frozen=True, slots=True)
 class Property:
     """
-    In `Annotated[str, Property("region")]`: a handler's parameter is that property; without a `name`, that of its own.
+    Gives a handler's parameter a property of the message: `region: Annotated[str, Property("region")]`.
+
+    Without a `name` it is the property that is called as the parameter.
 
     It is read as the type says: `str`, `int`, `float` or `bool`, also of text, or what pydantic makes of it. A message
     without it is a dead letter at once, unless the parameter has a default or its type admits None.
@@ -71,7 +73,7 @@ class Property:
 @dataclass(frozen=True, slots=True)
 class Header:
     """
-    In `Annotated[str, Header("correlation_id")]`: a handler's parameter is that field of its `Message`.
+    Gives a handler's parameter a field of its `Message`: `id: Annotated[str, Header("correlation_id")]`.
 
     JMS's names, such as `JMSCorrelationID`, mean the same; without a `name` it is that of the parameter. A message
     without it is a dead letter at once, unless the parameter has a default or its type admits None.

@@ -33,7 +33,7 @@ _NAMING: Final = (MessageSent, SubscriptionOpened)
 
 
 class Refusal(NamedTuple):
-    """That the broker refused a dead letter: where it was to go, and why it does not."""
+    """Tells that the broker refused a dead letter: where it was to go, and why it does not."""
 
     place: str  #: where it should go
     reason: str

@@ -28,7 +28,7 @@ LOOK_EVERY: Final = 0.5
 
 
 class Signals:
-    """In a `with` on the main thread: signals can be waited for; the old handlers come back with its end."""
+    """Lets the main thread wait for signals, in a `with` block; at its end the old handlers are put back."""
 
     def __init__(self) -> None:
         self._notices: queue.SimpleQueue[signal.Signals | Beside | None] = queue.SimpleQueue()

@@ -76,7 +76,7 @@ class Shared:
 
 class Workers(Sequence[Worker]):
     """
-    Those of one app, in the order in which they were opened; there may be more of them later.
+    The workers of one app, in the order in which they were opened; there may be more of them later.
 
     Args:
         machine: what their sessions run on.

@@ -63,7 +63,7 @@ _STARTED: Final = b"started"
 
 
 class Supervised:
-    """In a `with`: the worker's side of the socket pair with the descriptor `fd`."""
+    """The worker's side of the socket pair with the descriptor `fd`; use it in a `with` block."""
 
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(fileno=fd)

@@ -240,7 +240,7 @@ class Outbox:
         self._actions: list[Action] = []
         #: Whether somebody wants the events that every message has, which else are not made
         self.detailed = True
-        #: And those that tell of each single message how it was acknowledged, and how it ended
+        #: Whether somebody wants those that tell of each single message how it was acknowledged, and how it ended
         self.ends = True
         self.ended_at = -math.inf  #: when a delivery ended last, told or not (seconds, monotonic)
         #: SENDs since the link is up, while the broker must count the same

@@ -159,7 +159,8 @@ def _bound(destination: str) -> str:
     return destination.partition("?")[0]
 
 
-#: The same for what is sent: the same ones again and again. What comes may name others without end, and long ones.
+#: As `_bound`, for what is sent: that goes to the same few destinations. What comes in may name any, long ones too, and
+#: would fill this memory.
 _bound_to: Final = lru_cache(maxsize=1024)(_bound)
 
 

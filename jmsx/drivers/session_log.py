@@ -1,4 +1,4 @@
-"""ERRORs of the broker that nobody waits for, and dead letters: they stand in the log, or nobody would know."""
+"""Logs ERRORs of the broker that nobody waits for, and dead letters, of which nobody would know otherwise."""
 
 from __future__ import annotations
 

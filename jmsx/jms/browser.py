@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 class QueueBrowser:
     """
-    Made by `Session.create_browser`. Each iteration looks anew, from the head of the queue, and takes nothing.
+    Shows what lies in a queue, and takes nothing; made by `Session.create_browser`.
+
+    Iterate over it for the messages; each iteration looks anew, from the head of the queue.
 
     The broker shows what fits into its memory; messages that are at a consumer are shown too. What has expired is not,
     although the broker shows it until it looks for it; so in Java (`JmsQueueBrowserExpirationTest`).

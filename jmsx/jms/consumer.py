@@ -23,7 +23,11 @@ _ANSWER: Final = 0.2
 
 
 class MessageConsumer:
-    """Made by `Session.create_consumer`."""
+    """
+    Receives the messages of one destination; made by `Session.create_consumer`.
+
+    Take them by `receive()`, or have a listener called with each of them (`set_listener`).
+    """
 
     def __init__(
         self,

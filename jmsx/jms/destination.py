@@ -136,14 +136,14 @@ class Temporary(Destination):
 
 @final
 class TemporaryQueue(Temporary):
-    """Made by `Session.create_temporary_queue`."""
+    """A queue that lives as long as its session; made by `Session.create_temporary_queue`."""
 
     _kind = "temp-queue"
 
 
 @final
 class TemporaryTopic(Temporary):
-    """Made by `Session.create_temporary_topic`."""
+    """A topic that lives as long as its session; made by `Session.create_temporary_topic`."""
 
     _kind = "temp-topic"
 

@@ -51,7 +51,7 @@ _UNSAID: Final = 0.0
 
 class MessageProducer:
     """
-    Made by `Session.create_producer`.
+    Sends messages in one session; made by `Session.create_producer`.
 
     `persistent`, `priority` and `time_to_live` (0: for ever) hold for what is sent without saying otherwise. Times are
     seconds, a timedelta, or a text such as "2s".

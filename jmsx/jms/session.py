@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
 class Session:
     """
-    Made by `Connection.create_session`; use it from one thread at a time.
+    Makes producers, consumers and browsers, and holds their transaction; made by `Connection.create_session`.
+
+    Use it from one thread at a time.
 
     Every call raises IllegalStateError once the session is closed, and ConnectionFailedError once its link is gone.
     """

@@ -1,4 +1,4 @@
-"""What this process has done lately."""
+"""The idempotency store in the memory of this process: it knows what was done lately."""
 
 from __future__ import annotations
 

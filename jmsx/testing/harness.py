@@ -102,7 +102,7 @@ class DeadLetter(NamedTuple):
 
 
 class Harness:
-    """Made by `harness`; its steps are a test's. Times are seconds, virtual."""
+    """Runs an app for a test, which says what comes and when time passes; made by `harness`; in virtual seconds."""
 
     def __init__(self, app: App, broker: Profile | str, patience: float) -> None:
         if not isinstance(app, App):
