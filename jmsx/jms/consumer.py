@@ -134,7 +134,9 @@ class MessageConsumer:
         with prefetch 0.
         """
         if self._closed:
-            raise IllegalStateError("The Consumer is closed")
+            raise IllegalStateError(
+                f"The Consumer is closed; create another one for {self.destination}"
+            )
         if listener is not None:
             check_runs(listener)
             check_takes_message(listener)
@@ -173,7 +175,9 @@ class MessageConsumer:
     def _check(self) -> None:
         self._link.check_receive()
         if self._closed:
-            raise IllegalStateError("The Consumer is closed")
+            raise IllegalStateError(
+                f"The Consumer is closed; create another one for {self.destination}"
+            )
 
 
 def _consume(core: SessionCore, delivery: Delivery, now: float) -> None:

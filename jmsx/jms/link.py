@@ -166,7 +166,9 @@ class SessionLink:
     def check_open(self) -> None:
         """Raise IllegalStateError if closed, ConnectionFailedError if the link is gone."""
         if self.closed:
-            raise IllegalStateError("The Session is closed")
+            raise IllegalStateError(
+                f"The Session is closed (it was on {self.address}); create another one"
+            )
         self.engine.check()
 
     def check_receive(self) -> None:
@@ -431,7 +433,9 @@ class ConnectionLinks:
 
     def _check(self) -> None:
         if self._closed:
-            raise IllegalStateError("The Connection is closed")
+            raise IllegalStateError(
+                f"The Connection is closed (it was to {self._uri}); make another one"
+            )
         if self._left is not None:
             raise self._left
         if self._aborted:
