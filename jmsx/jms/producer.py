@@ -115,7 +115,9 @@ class MessageProducer:
         link = self._link
         link.check_open()
         if self._closed:
-            raise IllegalStateError("The Producer is closed; create another one")
+            raise IllegalStateError(
+                f"The Producer is closed (its session is on {link.address}); create another one"
+            )
         persistent = self.persistent if persistent is None else persistent
         priority = self.priority if priority is None else priority
         given = self.time_to_live if time_to_live is None else time_to_live
