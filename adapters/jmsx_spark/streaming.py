@@ -69,7 +69,7 @@ def stream(
         out_directory: made if need be; the same holds for it. Beside the report it has Spark's checkpoint.
         available_now: read what there is now, in batches, make one report and end.
         trigger_seconds: how often is looked for what is new.
-        report_seconds: how long after a report was made the next one is begun.
+        report_seconds: how long after a report was made the next one is begun, and after the beginning the first one.
         max_bytes_per_trigger: of lines; what bounds one batch, where there is much to catch up with.
         deadline_seconds: what was sent, or planned to come again, less than this ago may still wait in its queue.
         expect: service -> how many processes of it are there at once.

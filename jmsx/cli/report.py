@@ -109,7 +109,8 @@ def report(
     every: Annotated[
         str | None,
         typer.Option(
-            help="With --follow: so long after a report comes the next one.", show_default="1m"
+            help="With --follow: so long after its beginning, and after each report, comes the next one.",
+            show_default="1m",
         ),
     ] = None,
 ) -> None:
