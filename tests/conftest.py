@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 #: Worker processes of a whole run: most tests wait for a broker. On two processors a run with its temporary files in
 #: memory, as CI's, took 14 min 25 s with five of them (20 min of CPU) and 14 min 4 s with seven, which kept both
 #: processors busy nearly all the time; with the files on the disk 15 min 56 s and 14 min 21 s (23 min of CPU each).
-#: Since tests compute and wait less, six leave one idle for nearly half of a run (25 min of CPU in 16 min 3 s).
-_WORKERS = 7
+#: Since tests compute and wait less, six took 15 min 37 s and seven 14 min 22 s of one night; with seven both
+#: processors were busy throughout, and two tests failed that pass alone.
+_WORKERS = 6
 
 #: Folders whose tests are many and need no broker, and worker processes for them: some wait for time to pass, in which
 #: three workers leave the processors idle for a seventh of the run; a fifth worker costs what it gains.
