@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Alarm(BaseException):
-    """What the signal handler raises."""
+    """What the signal handler raises; its arguments are the function that it came to, and what Python did there."""
 
 
 class Interrupt:
@@ -52,7 +52,7 @@ class Interrupt:
                 return step
             self.steps = steps = self.steps + 1
             if steps in at:
-                raise Alarm
+                raise Alarm(frame.f_code.co_name, event)
             return step
 
         def enter(frame: FrameType, _event: str, _arg: object) -> Any:
