@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 def connecting(side: Side) -> None:
     """CONNECTED, and who is refused."""
     side.open(client__id="~a", heart__beat="3000,5000")
-    side.open(client__id="~a").see()
-    side.open(heart__beat="a,b").see()
+    side.open(client__id="~a").see_end()
+    side.open(heart__beat="a,b").see_end()
     again = side.open()
     again.ask("CONNECT")
     again.ask("FOO")
-    again.see()
+    again.see_end()
     silent = side.open_silent()
     silent.ask("SEND", destination="/queue/~")
     bye = side.open()
     bye.ask("DISCONNECT")
-    bye.see()
+    bye.see_end()
 
 
 def send_headers(side: Side) -> None:
@@ -72,7 +72,7 @@ def bad_numbers(side: Side) -> None:
     }.items():  # fmt: skip
         client = side.open()
         client.tell("SEND", b"x", destination="/queue/~", **{name: value})
-        client.see()
+        client.see_end()
 
 
 def names_without_prefix(side: Side) -> None:

@@ -70,6 +70,10 @@ class Client:
         frames.sort(key=self._place)
         return [self.side.note(self, each) for each in frames]
 
+    def see_end(self) -> list[str]:
+        """What came since the last look, until the broker has closed the connection; it is given time for that."""
+        return self.see(PATIENCE)
+
     def _place(self, seen: Seen) -> tuple[bool, str]:
         is_message = seen[0] == "MESSAGE"
         return is_message, self.side.vocabulary.place(seen[1]) if is_message else ""

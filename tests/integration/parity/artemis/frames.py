@@ -22,7 +22,7 @@ def connecting(side: Side) -> None:
 def refused_connections(side: Side) -> None:
     """An ERROR, and the end."""
     for headers in ({"heart-beat": "5"}, {"heart-beat": "a,b"}):
-        side.open(**headers).see()
+        side.open(**headers).see_end()
 
 
 def connecting_twice(side: Side) -> None:
@@ -31,7 +31,7 @@ def connecting_twice(side: Side) -> None:
     client.ask("CONNECT", accept__version="1.2")
     client.ask("STOMP", accept__version="1.2")
     client.ask("DISCONNECT")
-    client.see()
+    client.see_end()
 
 
 def one_client_id_for_two(side: Side) -> None:
