@@ -10,8 +10,8 @@ class Briefly:
     """
     A pytest plugin for a worker: of a test that passes it tells that, and nothing of what was before and after it.
 
-    Else a test has six messages, which are written, read, and shown to every plugin: a tenth of the processor time of
-    the unit tests.
+    Else a test has six messages, which are written, read, and shown to every plugin: a third of the processor time of
+    an empty one (0.8 ms instead of 1.2).
     """
 
     @pytest.hookimpl

@@ -37,7 +37,7 @@ _FEW_BYTES: Final = 64 * 1024 * 1024
 
 
 def processes(job: Callable[[A], T], todo: Iterable[A], workers: int | None = None) -> Iterator[T]:
-    """Yield the engine for one machine: `workers` processes; None: one a core, or none for a small log."""
+    """Do as `Engine` says, on one machine: in `workers` processes; None: one a core, or none for a small log."""
     listed = list(todo)
     several = min(workers or os.cpu_count() or 1, len(listed))
     if several <= 1 or (workers is None and _bytes(listed) <= _FEW_BYTES):

@@ -359,11 +359,11 @@ class App:
         return parse_broker_uri(self.url, own)
 
     def live(self) -> HealthReport:
-        """Return whether messages move, or could: what `/healthz` says."""
+        """Report whether messages move, or could: what `/healthz` says."""
         return live(self._states(), self.health_limits, self._machine.monotonic())
 
     def ready(self) -> HealthReport:
-        """Return whether the app is connected, subscribed and not draining: what `/readyz` says."""
+        """Report whether the app is connected, subscribed and not draining: what `/readyz` says."""
         stopping = self._stopping.is_set()
         now = self._machine.monotonic()
         return ready(self._states(), running=self._flowing, draining=stopping, now=now)

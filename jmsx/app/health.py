@@ -84,14 +84,14 @@ _FINE: Final = ""
 
 
 def live(states: Iterable[WorkerState], limits: HealthLimits, now: float) -> HealthReport:
-    """Return whether nothing is stuck."""
+    """Report whether nothing is stuck."""
     return _reported([(state, _stuck(state, limits, now)) for state in states], now)
 
 
 def ready(
     states: Iterable[WorkerState], *, running: bool, draining: bool, now: float
 ) -> HealthReport:
-    """Return whether messages can come: the app is started, not draining, and every worker is subscribed."""
+    """Report whether messages can come: the app is started, not draining, and every worker is subscribed."""
     told = [(state, _missing(state, now)) for state in states]
     whole = "draining" if draining else _FINE if running else "not started"
     return _reported(told, now, whole)

@@ -185,7 +185,7 @@ def _advise(check: str, found: Findings) -> Iterator[Finding]:
 
 
 def _transport(address: BrokerAddress, options: ConnectionOptions) -> Finding:
-    """Return whether others can read along."""
+    """Report whether others can read along."""
     if address.tls:
         name = options.tls.verify_hostname
         words = "its name is verified" if name else "its name is NOT verified (verify_hostname)"

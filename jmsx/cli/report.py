@@ -109,7 +109,7 @@ def report(
     every: Annotated[
         str | None,
         typer.Option(
-            help="With --follow: so long after its beginning, and after each report, comes the next one.",
+            help="With --follow: the first report comes so long after the start, and each next one after the last.",
             show_default="1m",
         ),
     ] = None,
@@ -159,7 +159,7 @@ def report(
 def _once(
     events: Path, out: Path, engine: str | None, given: dict[str, Any]
 ) -> Generator[tuple[float, Any]]:
-    """Make the report: when it was begun, and it."""
+    """Make the report; yield when it was begun, and it."""
     name = engine or _default_engine()
     work = plugins.load(_ENGINES, name)
     _must_take(work, f"the engine {name}", given)
@@ -172,7 +172,7 @@ def _once(
 def _following(
     events: Path, out: Path, engine: str | None, given: dict[str, Any]
 ) -> Generator[tuple[float, Any]]:
-    """Make one report after the other, until a signal: when it was made, and it."""
+    """Make one report after the other, until a signal; yield when each was made, and it."""
     if engine not in (None, "spark"):
         raise ConfigurationError(f"--follow is done by Spark, and not by the engine {engine}")
     work = plugins.load(_STREAMS, "spark")

@@ -281,6 +281,7 @@ def test_kills_leave_each_message_in_one_place(broker: Broker) -> None:
     eventually(lambda: broker.statistics(dead.name).inflight_count == 0)
     with open_access(broker.url) as access:
         there = list(access.look(dead.name))
+        assert there  # so each kill came to a command that was at work
         assert len(there) + broker.statistics(target.name).size == len(bodies)
         done = sum(len(ids) for ids in access.replay(dead.name, there, target.uri))
     assert done == len(there)

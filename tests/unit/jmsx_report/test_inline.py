@@ -25,6 +25,13 @@ def test_it_is_the_same_function() -> None:
     assert inlined(lambda: threads(3, to=4)[0])() == 7
 
 
+def test_it_is_called_once() -> None:
+    """A job of a report must not commit what it has made twice."""
+    calls: list[int] = []
+    inlined(calls.append)(1)
+    assert calls == [1]
+
+
 @pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt, SystemExit])
 def test_what_it_raises_is_raised(error: type[BaseException]) -> None:
     """The very same, and no error of Polars around it."""
