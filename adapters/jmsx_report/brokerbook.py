@@ -191,7 +191,8 @@ def _least(moved: pl.DataFrame, spans: pl.DataFrame, sockets: pl.DataFrame) -> p
     went_least.
 
     Only what writers tell that know no other broker, of the one queue that was counted, whose counters went on and on
-    over one link. Others may have begun anew all the same, where they had grown beyond the old ones by the next look.
+    over links that lasted. Others may have begun anew all the same, where they had grown beyond the old ones by the
+    next look.
     """
     sole = (
         sockets.group_by("writer")
@@ -227,10 +228,12 @@ def _spans(
     """
     Return what the broker counted of each route, between the first and the last line of who watched it longest.
 
+    A process tells the counts now by one of its sessions and now by another: they are of one broker all the same.
     Of messages that were sent before `until_us` no more can wait than were in the queue at any moment since.
     """
     since = pl.lit(value=False) if until_us is None else pl.col("ts_us") >= until_us
-    who = ["broker", "dest", "writer", "session_id"]
+    who = ["broker", "dest", "writer"]
+    links = pl.struct("session_id", "epoch").n_unique()
     fewer = pl.col("enqueued").diff() < 0
     grown = [
         pl.when(fewer).then(pl.col(name)).otherwise(pl.col(name).diff()).sum().alias(name)
@@ -254,7 +257,7 @@ def _spans(
             pl.col("size").first().alias("size_before"),
             pl.coalesce(pl.col("size").filter(since).min(), pl.col("size").last()).alias("size"),
             fewer.any().alias("restarted"),
-            (pl.col("epoch").n_unique() > 1).alias("relinked"),
+            (links > pl.col("session_id").n_unique()).alias("relinked"),
         )
         .sort(pl.col("to_us") - pl.col("from_us"), "to_us", "writer", descending=True)
         .unique(["broker", "dest"], keep="first", maintain_order=True)

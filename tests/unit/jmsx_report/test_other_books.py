@@ -45,6 +45,24 @@ def test_the_broker_tells_of_others() -> None:
     assert "3 messages left there unread" in findings(summary, "waiting")[0]
 
 
+def test_a_process_tells_the_brokers_counts_by_any_of_its_sessions() -> None:
+    """An app tells of a queue by its reader's session first, and by that of its sends once it has sent there."""
+    log = Log().opens(SENDER)
+    sending: dict[str, Any] = {"session_id": f"{SENDER}-2", "epoch": 1}
+    log.line(SENDER, "conn.up", START - SECOND, **sending, broker="b:61613")
+    log.reads(SENDER)
+    log.stats(SENDER, START - SECOND)
+    for number in range(5):
+        at = START + number * SECOND
+        log.send(SENDER, at, expires_us=at + SECOND, **sending)
+    last = sending | {"dest": ORDERS, "enqueued": 5, "dequeued": 5, "expired": 5, "size": 0}
+    log.line(SENDER, "broker.stats", START + MINUTE, **last)
+    summary = told(ended(log))
+
+    assert summary["verdict"] == "balanced", summary["reasons"]
+    assert summary["expired_at_broker"] == 5
+
+
 def counted(log: Log, **at_last: int) -> dict[str, Any]:
     """What is told of a trade, if the broker counts so many from before it to long after it."""
     log.stats(SENDER, START - 5 * MINUTE, enqueued=100, dequeued=100)
