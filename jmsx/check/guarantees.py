@@ -20,7 +20,7 @@ from jmsx import plugins
 from jmsx.check.finding import Finding, Level
 from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress
-from jmsx.core.modes import AcknowledgeMode as Mode
+from jmsx.core.modes import MODES, AcknowledgeMode
 from jmsx.core.policy import RedeliveryPolicy
 from jmsx.errors import InvalidClientIdError, JmsxError, UnsupportedError
 from jmsx.jms.connection import Connection
@@ -42,12 +42,14 @@ _SILENCE: Final = 0.5
 #: Characters of a line of a terminal, of which what was found may take one.
 _LINE: Final = 80
 
-_MODES: Final = (
-    Mode.AUTO_ACKNOWLEDGE,
-    Mode.CLIENT_ACKNOWLEDGE,
-    Mode.INDIVIDUAL_ACKNOWLEDGE,
-    Mode.SESSION_TRANSACTED,
-)
+#: Without what is something else on topics only.
+_MODES: Final = [mode for mode in MODES if not mode.does.batches_topics]
+
+#: Those in which a message is settled when the application says so, or commits.
+_TOLD: Final = [mode for mode in _MODES if not mode.does.acknowledges_itself]
+
+#: And of these those in which one ACK settles all that came before it.
+_TOGETHER: Final = [mode for mode in _TOLD if not mode.does.single_acks]
 
 #: More than Classic reads of a queue at once (BROKER.md C10), by two.
 _BACKLOG: Final = 450
@@ -124,7 +126,7 @@ class Bench:
 
 def put(connection: Connection, queue: Queue, *bodies: Any, **properties: Any) -> None:
     """Send bodies in one transaction."""
-    session = connection.create_session(Mode.SESSION_TRANSACTED)
+    session = connection.create_session(AcknowledgeMode.SESSION_TRANSACTED)
     producer = session.create_producer(queue)
     for body in bodies:
         producer.send(Message(body), **properties)
@@ -175,7 +177,7 @@ def _small(queue: Queue, prefetch: int) -> Queue:
     return Queue(f"{queue.name}?consumer.prefetchSize={prefetch}")
 
 
-def _at_least_once(mode: Mode) -> Callable[[Bench], Result]:
+def _at_least_once(mode: AcknowledgeMode) -> Callable[[Bench], Result]:
     def probe(bench: Bench) -> Result:
         queue, connection = bench.queue(), bench.connect()
         put(connection, queue, *"abcdef")
@@ -193,7 +195,7 @@ def _at_least_once(mode: Mode) -> Callable[[Bench], Result]:
         # In AUTO the third is acknowledged when receive() returns, and nothing answers that ACK
         time.sleep(_SILENCE)
         crashing.abort()
-        wanted = list("def" if mode is Mode.AUTO_ACKNOWLEDGE else "cdef")
+        wanted = list("def" if mode.does.acknowledges_itself else "cdef")
         again = left(connection, queue, len(wanted))
         if len(again) < len(wanted) and stranded(connection, queue):
             told = f"{len(again)} of {len(wanted)} came again: {_STRANDED}"
@@ -211,7 +213,7 @@ def _at_least_once(mode: Mode) -> Callable[[Bench], Result]:
 def _receive_and_send(bench: Bench) -> Result:
     queue, target, connection = bench.queue(), bench.queue(), bench.connect()
     put(connection, queue, "in")
-    session = connection.create_session(Mode.SESSION_TRANSACTED)
+    session = connection.create_session(AcknowledgeMode.SESSION_TRANSACTED)
     consumer, producer = session.create_consumer(queue), session.create_producer(target)
     for commit in (False, False, True):
         _expect("received", _bodies(came_one(consumer)), ["in"])
@@ -233,7 +235,7 @@ def came_one(consumer: MessageConsumer) -> list[Message]:
     return [] if message is None else [message]
 
 
-def _order(mode: Mode) -> Callable[[Bench], Result]:
+def _order(mode: AcknowledgeMode) -> Callable[[Bench], Result]:
     def probe(bench: Bench) -> Result:
         queue, connection = bench.queue(), bench.connect()
         put(connection, queue, *"abcdef")
@@ -251,7 +253,7 @@ def _order(mode: Mode) -> Callable[[Bench], Result]:
     return probe
 
 
-def _poison(mode: Mode) -> Callable[[Bench], Result]:
+def _poison(mode: AcknowledgeMode) -> Callable[[Bench], Result]:
     def probe(bench: Bench) -> Result:
         queue, dead = bench.queue(), bench.queue()
         policy = RedeliveryPolicy(
@@ -284,7 +286,7 @@ def _not_persistent(bench: Bench) -> Result:
         redelivery_policy=RedeliveryPolicy(maximum_redeliveries=0), dead_letter=dead.uri
     )
     put(connection, queue, "a", persistent=False)
-    session = connection.create_session(Mode.SESSION_TRANSACTED)
+    session = connection.create_session(AcknowledgeMode.SESSION_TRANSACTED)
     consumer = session.create_consumer(queue)
     _expect("received", _bodies(came_one(consumer)), ["a"])
     session.rollback()
@@ -300,7 +302,9 @@ def _ledger(bench: Bench) -> Result:
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(_CRASHES):
             crashing = bench.connect(ledger=Path(folder) / "deliveries.db")
-            consumer = crashing.create_session(Mode.CLIENT_ACKNOWLEDGE).create_consumer(queue)
+            consumer = crashing.create_session(AcknowledgeMode.CLIENT_ACKNOWLEDGE).create_consumer(
+                queue
+            )
             counts += [message.delivery_count for message in came_one(consumer)]
             crashing.abort()
     if len(counts) < _CRASHES and stranded(connection, queue):
@@ -312,7 +316,7 @@ def _ledger(bench: Bench) -> Result:
 def _prefetch(bench: Bench) -> Result:
     queue, connection = bench.queue(), bench.connect()
     put(connection, queue, *"abc")
-    session = connection.create_session(Mode.CLIENT_ACKNOWLEDGE)
+    session = connection.create_session(AcknowledgeMode.CLIENT_ACKNOWLEDGE)
     consumer = session.create_consumer(_small(queue, 1))
     _expect("received", _bodies(came_one(consumer)), ["a"])
     _expect("another consumer got", _bodies(left(connection, queue, 2)), ["b", "c"])
@@ -322,14 +326,14 @@ def _prefetch(bench: Bench) -> Result:
 def _pull(bench: Bench) -> Result:
     queue, connection = bench.queue(), bench.connect()
     put(connection, queue, *"abc")
-    connection.create_session(Mode.CLIENT_ACKNOWLEDGE).create_consumer(_small(queue, 0))
+    connection.create_session(AcknowledgeMode.CLIENT_ACKNOWLEDGE).create_consumer(_small(queue, 0))
     got = len(left(connection, queue, 2))
     if got < 2:  # noqa: PLR2004 - of three, one may be parked
         raise _BrokenError(f"of 3 messages an idle consumer kept {3 - got}")
     return Level.OK, f"of 3 messages an idle consumer with prefetch 0 kept {3 - got}"
 
 
-def _backlog(mode: Mode) -> Callable[[Bench], Result]:
+def _backlog(mode: AcknowledgeMode) -> Callable[[Bench], Result]:
     def probe(bench: Bench) -> Result:
         queue, connection = bench.queue(), bench.connect()
         put(connection, queue, *map(str, range(_BACKLOG)))
@@ -415,15 +419,15 @@ def _rows() -> Iterator[tuple[str, Callable[[Bench], Result]]]:
     for mode in _MODES:
         yield f"at least once, {mode.label}", _at_least_once(mode)
     yield "receive and send", _receive_and_send
-    for mode in (Mode.CLIENT_ACKNOWLEDGE, Mode.SESSION_TRANSACTED):
+    for mode in _TOGETHER:
         yield f"order, {mode.label}", _order(mode)
-    for mode in _MODES[1:]:
+    for mode in _TOLD:
         yield f"poison, {mode.label}", _poison(mode)
     yield "non-persistent", _not_persistent
     yield "counts with a ledger", _ledger
     yield "prefetch 1", _prefetch
     yield "prefetch 0 (pull)", _pull
-    for mode in (Mode.CLIENT_ACKNOWLEDGE, Mode.SESSION_TRANSACTED):
+    for mode in _TOGETHER:
         yield f"backlog, {mode.label}", _backlog(mode)
     yield "bodies", _message_bodies
     yield "types of properties", _properties

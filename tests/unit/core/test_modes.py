@@ -12,7 +12,7 @@ import pytest
 from jmsx.core.modes import MODES, AcknowledgeMode, Mode, SettledBy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 ROOT: Final = Path(__file__).parents[3]
 HOME: Final = ROOT / "jmsx" / "core" / "modes.py"
@@ -46,25 +46,36 @@ def files() -> list[Path]:
 
 def questions(source: str) -> Iterator[str]:
     """Each place of `source` that asks which mode it is: comparisons, and tables or cases by mode."""
-    for node in ast.walk(ast.parse(source if WORD.search(source) else "")):
+    tree = ast.parse(source if WORD.search(source) else "")
+    names = {"AcknowledgeMode", *_other_names(tree)}
+    for node in ast.walk(tree):
         match node:
             case ast.Compare():
-                asks = _names_one(node) or MODE.search(ast.unparse(node)) is not None
+                asks = _names_one(node, names) or MODE.search(ast.unparse(node)) is not None
             case ast.Dict():
-                asks = any(_names_one(key) for key in node.keys if key is not None)
+                asks = any(_names_one(key, names) for key in node.keys if key is not None)
             case ast.Tuple() | ast.Set() | ast.List() | ast.pattern():
-                asks = _names_one(node)
+                asks = _names_one(node, names)
             case _:
                 asks = False
         if asks and OTHER not in (text := ast.unparse(node)):
             yield text
 
 
-def _names_one(node: ast.AST) -> bool:
+def _other_names(tree: ast.Module) -> Iterator[str]:
+    """What a module that imports the modes under another name calls them."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            yield from (
+                one.asname or one.name for one in node.names if one.name == "AcknowledgeMode"
+            )
+
+
+def _names_one(node: ast.AST, names: Collection[str]) -> bool:
     owners = (each.value for each in ast.walk(node) if isinstance(each, ast.Attribute))
     return any(
-        (isinstance(owner, ast.Name) and owner.id.endswith("AcknowledgeMode"))
-        or (isinstance(owner, ast.Attribute) and owner.attr.endswith("AcknowledgeMode"))
+        (isinstance(owner, ast.Name) and owner.id in names)
+        or (isinstance(owner, ast.Attribute) and owner.attr in names)
         for owner in owners
     )
 
@@ -85,6 +96,7 @@ def test_nobody_asks_which_mode_it_is() -> None:
         "x = {AcknowledgeMode.SESSION_TRANSACTED: f}.get(mode)",
         "x = (AcknowledgeMode.CLIENT_ACKNOWLEDGE,)",
         "match mode:\n    case AcknowledgeMode.CLIENT_ACKNOWLEDGE: pass",
+        "from jmsx import AcknowledgeMode as Mode\nx = mode is Mode.AUTO_ACKNOWLEDGE",
     ],
 )
 def test_each_form_of_question_is_seen(source: str) -> None:
