@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import os
 import re
 import shutil
 import subprocess
@@ -67,7 +68,12 @@ def test_snippet(
     monkeypatch.chdir(tmp_path)
     code = code.replace("stomp://localhost:61613", classic_broker.url)
     if "pyspark" in code:  # whose JVM, if another test has started it, works in another folder
-        subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+        # a JVM that lives for seconds takes half the processor time if it compiles nothing well
+        environment = {
+            **os.environ,
+            "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        }
+        subprocess.run([sys.executable, "-c", code], check=True, timeout=120, env=environment)
     elif TLS_URL in code:
         with tls_broker(tmp_path) as url:
             run(code.replace(TLS_URL, url), classic_broker)
