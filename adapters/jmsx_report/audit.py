@@ -39,7 +39,7 @@ class Audit:
 
 def audit(held: Books, stories: pl.DataFrame) -> Audit:
     """Judge; `stories`: the merged rows of that partial for the buckets of `second_look`."""
-    by_key = balance.keys(stories, held.doubts, held.routes)
+    by_key = balance.keys(stories, held.doubts, held.routes, held.clocks)
     senders = by_key.select("sender", "route").drop_nulls().unique()
     now = balance.moments(
         held.complete,
@@ -73,7 +73,7 @@ def audit(held: Books, stories: pl.DataFrame) -> Audit:
         died,
     )
     # Of foreign senders not all was looked at: what was done twice counts here, and all of it in `settlements`.
-    twice = pl.sum_horizontal("duplicates", "effect_duplicates", "doubtful_duplicates") > 0
+    twice = pl.sum_horizontal(*balance.TWICE, "doubtful_duplicates") > 0
     # What a writer says that has said otherwise under the same number proves nothing.
     doubted = pl.col("readers").list.eval(pl.element().is_in(_contradicting(held))).list.any()
     found = found.filter(
@@ -151,8 +151,7 @@ def _but_forwarded(
     return (
         found.join(perhaps, on=["msg_key", "route"], how="left")
         .with_columns(
-            pl.when("forwarded").then(0).otherwise(name).alias(name)
-            for name in ("duplicates", "effect_duplicates")
+            pl.when("forwarded").then(0).otherwise(name).alias(name) for name in balance.TWICE
         )
         .drop("forwarded")
     )

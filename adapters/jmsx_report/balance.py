@@ -15,7 +15,7 @@ import polars as pl
 from jmsx.core.events import Outcome
 from jmsx_report.clocks import UNKNOWN_US, Clocks
 from jmsx_report.fanout import Routes
-from jmsx_report.flows import BUCKET_US, NAMELESS, PLANNED, REMOVED, SETTLES
+from jmsx_report.flows import BUCKET_US, DONE, NAMELESS, PLANNED, REMOVED, SETTLES
 from jmsx_report.horizon import Completeness, Horizon
 
 _SENT: Final = pl.col("kind") == "send"
@@ -332,7 +332,9 @@ def moments(
 _KEY: Final = ("msg_key", "route")
 
 
-def keys(stories: pl.DataFrame, doubts: pl.DataFrame, routes: Routes) -> pl.DataFrame:
+def keys(
+    stories: pl.DataFrame, doubts: pl.DataFrame, routes: Routes, clocks: Clocks
+) -> pl.DataFrame:
     """
     Bring both ends of every message together: one row a key and route; `stories` and `doubts` as those partials.
 
@@ -340,7 +342,8 @@ def keys(stories: pl.DataFrame, doubts: pl.DataFrame, routes: Routes) -> pl.Data
     unconfirmed, refused, rolled_back (sends), settled, done, dead_lettered, effects (of handlers, but for those that
     were rolled back), abandoned (deliveries), doubtful (deliveries in transactions in doubt), sender, expires_us,
     fanned, sent_anywhere (also to what is not audited), readers (writers whose handlers succeeded), last_us, last_fate
-    (of its deliveries).
+    (of its deliveries), done_us (when it was done first, at the latest), dead_us (when it was dead-lettered last, at
+    the earliest; both by a clock that is set right).
     """
     in_tx = pl.col("tx_id").is_not_null()
     in_doubt = pl.col("doubt").fill_null(value=False)
@@ -398,6 +401,11 @@ def keys(stories: pl.DataFrame, doubts: pl.DataFrame, routes: Routes) -> pl.Data
             pl.col("writer").filter(pl.col("effects") > 0).unique().sort().alias("readers"),
             pl.col("last_us").max(),
             outcome.sort_by("last_us", "outcome").last().alias("last_fate"),
+            clocks.latest("last_us").filter(outcome.is_in(DONE)).min().alias("done_us"),
+            clocks.earliest("last_us")
+            .filter(outcome == Outcome.DEAD_LETTERED.value)
+            .max()
+            .alias("dead_us"),
         )
     )
     counted = (
@@ -430,6 +438,8 @@ def keys(stories: pl.DataFrame, doubts: pl.DataFrame, routes: Routes) -> pl.Data
             "readers",
             "last_us",
             "last_fate",
+            "done_us",
+            "dead_us",
         )
     )
 
@@ -599,10 +609,14 @@ FOUND: Final = (
     "unanswered",
     "in_doubt",
     "doubtful_duplicates",
+    "dead_after_done",
     "phantoms",
     "refused_settled",
     "late_confirmed",
 )
+
+#: Those of them that count messages which were settled more than once, or whose handler succeeded more than once.
+TWICE: Final = ("duplicates", "effect_duplicates", "dead_after_done")
 
 
 def judged(
@@ -628,7 +642,8 @@ def judged(
     the log sent it; foreign: the same, by who is not jmsx. unanswered: sent without a receipt, and not settled.
     late_confirmed: the same, but settled, which proves that it was sent. in_doubt: not settled, but delivered in a
     transaction of which nobody knows the end. doubtful_duplicates: a handler succeeded again after such a transaction.
-    phantoms: rolled back by its sender, and settled. refused_settled: its sender was
+    dead_after_done: done, and then dead-lettered, though it was not sent again; the other way round somebody moved the
+    dead letter back. phantoms: rolled back by its sender, and settled. refused_settled: its sender was
     told of an error, and it was settled. elsewhere: so many that are not settled may have been where nobody sent them:
     that was read there was one of these, or a dead letter of the same key.
     """
@@ -697,6 +712,13 @@ def judged(
             (ran_again & ~doubtful).cast(pl.Int64).alias("effect_duplicates"),
             ((pl.col("done") > 1) & (pl.col("done") <= due)).cast(pl.Int64).alias("resent"),
             (ran_again & doubtful).cast(pl.Int64).alias("doubtful_duplicates"),
+            (
+                (pl.col("done_us") < pl.col("dead_us"))
+                & (pl.col("done") + pl.col("dead_lettered") > due.clip(lower_bound=1))
+            )
+            .fill_null(value=False)
+            .cast(pl.Int64)
+            .alias("dead_after_done"),
             (~mine & ~pl.col("sent_anywhere") & (settled > 0) & (pl.col("bucket") >= 0))
             .cast(pl.Int64)
             .alias("unsent"),

@@ -45,6 +45,7 @@ NUMBERS: Final = (
     "foreign",
     "expired_at_broker",
     "effect_duplicates",
+    "dead_after_done",
     "unanswered",
     "in_doubt",
 )
@@ -75,6 +76,7 @@ DOUBTS: Final = {
     "in_doubt": "{} not settled, but delivered in a transaction in doubt",
     "doubtful_duplicates": "{} of which a handler succeeded again after a transaction in doubt",
     "unanswered": "{} sent without an answer, and not settled",
+    "dead_after_done": "{} done, and dead-lettered afterwards by the clocks of their readers",
     "refused_settled": "{} settled, though their sender was told of an error",
 }
 #: What casts no doubt on a verdict, but must be told.
@@ -200,9 +202,7 @@ def rows_of(numbered: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
         pl.col("explicable").sum(),
         _sampled(pl.col("proven")).alias("lost_keys"),
         _sampled((pl.col("unaccounted") > 0) & ~pl.col("proven")).alias("unsettled_keys"),
-        _sampled((pl.col("duplicates") > 0) | (pl.col("effect_duplicates") > 0)).alias(
-            "repeated_keys"
-        ),
+        _sampled(pl.sum_horizontal(balance.TWICE) > 0).alias("repeated_keys"),
     )
     none = pl.lit([], pl.List(pl.String))
     return (

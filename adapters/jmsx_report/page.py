@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.log import counted
 from jmsx_report import plots
+from jmsx_report.balance import TWICE
 from jmsx_report.clocks import TOLD_US
 from jmsx_report.conclusions import LISTED, NUMBER_OF, PROOFS
 from jmsx_report.findings import ROWS, Findings, Shown
@@ -25,6 +26,7 @@ _NUMBERS: Final = {
     "explained": "so many of these a gap, the broker, a consumer or another queue may explain; the others are lost",
     "duplicates": "done more than once",
     "effect_duplicates": "of which a handler succeeded more than once",
+    "dead_after_done": "dead-lettered after they were done; do not send these dead letters again",
     "settled": "all that was settled, however; each copy by itself",
     "done": "acknowledged or committed",
     "dead_lettered": "given to a dead letter queue",
@@ -284,9 +286,10 @@ def _keys(audit: Mapping[str, Any]) -> str:
             ),
             _listed(
                 "Repeated messages",
-                f"Done more than once, or their handler succeeded more than once; {whose}",
+                "Done more than once, or their handler succeeded more than once, or dead-lettered after they were"
+                f" done; {whose}",
                 audit.get("repeated") or [],
-                audit["duplicates"] + audit.get("effect_duplicates", 0),
+                sum(audit.get(number, 0) for number in TWICE),
                 "tables/duplicates (Parquet)",
                 caused=True,
             ),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import polars as pl
 
 from jmsx.log import counted
+from jmsx_report.balance import TWICE
 from jmsx_report.books import Books, cuts
 from jmsx_report.clocks import TOLD_US
 from jmsx_report.conclusions import (
@@ -346,7 +347,7 @@ def summary(
         "findings": findings,
         "lost": _listed(found, pl.col("proven")),
         "unsettled": _listed(found, (pl.col("unaccounted") > 0) & ~pl.col("proven")),
-        "repeated": _listed(found, (pl.col("duplicates") > 0) | (pl.col("effect_duplicates") > 0)),
+        "repeated": _listed(found, pl.sum_horizontal(TWICE) > 0),
         "not_audited": dict(sorted(held.routes.unaudited.items())),
         "clocks": held.clocks.told(),
         "counts": tally(counts),
@@ -423,9 +424,7 @@ def _own_numbers(held: Books, found: pl.DataFrame, numbered: pl.DataFrame) -> pl
 
 
 def _sample_keys(found: pl.DataFrame) -> dict[str, list[str]]:
-    wrong = (
-        (pl.col("unaccounted") > 0) | (pl.col("duplicates") > 0) | (pl.col("effect_duplicates") > 0)
-    )
+    wrong = pl.sum_horizontal("unaccounted", *TWICE) > 0
     rows = found.filter(wrong).group_by("dest").agg(pl.col("msg_key").unique().sort().head(SAMPLED))
     return dict(rows.iter_rows())
 

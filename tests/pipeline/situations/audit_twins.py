@@ -36,6 +36,8 @@ _KEYS: Final = f"""
                    AND end_us >= start_us AND (end_us > start_us OR start_us <> recv_us)
                ))) AS effects,
                max(ts_us) FILTER (kind = 'delivery') AS last_us,
+               min(ts_us) FILTER (kind = 'delivery' AND {_DONE}) AS done_us,
+               max(ts_us) FILTER (kind = 'delivery' AND {_SETTLED["dead_lettered"]}) AS dead_us,
                coalesce(bool_or(kind = 'redelivery.scheduled' AND coalesce(by_broker, NOT blocking)
                                 AND ts_us + delay_us > (SELECT max(ts_us) FROM events)), false)
                    AS waits
@@ -43,6 +45,7 @@ _KEYS: Final = f"""
     ), repeats AS (
         SELECT *, greatest(sent, 1) AS due, done > due AS settled_again,
                effects > due AND done <= due AS ran_again, done > 1 AND done <= due AS sent_again,
+               coalesce(done_us < dead_us, false) AND done + dead_lettered > due AS died_done,
                {" + ".join(_SETTLED)} AS settled, greatest(sent - settled, 0) AS missing,
                CASE WHEN waits THEN 0 ELSE missing END AS unaccounted
         FROM counted
@@ -107,13 +110,13 @@ def _audit() -> Twin:
         SELECT service, broker, dest, dest AS subscription, hour_us, {added},
                sum(unaccounted) AS unaccounted, sum(missing - unaccounted) AS in_flight,
                count_if(settled_again) AS duplicates, count_if(ran_again) AS effect_duplicates,
-               count_if(sent_again) AS resent, count_if(tried = 0) AS unsent,
+               count_if(died_done) AS dead_after_done, count_if(sent_again) AS resent, count_if(tried = 0) AS unsent,
                coalesce(list(msg_key ORDER BY msg_key) FILTER (unaccounted > 0), [])[:5]
                    AS lost_keys,
-               coalesce(list(msg_key ORDER BY msg_key) FILTER (settled_again OR ran_again), [])[:5]
+               coalesce(list(msg_key ORDER BY msg_key) FILTER (settled_again OR ran_again OR died_done), [])[:5]
                    AS repeated_keys,
                CASE WHEN bool_or(unaccounted > 0 OR settled_again OR ran_again) THEN 'suspect'
-                    WHEN bool_or(sent_again) THEN 'unverifiable' ELSE 'balanced' END AS verdict
+                    WHEN bool_or(sent_again OR died_done) THEN 'unverifiable' ELSE 'balanced' END AS verdict
         FROM repeats JOIN who USING (dest) GROUP BY ALL
         """,
         left_out=_UNTOLD,

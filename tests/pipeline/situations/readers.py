@@ -163,6 +163,24 @@ def dead_letters_come_back(scene: Scene) -> Truth:
 
 
 @situation
+def done_and_then_dead(scene: Scene) -> Truth:
+    """A message was done, its ACK was lost, and whoever got it next rejected it: its dead letter must stay there."""
+    shop = scene.shop().usual()
+    shop.now = START + 5 * MINUTE
+    message = shop.done("queue://orders")
+    at = shop.deliver(message, "dead_lettered", attempt=2, after=10 * MINUTE, error="ValueError")
+    consumer = shop.consumers["queue://orders"][0]
+    shop.dead_letter(message, consumer, at, 2, "rejected", error="ValueError")
+    shop.ship(scene.directory)
+    return Truth(
+        UNVERIFIABLE,
+        numbers={"dead_after_done": 1, "duplicates": 0, "unaccounted": 0, "unsent": 0},
+        verdicts=dict.fromkeys(shop.queues, BALANCED) | {"queue://orders": UNVERIFIABLE},
+        findings=[("dead-lettered", "queue://orders")],
+    )
+
+
+@situation
 def dead_letters_come_back_and_die_again(scene: Scene) -> Truth:
     """They were moved back, and failed again."""
     shop = scene.shop().usual()

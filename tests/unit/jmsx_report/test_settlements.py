@@ -105,6 +105,37 @@ def test_a_handler_that_succeeded_twice() -> None:
     assert found.duplicates.select("kind", "cause").rows() == [("effect", "abandoned")]
 
 
+def test_a_message_that_was_done_and_then_dead_lettered_is_not_balanced() -> None:
+    """The ACK was lost, and whoever got it next rejected it: whoever moves the dead letter back has it done twice."""
+    log = trade()
+    made = log.send(SENDER, START)
+    log.deliver(WORKER, made, START + SECOND)
+    log.deliver(WORKER, made, START + MINUTE, outcome="dead_lettered", attempt=2)
+    summary = told(ended(log))
+
+    assert (summary["verdict"], summary["dead_after_done"]) == ("unverifiable", 1)
+    assert (summary["duplicates"], summary["effect_duplicates"]) == (0, 0)
+    assert [one["msg_key"] for one in summary["repeated"]] == [made]
+
+
+def test_a_dead_letter_that_was_moved_back_and_done_is_balanced() -> None:
+    """Somebody moved it at the broker's console, which no log tells of."""
+    log = trade()
+    made = log.send(SENDER, START)
+    log.deliver(WORKER, made, START + SECOND, outcome="dead_lettered")
+    log.deliver(WORKER, made, START + MINUTE)
+    summary = told(ended(log))
+
+    assert (summary["verdict"], summary["dead_after_done"]) == ("balanced", 0)
+
+
+def test_a_message_that_was_sent_twice_may_be_done_once_and_dead_once() -> None:
+    """Each of the two copies has its own end."""
+    log, _ = twice_sent("acknowledged", "dead_lettered")
+
+    assert told(ended(log))["dead_after_done"] == 0
+
+
 @pytest.mark.parametrize(
     "fields",
     [
