@@ -178,6 +178,15 @@ def settles(broker: Broker, queue: Destination, *, size: int, inflight: int = 0)
     return True
 
 
+def empties(broker: Broker, queue: Destination) -> bool:
+    """
+    Whether nothing is left of a queue soon, while it is read.
+
+    If not, `settles` tells when its readers are gone whether the broker keeps the rest for nobody.
+    """
+    return eventually(lambda: not broker.statistics(queue.name).size, 5)
+
+
 class KeptForNobodyError(Exception):
     """The broker keeps a message for nobody (A66): no client could settle it, so the attempt tells nothing."""
 

@@ -30,6 +30,7 @@ from tests.integration.support import (
     TRANSACTED,
     connect,
     dead_copies,
+    empties,
     fresh_queue,
     nothing_left,
     of_an_attempt_that_tells,
@@ -311,8 +312,7 @@ def test_what_was_done_is_no_dead_letter_because_others_died_with_it(
                     _, errors = process.communicate(timeout=60)
                     assert process.returncode == -signal.SIGKILL, errors
                 away.close()
-                settled = eventually(lambda: not broker.statistics(queue.name).size, 5)
-        # when the app is gone, what Artemis keeps for nobody is told from what we did not settle
+                settled = empties(broker, queue)
         assert settles(broker, queue, size=0)
         assert settled
         assert calls == ["poison"]
@@ -326,22 +326,28 @@ def test_what_waits_before_its_handler_is_no_delivery_of_a_killed_process(
     broker: Broker, tmp_path: Path, what: str
 ) -> None:
     """It was handed out, and nobody has seen it; then it is handled, at the first attempt, and is no dead letter."""
-    queue, path = fresh_queue(), tmp_path / "ledger.db"
-    arguments = (broker.url, queue.uri, what, str(path), str(tmp_path / "shop.db"))
-    with python("-c", WAITS, *arguments, "") as process:
-        said = {
-            read_line(process) for _ in range(1 + (what == "turn"))
-        }  # of two, the first need not wait
-        assert said <= {"began", "first 1"}
-        assert eventually(lambda: (queue.uri, 1) in unsettled(path), 10)
-        process.kill()
-    with python("-c", WAITS, *arguments, "yes") as process:
-        told = read_line(process)  # however long it takes to start
-        if told == "first 2":  # which had been handled, and whose ACK its process took along
-            told = read_line(process)
-        assert told == f"{queue.uri} 1"
+
+    def attempt() -> None:
+        queue = fresh_queue()
+        path, shop = (tmp_path / f"{queue.name}{end}" for end in (".db", "-shop.db"))
+        arguments = (broker.url, queue.uri, what, str(path), str(shop))
+        with python("-c", WAITS, *arguments, "") as process:
+            # of two, the first need not wait
+            said = {read_line(process) for _ in range(1 + (what == "turn"))}
+            assert said <= {"began", "first 1"}
+            assert eventually(lambda: (queue.uri, 1) in unsettled(path), 10)
+            process.kill()
+        with python("-c", WAITS, *arguments, "yes") as process:
+            told = read_line(process)  # however long it takes to start
+            if told == "first 2":  # which had been handled, and whose ACK its process took along
+                told = read_line(process)
+            assert told == f"{queue.uri} 1"
+            settled = empties(broker, queue)
         assert settles(broker, queue, size=0)
+        assert settled
         assert dead_copies(broker, queue.uri) == []
+
+    of_an_attempt_that_tells(attempt)
 
 
 #: Kills itself when its last attempt has been committed to the database, and before its message is acknowledged.
@@ -384,22 +390,29 @@ def test_what_a_store_has_done_is_no_dead_letter(
     broker: Broker, tmp_path: Path, mode: str, batch: str
 ) -> None:
     """Though the process died at the last attempt before it could acknowledge: the store knows the message."""
-    queue, shop = fresh_queue(), tmp_path / "shop.db"
-    with closing(sqlite3.connect(shop)) as database:
-        database.execute("CREATE TABLE booked (text TEXT)")
-        DatabaseStore(lambda: sqlite3.connect(shop)).create_table()
-    with App(broker.url) as sender:
-        for text in "ab":
-            sender.send(queue, text, properties={"case": queue.uri})
-    arguments = (broker.url, queue.uri, mode, batch, str(tmp_path / "ledger.db"), str(shop))
-    for _ in range(1 if batch else 2):
-        with python("-c", DONE, *arguments, "") as process:
-            assert process.wait(30) == -signal.SIGKILL
-    with python("-c", DONE, *arguments, "yes"):
+
+    def attempt() -> None:
+        queue = fresh_queue()
+        ledger, shop = (tmp_path / f"{queue.name}{end}" for end in (".db", "-shop.db"))
+        with closing(sqlite3.connect(shop)) as database:
+            database.execute("CREATE TABLE booked (text TEXT)")
+            DatabaseStore(lambda: sqlite3.connect(shop)).create_table()
+        with App(broker.url) as sender:
+            for text in "ab":
+                sender.send(queue, text, properties={"case": queue.uri})
+        arguments = (broker.url, queue.uri, mode, batch, str(ledger), str(shop))
+        for _ in range(1 if batch else 2):
+            with python("-c", DONE, *arguments, "") as process:
+                assert process.wait(30) == -signal.SIGKILL
+        with python("-c", DONE, *arguments, "yes"):
+            settled = empties(broker, queue)
         assert settles(broker, queue, size=0)
-    assert dead_copies(broker, queue.uri) == []
-    with closing(sqlite3.connect(shop)) as database:
-        assert sorted(database.execute("SELECT text FROM booked")) == [("a",), ("b",)]
+        assert settled
+        assert dead_copies(broker, queue.uri) == []
+        with closing(sqlite3.connect(shop)) as database:
+            assert sorted(database.execute("SELECT text FROM booked")) == [("a",), ("b",)]
+
+    of_an_attempt_that_tells(attempt)
 
 
 #: Kills itself when a store knows what succeeded of a batch at its last attempt, and before that is acknowledged.
@@ -427,19 +440,20 @@ app.run()
 @pytest.mark.parametrize("mode", ["auto", "individual"])
 def test_nor_is_what_has_succeeded_of_a_batch(broker: Broker, tmp_path: Path, mode: str) -> None:
     """Where the handler has told that the other message failed."""
-    queue = fresh_queue()
-    with App(broker.url) as sender:
-        for text in "ab":
-            sender.send(queue, text, properties={"case": queue.uri, "text": text})
-    arguments = (
-        broker.url,
-        queue.uri,
-        mode,
-        str(tmp_path / "ledger.db"),
-        str(tmp_path / "shop.db"),
-    )
-    with python("-c", IN_PART, *arguments, "") as process:
-        assert process.wait(30) == -signal.SIGKILL
-    with python("-c", IN_PART, *arguments, "yes"):
+
+    def attempt() -> None:
+        queue = fresh_queue()
+        ledger, shop = (tmp_path / f"{queue.name}{end}" for end in (".db", "-shop.db"))
+        with App(broker.url) as sender:
+            for text in "ab":
+                sender.send(queue, text, properties={"case": queue.uri, "text": text})
+        arguments = (broker.url, queue.uri, mode, str(ledger), str(shop))
+        with python("-c", IN_PART, *arguments, "") as process:
+            assert process.wait(30) == -signal.SIGKILL
+        with python("-c", IN_PART, *arguments, "yes"):
+            settled = empties(broker, queue)
         assert settles(broker, queue, size=0)
-    assert [one["text"] for one in dead_copies(broker, queue.uri)] == ["b"]
+        assert settled
+        assert [one["text"] for one in dead_copies(broker, queue.uri)] == ["b"]
+
+    of_an_attempt_that_tells(attempt)
