@@ -178,13 +178,13 @@ def settles(broker: Broker, queue: Destination, *, size: int, inflight: int = 0)
     return True
 
 
-def empties(broker: Broker, queue: Destination) -> bool:
+def empties(broker: Broker, queue: Destination, within: float = 5) -> bool:
     """
-    Whether nothing is left of a queue soon, while it is read.
+    Whether nothing is left of a queue in so many seconds, while it is read.
 
     If not, `settles` tells when its readers are gone whether the broker keeps the rest for nobody.
     """
-    return eventually(lambda: not broker.statistics(queue.name).size, 5)
+    return eventually(lambda: not broker.statistics(queue.name).size, within)
 
 
 class KeptForNobodyError(Exception):
