@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import pytest
 
 from jmsx import AcknowledgeMode, Connection, Queue, RedeliveryPolicy
-from jmsx.core.events import DeliveryEnded, Event, MessageDeadLettered, Source
+from jmsx.core.events import DeliveryEnded, Event, MessageDeadLettered, MessagesReceived, Source
 from jmsx.core.frames import Frame
 from jmsx.core.identity import stamp
 from jmsx.errors import BrokerError
@@ -295,6 +295,10 @@ class Diary:
     def close(self) -> None:
         """Count it."""
         self.closed += 1
+
+    def received(self) -> int:
+        """How many messages have come."""
+        return sum(event.messages for event in self.events if isinstance(event, MessagesReceived))
 
     def outcomes(self) -> Counter[str]:
         """How many deliveries ended how."""
