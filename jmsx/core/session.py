@@ -130,7 +130,6 @@ class SessionCore:
             self._dead_letters.next_timer,
             self.broker_errors.next_timer,
             self.browsers.next_timer,
-            self._work.next_timer,
         )
 
     @property
@@ -270,18 +269,12 @@ class SessionCore:
     def next_timer(self) -> float | None:
         """Return when `handle_timer` is next due (seconds, monotonic), or None."""
         due = self._consumers.agenda.next_timer()
+        if self.transacted:
+            due = _earlier(due, self._work.next_timer())
         # This is asked after each call, and nearly always there is nothing else.
-        if not (
-            self.transacted
-            or self._dead_letters.refused
-            or self.broker_errors.held
-            or self.browsers.questions
-        ):
-            return due
-        for next_timer in self._further_timers:
-            at = next_timer()
-            if at is not None and (due is None or at < due):
-                due = at
+        if self._dead_letters.refused or self.broker_errors.held or self.browsers.questions:
+            for next_timer in self._further_timers:
+                due = _earlier(due, next_timer())
         return due
 
     def handle_timer(self, now: float, *, unread: bool = False) -> None:
@@ -763,3 +756,8 @@ class SessionCore:
     def _is_stale(self, delivery: Delivery) -> bool:
         """Return whether a delivery came on a link that is gone, so that it cannot be settled any more."""
         return delivery.epoch != self.epoch or not self._consumers.linked
+
+
+def _earlier(one: float | None, other: float | None) -> float | None:
+    """Return the earlier of two times, of which there may be none."""
+    return other if one is None or (other is not None and other < one) else one
