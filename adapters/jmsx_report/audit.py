@@ -30,8 +30,8 @@ class Audit:
 
     #: service, broker, dest, subscription, hour_us (of sending), the numbers, verdict, reasons.
     table: pl.DataFrame
-    #: service, broker, dest, subscription, hour_us, kind (settlement, effect), cause, n, sample_keys, first_us,
-    #: last_us.
+    #: service, broker, dest, subscription, hour_us, kind (settlement, effect, dead_after_done), cause, n, sample_keys,
+    #: first_us, last_us.
     duplicates: pl.DataFrame
     summary: dict[str, Any]  #: ready for JSON: see `ReportResult.audit`
     roster: pl.DataFrame  #: who was heard of, to be known by the next report
@@ -211,7 +211,11 @@ def placed(rows: pl.DataFrame, held: Books) -> pl.DataFrame:
 def duplicates(found: pl.DataFrame, held: Books) -> pl.DataFrame:
     """Return the table `duplicates`, from keys that were judged."""
     ran = (pl.col("effect_duplicates") + pl.col("doubtful_duplicates")) > 0
-    kinds = {"settlement": pl.col("duplicates") > 0, "effect": ran}
+    kinds = {
+        "settlement": pl.col("duplicates") > 0,
+        "effect": ran,
+        "dead_after_done": pl.col("dead_after_done") > 0,
+    }
     rows = pl.concat(
         [
             found.filter(which).with_columns(pl.lit(kind).alias("kind"))

@@ -615,7 +615,8 @@ FOUND: Final = (
     "late_confirmed",
 )
 
-#: Those of them that count messages which were settled more than once, or whose handler succeeded more than once.
+#: Those of them that count messages which were settled more than once, or whose handler succeeded more than once; each
+#: message is counted by one of them.
 TWICE: Final = ("duplicates", "effect_duplicates", "dead_after_done")
 
 
@@ -642,10 +643,10 @@ def judged(
     the log sent it; foreign: the same, by who is not jmsx. unanswered: sent without a receipt, and not settled.
     late_confirmed: the same, but settled, which proves that it was sent. in_doubt: not settled, but delivered in a
     transaction of which nobody knows the end. doubtful_duplicates: a handler succeeded again after such a transaction.
-    dead_after_done: done, and then dead-lettered, though it was not sent again; the other way round somebody moved the
-    dead letter back. phantoms: rolled back by its sender, and settled. refused_settled: its sender was
-    told of an error, and it was settled. elsewhere: so many that are not settled may have been where nobody sent them:
-    that was read there was one of these, or a dead letter of the same key.
+    dead_after_done: done, and then dead-lettered, though it was not sent again, and in no other number of `TWICE`; the
+    other way round somebody moved the dead letter back. phantoms: rolled back by its sender, and settled.
+    refused_settled: its sender was told of an error, and it was settled. elsewhere: so many that are not settled may
+    have been where nobody sent them: that was read there was one of these, or a dead letter of the same key.
     """
     confirmed, perhaps, settled = pl.col("confirmed"), pl.col("unconfirmed"), pl.col("settled")
     due = confirmed + perhaps
@@ -673,9 +674,8 @@ def judged(
     open_ = ~gone & ~nobody
     doubtful = pl.col("doubtful") > 0
     lost = pl.col("lost")
-    ran_again = (pl.col("effects") > due.clip(lower_bound=1)) & (
-        pl.col("done") <= due.clip(lower_bound=1)
-    )
+    done, once = pl.col("done"), due.clip(lower_bound=1)
+    ran_again = (pl.col("effects") > once) & (done <= once)
     return (
         by_key.join(begun, on=["sender", "route"], how="left")
         .join(now, on=["sender", "route"], how="left")
@@ -708,13 +708,15 @@ def judged(
             pl.when(open_ & overdue & ~doubtful).then(lost).otherwise(0).alias("unaccounted"),
             pl.when(open_ & ~overdue).then(lost).otherwise(0).alias("in_flight"),
             pl.when(open_ & ~overdue & maybe_overdue).then(lost).otherwise(0).alias("undated"),
-            (pl.col("done") > due.clip(lower_bound=1)).cast(pl.Int64).alias("duplicates"),
+            (done > once).cast(pl.Int64).alias("duplicates"),
             (ran_again & ~doubtful).cast(pl.Int64).alias("effect_duplicates"),
-            ((pl.col("done") > 1) & (pl.col("done") <= due)).cast(pl.Int64).alias("resent"),
+            ((done > 1) & (done <= due)).cast(pl.Int64).alias("resent"),
             (ran_again & doubtful).cast(pl.Int64).alias("doubtful_duplicates"),
             (
                 (pl.col("done_us") < pl.col("dead_us"))
-                & (pl.col("done") + pl.col("dead_lettered") > due.clip(lower_bound=1))
+                & (done + pl.col("dead_lettered") > once)
+                & (done <= once)
+                & ~(ran_again & ~doubtful)
             )
             .fill_null(value=False)
             .cast(pl.Int64)

@@ -45,7 +45,8 @@ _KEYS: Final = f"""
     ), repeats AS (
         SELECT *, greatest(sent, 1) AS due, done > due AS settled_again,
                effects > due AND done <= due AS ran_again, done > 1 AND done <= due AS sent_again,
-               coalesce(done_us < dead_us, false) AND done + dead_lettered > due AS died_done,
+               coalesce(done_us < dead_us, false) AND done + dead_lettered > due
+                   AND NOT settled_again AND NOT ran_again AS died_done,
                {" + ".join(_SETTLED)} AS settled, greatest(sent - settled, 0) AS missing,
                CASE WHEN waits THEN 0 ELSE missing END AS unaccounted
         FROM counted
@@ -130,11 +131,13 @@ def _duplicates() -> Twin:
         f"""
         {_KEYS}
         SELECT service, broker, dest, dest AS subscription, hour_us,
-               CASE WHEN settled_again THEN 'settlement' ELSE 'effect' END AS kind,
+               CASE WHEN settled_again THEN 'settlement' WHEN ran_again THEN 'effect'
+                    ELSE 'dead_after_done' END AS kind,
                CASE WHEN abandoned > 0 THEN 'abandoned' ELSE 'unknown' END AS cause,
                count(*) AS n, list(msg_key ORDER BY msg_key)[:5] AS sample_keys,
                min(key_us) AS first_us, max(last_us) AS last_us
-        FROM repeats JOIN who USING (dest) WHERE settled_again OR ran_again GROUP BY ALL
+        FROM repeats JOIN who USING (dest) WHERE settled_again OR ran_again OR died_done
+        GROUP BY ALL
         """,
     )
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from jmsx_report.balance import TWICE
 from tests.unit.jmsx_report.logs import (
     HOUR,
     MINUTE,
@@ -116,6 +117,33 @@ def test_a_message_that_was_done_and_then_dead_lettered_is_not_balanced() -> Non
     assert (summary["verdict"], summary["dead_after_done"]) == ("unverifiable", 1)
     assert (summary["duplicates"], summary["effect_duplicates"]) == (0, 0)
     assert [one["msg_key"] for one in summary["repeated"]] == [made]
+
+
+@pytest.mark.parametrize(
+    ("first", "number"), [("acknowledged", "duplicates"), ("abandoned", "effect_duplicates")]
+)
+def test_a_repeated_message_is_counted_by_one_number(first: str, number: str) -> None:
+    """It was dead-lettered after it was done again: the page says how many messages it does not show by their sum."""
+    log = trade()
+    made = log.send(SENDER, START)
+    log.deliver(WORKER, made, START + SECOND, outcome=first)
+    log.deliver(WORKER, made, START + MINUTE, attempt=2)
+    log.deliver(WORKER, made, START + HOUR, outcome="dead_lettered", attempt=3)
+    summary = told(ended(log))
+
+    assert [one["msg_key"] for one in summary["repeated"]] == [made]
+    assert {name: summary[name] for name in TWICE} == dict.fromkeys(TWICE, 0) | {number: 1}
+
+
+def test_the_table_of_duplicates_has_all_that_is_repeated() -> None:
+    """The page sends people there for what it does not show."""
+    log = trade()
+    made = log.send(SENDER, START)
+    log.deliver(WORKER, made, START + SECOND)
+    log.deliver(WORKER, made, START + MINUTE, outcome="dead_lettered", attempt=2)
+    found = audited(ended(log)).duplicates
+
+    assert found.select("kind", "n", "sample_keys").rows() == [("dead_after_done", 1, [made])]
 
 
 def test_a_dead_letter_that_was_moved_back_and_done_is_balanced() -> None:
