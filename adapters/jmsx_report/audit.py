@@ -18,6 +18,7 @@ from jmsx_report.conclusions import (
     numbers,
     placed_gaps,
     rows_of,
+    with_sent_to,
 )
 from jmsx_report.events import CONTRADICTION
 from jmsx_report.roster import kept
@@ -92,6 +93,7 @@ def audit(held: Books, stories: pl.DataFrame) -> Audit:
     )
     found = _but_sent_on(found, stories, held)
     found = explained(_but_forwarded(found, stories, missing, held), missing, in_hand, held)
+    found = with_sent_to(found, held)
     numbered = numbers(held, found)
     rows = conclusions(rows_of(numbered, found), missing, held)
     return Audit(
@@ -218,7 +220,7 @@ def duplicates(found: pl.DataFrame, held: Books) -> pl.DataFrame:
     }
     rows = pl.concat(
         [
-            found.filter(which).with_columns(pl.lit(kind).alias("kind"))
+            found.filter(which).with_columns(pl.lit(kind).alias("kind"), dest="sent_to")
             for kind, which in kinds.items()
         ]
     )

@@ -89,13 +89,18 @@ NUMBER_OF: Final = {
 }
 
 
-def _sole(held: Books) -> pl.DataFrame:
-    """Return route, sole: the destination that alone leads to it; what is settled there was sent there."""
-    return (
+def with_sent_to(rows: pl.DataFrame, held: Books) -> pl.DataFrame:
+    """Add `sent_to` to rows with `dest` and `route`: the destination that alone leads to the route, or else `dest`."""
+    sole = (
         held.routes.expects.group_by("route")
         .agg(pl.col("dest").n_unique().alias("many"), pl.col("dest").min().alias("sole"))
         .filter(pl.col("many") == 1)
         .select("route", "sole")
+    )
+    return (
+        rows.join(sole, on="route", how="left")
+        .with_columns(pl.coalesce("sole", "dest").alias("sent_to"))
+        .drop("sole")
     )
 
 
@@ -110,8 +115,7 @@ def settlements(held: Books) -> pl.DataFrame:
         .group_by("dest", "route", "hour_us", "outcome", is_strange(held).alias("strange"))
         .agg(pl.col("n").sum())
         .with_columns(pl.col("outcome").replace_strict(SETTLES).alias("number"))
-        .join(_sole(held), on="route", how="left")
-        .with_columns(pl.coalesce("sole", "dest").alias("sent_to"))
+        .pipe(with_sent_to, held)
     )
 
 
@@ -163,7 +167,7 @@ def numbers(held: Books, found: pl.DataFrame) -> pl.DataFrame:
     settled = settlements(held)
     judged = found.select(
         "dest",
-        pl.col("dest").alias("sent_to"),
+        "sent_to",
         "route",
         "hour_us",
         *(pl.col(name).cast(pl.Int64) for name in (*balance.FOUND, "explained")),
@@ -198,7 +202,7 @@ def rows_of(numbered: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
 
     `explicable`: how many of the unaccounted may be explained if what explains them is all of this hour.
     """
-    keyed = found.group_by(_GRAIN).agg(
+    keyed = found.group_by(pl.col("sent_to").alias("dest"), "route", "hour_us").agg(
         pl.col("explicable").sum(),
         _sampled(pl.col("proven")).alias("lost_keys"),
         _sampled((pl.col("unaccounted") > 0) & ~pl.col("proven")).alias("unsettled_keys"),

@@ -135,6 +135,6 @@ def _means(done: pl.DataFrame) -> pl.DataFrame:
 #: consumer: 95th percentile of the minutes in which it did some), fill (rate * 2 s / 0.65), imbalance (what the busiest
 #: consumer did, over an even part; by five minutes, weighed by messages), even_fill (what fill would be at rate /
 #: imbalance), handler_mean_us, latency_cap (30 s / handler_mean; null: no time of a handler is known), prefetch (now;
-#: the largest where there are several, null where no subscription's line tells it), advised, binding (what it comes
+#: the largest of those that did some, null where no subscription's line tells it), advised, binding (what it comes
 #: from: rate, uneven, latency, largest, slow_handler).
 PREFETCH_ADVICE: Final = Table("prefetch_advice", _GRAIN, (CONSUMPTION, *PRESENCE), _gold)

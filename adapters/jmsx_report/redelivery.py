@@ -189,8 +189,9 @@ def _gold(sums: Sums, context: Context) -> pl.DataFrame:
 
 
 #: How often messages came again, by hour of settlement. Columns: the grain, deliveries, redelivered, ratio (0 to 1),
-#: attempts_max, succeeded_late (done at a second or later attempt), scheduled (planned here, and came; null: none),
-#: delay_planned_mean_us, delay_actual_mean_us, delay_late_p95_us (actual less planned; a busy consumer makes it grow).
+#: attempts_max, succeeded_late (done at a second or later attempt), scheduled (planned and come on one
+#: socket; null: none), delay_planned_mean_us, delay_actual_mean_us, delay_late_p95_us (actual less planned; a busy
+#: consumer makes it grow).
 REDELIVERY: Final = Table(
     "redelivery", ("service", "broker", *_HERE), (_ATTEMPTS, _KEPT, _LATE, _HALVES), _gold
 )

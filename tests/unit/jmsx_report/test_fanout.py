@@ -15,6 +15,7 @@ from tests.unit.jmsx_report.logs import (
     audited,
     ended,
     findings,
+    key,
     told,
     trade,
 )
@@ -47,6 +48,22 @@ def test_a_virtual_topic_is_settled_once_for_each_of_its_queues() -> None:
     log.send(SENDER, START + HOUR, topic)
     log.deliver(WORKER, log.lines[-1]["msg_key"], START + HOUR, queues[0])
     assert told(log)["unaccounted"] == 1
+
+
+def test_what_nobody_sent_is_told_where_its_settlements_are() -> None:
+    """All that is read from the queue of a virtual topic counts at the topic, and so do repeats of it."""
+    topic, queue = "topic://VirtualTopic.t", "queue://Consumer.A.VirtualTopic.t"
+    log = Log().opens(SENDER).opens(WORKER)
+    log.reads(WORKER, queue)
+    log.deliver(WORKER, log.send(SENDER, START, topic), START + SECOND, queue)
+    unknown = key(START, 99)
+    for attempt in (1, 2):
+        log.deliver(WORKER, unknown, START + attempt * MINUTE, queue, attempt=attempt)
+    found = audited(ended(log))
+
+    numbers = ("sent", "settled", "unsent", "duplicates", "repeated_keys")
+    assert found.table.select("dest", *numbers).rows() == [(topic, 1, 3, 1, 1, [unknown])]
+    assert found.duplicates.select("dest", "sample_keys").rows() == [(topic, [unknown])]
 
 
 @pytest.mark.parametrize("name", ["queue://a,queue://b", "queue://a,b"])
