@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
+from jmsx.core.durations import seconds
+from jmsx.errors import ConfigurationError
 from jmsx.files import appearing
 from jmsx_report.books import Terms
 from jmsx_report.findings import findings
@@ -41,6 +43,8 @@ _TABLES: Final = "tables"
 _ROSTER: Final = "roster.jsonl"
 SUMMARY: Final = "summary.json"
 PAGE: Final = "report.html"
+#: Seconds of a deadline, some 30,000 years: with any time of a log, microseconds fit into 64 bits.
+_LONGEST: Final = 10**12
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,8 +287,8 @@ def report(
         engine: who does the work.
 
     Raises:
-        ConfigurationError: nothing to read, nowhere to write, another report is being made there, or a package is
-            missing.
+        ConfigurationError: nothing to read, nowhere to write, another report is being made there, a package is
+            missing, or a deadline or a time that cannot be.
 
     """
     return run(
@@ -292,18 +296,29 @@ def report(
         Path(out_directory),
         engine=engine,
         terms=terms_of(deadline_seconds, expect),
-        asked=Period(since_us=_microseconds(since), until_us=_microseconds(until)),
+        asked=Period(
+            since_us=_microseconds("since", since), until_us=_microseconds("until", until)
+        ),
         title=title,
         progress=progress,
     )
 
 
 def terms_of(deadline_seconds: float, expect: Mapping[str, int] | None) -> Terms:
-    """Make the terms of what a user asks for."""
-    return Terms(deadline_us=round(deadline_seconds * 1_000_000), expect=expect or {})
+    """Make the terms of what a user asks for; raises ConfigurationError for a deadline that cannot be."""
+    deadline = seconds("deadline_seconds", deadline_seconds)
+    if deadline > _LONGEST:
+        raise ConfigurationError(
+            f"deadline_seconds must be {_LONGEST} s at the most, not {deadline_seconds!r}"
+        )
+    return Terms(deadline_us=round(deadline * 1_000_000), expect=expect or {})
 
 
-def _microseconds(moment: datetime | None) -> int | None:
+def _microseconds(name: str, moment: datetime | None) -> int | None:
     if moment is None:
         return None
+    if moment.tzinfo is None:
+        raise ConfigurationError(
+            f"{name}={moment} has no time zone; write it with one, such as UTC"
+        )
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)

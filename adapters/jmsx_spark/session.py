@@ -101,9 +101,7 @@ def session(log: Path, *, master: str = LOCAL) -> Iterator[SparkSession]:
     try:
         context = SparkContext(gateway=gateway, conf=conf)
     except Py4JJavaError as error:
-        raise ConfigurationError(
-            f"no Spark at {master}: {error.java_exception.getMessage()}; {log} says more"
-        ) from error
+        raise _none_at(master, error, log) from error
     if (
         signal.getsignal(signal.SIGINT) is not on_interrupt
     ):  # not so in other threads than the main one
@@ -111,12 +109,24 @@ def session(log: Path, *, master: str = LOCAL) -> Iterator[SparkSession]:
     # A worker that Ctrl-C ends says nothing more to this server, which would print a traceback for that.
     accumulators = context._accumulatorServer  # noqa: SLF001 - there is no other way to it
     accumulators.handle_error = lambda *_: None  # type: ignore[method-assign]  # its method is replaced for this object alone
-    spark = SparkSession(context)
+    try:
+        spark = SparkSession(context)
+    except (
+        Py4JJavaError
+    ) as error:  # nobody answered there, and that has stopped the context meanwhile
+        context.stop()
+        raise _none_at(master, error, log) from error
     with _without_tracebacks():
         try:
             yield spark
         finally:
             _stop(spark)
+
+
+def _none_at(master: str, error: Py4JJavaError, log: Path) -> ConfigurationError:
+    """Say that there is no Spark at `master`, and the first line of why."""
+    why = str(error.java_exception.getMessage()).partition("\n")[0].rstrip(".")
+    return ConfigurationError(f"no Spark at {master}: {why}; {log} says more")
 
 
 def _started(conf: SparkConf, sink: IO[bytes], log: Path) -> JavaGateway:

@@ -82,6 +82,7 @@ def stream(
             made there, or a segment is another one than it was.
 
     """
+    terms = terms_of(deadline_seconds, expect)
     events, out = Path(events_directory).absolute(), Path(out_directory).absolute()
     if not events.is_dir():
         raise ConfigurationError(f"{events_directory} is no directory of an event log")
@@ -120,7 +121,6 @@ def stream(
                     read(found, events, store, engine)
                     runs = store.runs()
                 # Runs do not change, and none is taken away but here: what comes may be added meanwhile.
-                terms = terms_of(deadline_seconds, expect)
                 return told(found, runs, events, out, engine=beside, terms=terms, title=title)
 
             def reports(query: StreamingQuery) -> Iterator[ReportResult]:

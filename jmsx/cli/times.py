@@ -22,12 +22,15 @@ def instant(option: str, text: str | None, now: datetime) -> datetime | None:
             return now - timedelta(seconds=seconds(option, text))
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError as error:
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (
+        ValueError,
+        OverflowError,
+    ) as error:  # the second: in UTC it is in no year from 1 to 9999
         raise ConfigurationError(
             f"{option} {text!r} is no time: write 2026-11-22T10:00 (UTC), 2026-11-22T10:00+01:00,"
             " or how long ago: 30m, 24h, 7d"
         ) from error
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def seconds(option: str, text: str) -> float:

@@ -205,6 +205,51 @@ def test_a_jvm_that_does_not_start_is_no_fault_of_ours(
     assert "Traceback" not in ended.stderr
 
 
+_UNANSWERED: Final = """
+import sys
+from pathlib import Path
+
+from jmsx.errors import ConfigurationError
+from jmsx_spark import session
+
+
+class Unanswered(session.SparkContext):
+    def __init__(self, **how):
+        super().__init__(**how)
+        self._jsc.sc().stop()
+
+
+lends = session.SparkContext
+session.SparkContext = Unanswered
+try:
+    with session.session(Path(sys.argv[1]), master="local[1]"):
+        pass
+except ConfigurationError as error:
+    print(error)
+session.SparkContext = lends
+with session.session(Path(sys.argv[1]), master="local[1]") as spark:
+    print(spark.range(3).count())
+"""
+
+
+def test_a_master_that_does_not_answer_is_no_fault_of_ours(tmp_path: Path) -> None:
+    """
+    Spark gives up after a minute, and stops its context: after it was made, and before it was used.
+
+    Another one can be made afterwards. In a process of its own, which has no JVM.
+    """
+    log = tmp_path / "spark.log"
+
+    done = subprocess.run(
+        [sys.executable, "-c", _UNANSWERED, str(log)], capture_output=True, text=True, check=False
+    )
+
+    assert done.stdout.splitlines() == [
+        f"no Spark at local[1]: Cannot call methods on a stopped SparkContext; {log} says more",
+        "3",
+    ]
+
+
 def test_no_java_is_told_with_the_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without any Java there is one clear sentence and not Spark's traceback."""
     monkeypatch.delenv("JAVA_HOME", raising=False)

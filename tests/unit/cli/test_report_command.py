@@ -118,6 +118,8 @@ def test_everything_that_is_asked_for_reaches_the_engine(engine: _Engine) -> Non
         (["--until", "12"], "--until '12' is no time"),
         (["--since", "1e9d"], "is no time"),
         (["--since", "99999999d"], "is no time"),
+        (["--since", "9999-12-31T23:59-14:00"], "is no time"),
+        (["--until", "0001-01-01T00:00+14:00"], "is no time"),
         (["--since", "1h", "--until", "2h"], "nothing to judge"),
         (["--deadline", "soon"], "write seconds, as 300, or 5m"),
         (["--deadline", "-5"], "--deadline '-5' is no duration"),

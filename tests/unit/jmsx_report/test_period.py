@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jmsx.errors import ConfigurationError
+from jmsx_report import report
 from jmsx_report.period import Period
 from tests.unit.jmsx_report.logs import HOUR, MINUTE, SECOND, START, Log, told
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SENDER, WORKER = "shop", "work"
 
@@ -65,3 +75,22 @@ def test_a_gap_before_the_period_taints_nothing_of_it() -> None:
     assert told(log, asked=period(2, 3))["verdict"] == "unverifiable"
     assert told(log, asked=period(2, 3))["unaccounted"] == 1
     assert told(log, asked=Period(since_us=START + 2 * HOUR + 46 * MINUTE + SECOND))["sent"] == 3
+
+
+@pytest.mark.parametrize(
+    ("asked", "told_of"),
+    [
+        ({"deadline_seconds": float("nan")}, "deadline_seconds must be 0 s or more"),
+        ({"deadline_seconds": -1.0}, "deadline_seconds must be 0 s or more"),
+        ({"deadline_seconds": float("inf")}, "deadline_seconds must be .* at the most"),
+        ({"deadline_seconds": 1e23}, "deadline_seconds must be .* at the most"),
+        ({"since": datetime(2026, 11, 22)}, "since=.* has no time zone"),  # noqa: DTZ001 - that is the fault
+        ({"until": datetime(2026, 11, 22)}, "until=.* has no time zone"),  # noqa: DTZ001 - that is the fault
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused(
+    tmp_path: Path, asked: dict[str, Any], told_of: str
+) -> None:
+    """A deadline that is too long for a column of microseconds was none, and what was in flight was lost."""
+    with pytest.raises(ConfigurationError, match=told_of):
+        report(tmp_path, tmp_path / "out", **asked)
