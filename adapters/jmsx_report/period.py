@@ -21,6 +21,14 @@ class Period:
     since_us: int | None = None
     until_us: int | None = None
 
+    @classmethod
+    def around(cls, since_us: int | None, until_us: int | None) -> Period:
+        """Return the shortest period of whole buckets that has all of that time, as `within` counts no less of it."""
+        return cls(
+            since_us=None if since_us is None else since_us // BUCKET_US * BUCKET_US,
+            until_us=None if until_us is None else -(-until_us // BUCKET_US) * BUCKET_US,
+        )
+
     def touches(self, begin: pl.Expr, length_us: int) -> pl.Expr:
         """Return whether the time that begins then and lasts so long has to do with the period."""
         inside = pl.lit(value=True)

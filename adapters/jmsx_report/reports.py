@@ -281,7 +281,8 @@ def report(
         deadline_seconds: what was sent, or planned to come again, less than this ago may still wait in its queue.
         expect: service -> how many processes of it are there at once.
         since: only messages that were sent from then on are audited, whenever they were settled; with a time zone.
-        until: only messages that were sent before; with a time zone.
+        until: only messages that were sent before; with a time zone. Both are widened to whole 10 s, and for messages
+            whose key tells no time to the hour.
         title: the heading of the page.
         progress: is told how many batches of segments have been read, and of how many.
         engine: who does the work.
@@ -296,9 +297,7 @@ def report(
         Path(out_directory),
         engine=engine,
         terms=terms_of(deadline_seconds, expect),
-        asked=Period(
-            since_us=_microseconds("since", since), until_us=_microseconds("until", until)
-        ),
+        asked=Period.around(_microseconds("since", since), _microseconds("until", until)),
         title=title,
         progress=progress,
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import json
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -75,6 +76,25 @@ def test_a_gap_before_the_period_taints_nothing_of_it() -> None:
     assert told(log, asked=period(2, 3))["verdict"] == "unverifiable"
     assert told(log, asked=period(2, 3))["unaccounted"] == 1
     assert told(log, asked=Period(since_us=START + 2 * HOUR + 46 * MINUTE + SECOND))["sent"] == 3
+
+
+def test_a_report_tells_of_the_whole_ten_seconds_that_it_counts(tmp_path: Path) -> None:
+    """Messages are counted by ten seconds of sending; what the report says of its period is what it has counted."""
+    log = closed(day())
+    events, shift = tmp_path / "events", timedelta(seconds=4)
+    events.mkdir()
+    for writer in (SENDER, WORKER):
+        lines = [line for line in log.lines if line["writer"] == writer]
+        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+        (events / f"{writer}-000000000000.jsonl").write_text(text)
+    third, fourth = (
+        datetime.fromtimestamp((START + hour * HOUR + 45 * MINUTE) / SECOND, UTC) for hour in (2, 3)
+    )
+
+    made = report(events, tmp_path / "out", since=third + shift, until=fourth + shift)
+
+    assert made.audit["sent"] == 2
+    assert made.line.startswith("balanced from 2026-11-20 08:45:00 until 2026-11-20 09:45:10 UTC: ")
 
 
 @pytest.mark.parametrize(
