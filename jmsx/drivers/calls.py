@@ -11,6 +11,7 @@ from jmsx.core.dialect import DOUBTFUL
 from jmsx.core.requests import Request, silent
 from jmsx.core.session import SessionCore
 from jmsx.drivers.engine import DISCONNECT_WAIT, LONGEST_WAIT, Engine
+from jmsx.drivers.link_state import LEAVING, RESTORING
 from jmsx.drivers.tcp import HELD_BACK
 from jmsx.errors import (
     BrokerFaultError,
@@ -326,7 +327,7 @@ class Calls:
         """
         while not given_up():
             self.engine.check()
-            flows = self.engine.outage is None and not self.engine.core.committing
+            flows = self.engine.reachable and not self.engine.core.committing
             flows = flows and (self.running or stopped)
             if flows and not self._translates_again():
                 message = self.engine.work(taking)
@@ -476,20 +477,15 @@ class Calls:
                 self.engine.request_timeout,
             )
             self.engine.changed.wait_for(
-                lambda: (
-                    self.engine.error is not None
-                    or self.engine.outage is not None
-                    or self.engine.core.leaves_nothing
-                ),
+                lambda: not self.engine.reachable or self.engine.core.leaves_nothing,
                 DISCONNECT_WAIT,
             )
 
     def leave(self, reason: str) -> None:
         """Say DISCONNECT and wait until the broker has closed the socket, so that it has forgotten us; then `end`."""
         try:
-            if self.engine.error is None and self.engine.outage is None:
-                self.engine.disconnecting = True
-                self.wait(self.engine.call(lambda core, _now: core.disconnect()))
+            if (request := self.engine.leave()) is not None:
+                self.wait(request)
                 with self.engine.lock:
                     self.engine.changed.wait_for(
                         lambda: self.engine.error is not None, DISCONNECT_WAIT
@@ -510,9 +506,9 @@ class Calls:
 
     def _await_link(self, what: str, limit: float | None) -> None:
         self.engine.check()
-        if self.engine.disconnecting:  # by another thread: what follows DISCONNECT nobody answers
+        if self.engine.state is LEAVING:  # by another thread; nobody answers what follows
             raise IllegalStateError(f"The Session is closed; {what} was not sent")
-        if self.engine.outage is None:
+        if self.engine.reachable:
             return
         policy = self.engine.reconnect_policy
         given = policy.timeout if policy is not None else 0.0
@@ -520,14 +516,14 @@ class Calls:
         if limit is not None:
             seconds = min(seconds, limit)
         self.engine.changed.wait_for(
-            lambda: self.engine.outage is None or self.closing, min(seconds, LONGEST_WAIT)
+            lambda: self.engine.state not in RESTORING or self.closing, min(seconds, LONGEST_WAIT)
         )
         self.engine.check()
         if self.closing:
             raise IllegalStateError(f"The Session is closed; {what} was not sent")
-        if self.engine.outage is not None:
+        if not self.engine.reachable:
             raise ConnectionFailedError(
-                f"{what} was not sent: {self.engine.outage}, and no broker could be reached for"
+                f"{what} was not sent: {self.engine.cause}, and no broker could be reached for"
                 f" {_told(seconds)}; jmsx goes on trying"
             )
 

@@ -30,6 +30,17 @@ from jmsx.core.values import ConsumerSettings
 from jmsx.drivers.epoch import Epoch
 from jmsx.drivers.hand_outs import HandOuts
 from jmsx.drivers.link import Arrival, LinkLost, StompLink
+from jmsx.drivers.link_state import (
+    CLOSED,
+    FOR_GOOD,
+    LINKED,
+    LOST,
+    OUTAGE,
+    REACHABLE,
+    LinkInput,
+    LinkState,
+    next_state,
+)
 from jmsx.drivers.locks import reentrant
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.process import left_behind, tell_of_forks
@@ -88,6 +99,8 @@ class Engine:
     maps were to be translated (core/translating.py), which is jmsx's own affair.
     """
 
+    cause: JmsxError  #: why there is no link, or none with all consumers on it, where the state says so
+
     def __init__(
         self,
         core: SessionCore,
@@ -103,13 +116,11 @@ class Engine:
         self.lock = reentrant()  #: guards the core and what follows
         #: Notified whenever something may have come
         self.changed = machine.changed(self.lock, self._refuse_to_wait)
-        self.error: JmsxError | None = None  #: why there will be no link any more
-        self.outage: JmsxError | None = None  #: why there is none now; it is being restored
+        self.state = LinkState.UP
         self.on_lost: Callable[[JmsxError], None] = lambda _error: None
         #: Whether the broker ends the link of a consumer with these settings, for what it reads.
         self.ends_links: Callable[[ConsumerSettings], bool] = lambda _settings: False
         self._suspected: list[ConsumerSettings] = []  #: whom to ask that before a link is restored
-        self.disconnecting = False  #: we have said DISCONNECT: that the broker closes is no loss
         self.hand_outs = HandOuts(None)  #: how deliveries are counted beyond this process
         self.request_timeout = options.request_timeout
         self.source = source
@@ -120,7 +131,6 @@ class Engine:
         self._offered = options.heartbeat
         self._opened_at = self._lost_at = machine.monotonic()
         self._epoch = self._epoch_on(connected)
-        self._up = True  #: there is a socket, as far as we know
         #: A link that was dropped and is still open, and the receipts that its broker owes us
         self._parting: tuple[Epoch, set[str]] | None = None
         #: What is to be done because the link is gone
@@ -129,9 +139,7 @@ class Engine:
         self._lost_for = ""  #: what ended the last link
         self._flaps = 0  #: links in a row that did not last, or were not to be had
         self._armed = self._epoch.next_timer()  #: what the thread waits for (seconds, monotonic)
-        self._ended = False
         self._session_log = SessionLog()
-        self._told = False  #: `on_lost` was called, or is not to be
         #: What the core asks for besides frames, and is not done yet
         self._todo: deque[Event | Record | Disconnect] = deque()
         self._unwritten: list[Transmit] = []  #: frames for the link that is up
@@ -140,19 +148,17 @@ class Engine:
         self._reentered = False  #: somebody called it meanwhile: a signal handler, or an observer
         self._thread = machine.thread(self._run, f"jmsx-engine-{source.session_id}")
         self._serve_core(core)
-        self.forked = False  #: this is the child of a fork, and all of it is the parent's
         tell_of_forks(self)
 
     def after_fork(self) -> None:
         """End in the child of a fork, and tell nobody so: the link is the parent's."""
         self.lock = reentrant()
         self.changed = self._machine.changed(self.lock, self._refuse_to_wait)
-        self.forked = self._ended = self._told = True
-        self._up = self._working = False
-        self.outage = None
-        self.error = left_behind(
+        self._losing, self._working = None, False
+        self.cause = left_behind(
             f"the connection to {self.source.broker} was opened", "open one in the child"
         )
+        self._step(LinkInput.FORK)
 
     def start(self) -> None:
         """Start the thread that serves the link."""
@@ -163,7 +169,7 @@ class Engine:
         with self.lock:
             self._serve_core(core)
             self.source = source
-            if self._up:
+            if self.state in LINKED:
                 self.call(lambda core, now: core.link_opened(server, seconds, now))
 
     def _serve_core(self, core: SessionCore) -> None:
@@ -233,19 +239,30 @@ class Engine:
         come is left to it where something has.
         """
         timer = self.core.next_timer()
-        if timer is not None and timer <= now and self._up and not self._may_bring_more():
+        due = timer is not None and timer <= now
+        if due and self.state in LINKED and not self._may_bring_more():
             self.core.handle_timer(now)
             self.changed.notify_all()
 
     def check(self) -> None:
         """Raise the error that ended the session, if there is one: then there will be no other link."""
-        if self.error is not None:
-            raise self.error
+        if self.state in FOR_GOOD:
+            raise self.cause
+
+    @property
+    def error(self) -> JmsxError | None:
+        """Why there will be no link any more; None: there is one, or it is being restored."""
+        return self.cause if self.state in FOR_GOOD else None
 
     @property
     def reachable(self) -> bool:
         """Whether there is a link, as far as we know, with all consumers on it."""
-        return self.error is None and self.outage is None
+        return self.state in REACHABLE
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is the child of a fork, and all of it is the parent's."""
+        return self.state is LinkState.FORKED
 
     @property
     def alive(self) -> bool:
@@ -280,11 +297,10 @@ class Engine:
         """End the link for good, because of a fault of ours or a frame that makes no sense: never go on as if idle."""
         with self.lock:
             cause = f"{type(error).__name__}: {text_of(error)}"
-            if not self._up:
+            if self.state not in LINKED:
                 self._losing = None  # it may be what fails
-            self._lose("protocol", cause, for_good=True)
-            if self.error is None:  # no link was lost, because there was none
-                self._connector.cancel()
+            self._lose("protocol", cause, LinkInput.GIVE_UP)
+            if self.state not in FOR_GOOD:  # no link was lost, because there was none
                 self._give_up(self._gone(cause))
                 self._inbox.put(None)
         _log.error("link ended by a fault", broker=self.source.broker, exc_info=error)
@@ -292,20 +308,29 @@ class Engine:
     def renew(self, reason: str) -> None:
         """Drop a link that is of no more use; it is restored, with or without a reconnect policy."""
         with self.lock:
-            self._lose("closed", reason, dropped=True)
+            self._lose("closed", reason, LinkInput.DROP)
+
+    def leave(self) -> Request | None:
+        """Say DISCONNECT; returns the request that the broker's answer ends, or None if there is no link for that."""
+        with self.lock:
+            self._finish_losing()
+            if not self.reachable:
+                return None
+            self._step(LinkInput.LEAVE)
+            return self.call(lambda core, _now: core.disconnect())
 
     def end(self, reason: str) -> None:
         """Close the socket and stop the thread, which a caller that holds the lock does not wait for; idempotent."""
         if self.forked:
             return
-        self._told = True
+        self.on_lost = lambda _error: None
         self._connector.cancel()
         self._epoch.drop()  # first, and without the lock: it also ends a write that blocks under it
         with self.lock:
-            again, self._ended = self._ended, True
+            again = self.state in CLOSED
             # A second time, too: the first one may have been interrupted here.
-            self._lose("closed", reason, for_good=True)
-            self._give_up(self.error or self._gone(reason))
+            self._lose("closed", reason, LinkInput.END)
+            self._give_up(self.error or self._gone(reason), LinkInput.END)
         self._inbox.put(None)
         waits = threading.current_thread() is not self._thread and not self.changed.owned
         if waits and not again and self._thread.ident is not None:
@@ -323,19 +348,19 @@ class Engine:
             self._part()
 
     def _serve(self) -> None:
-        while not self._ended:
+        while self.state not in CLOSED:
             self._listen()
             self._part()
-            if self.outage is not None and not self._ended:
+            if self.state is OUTAGE:
                 self._restore()
             self._tell()
 
     def _tell(self) -> None:
         """Tell, once, that there will be no link any more."""
-        if self.error is not None and not self._told:
-            self._told = True
-            if not self.disconnecting:
-                self.on_lost(self.error)
+        if self.state is LOST:
+            with self.lock:
+                self._step(LinkInput.TELL)
+            self.on_lost(self.cause)
 
     def _listen(self, deadline: float | None = None) -> None:
         """Wait for what comes, for a timer, or for `deadline` (seconds, monotonic); then do what is to be done."""
@@ -345,7 +370,7 @@ class Engine:
             arrival = None
         flooded = False
         with self.lock:
-            if self._up:
+            if self.state in LINKED:
                 flooded = self._turn_or_fault(arrival)
             self._finish_losing()
             self.changed.notify_all()
@@ -379,12 +404,12 @@ class Engine:
                 break
         timer = self.core.next_timer()
         unread = False
-        if timer is not None and timer <= now and self._up:
+        if timer is not None and timer <= now and self.state in LINKED:
             unread = now - timer < GLANCES and self._may_bring_more()
             self.core.handle_timer(now, unread=unread)
-        if self._up and (dead := self._epoch.beat(now)) is not None:
+        if self.state in LINKED and (dead := self._epoch.beat(now)) is not None:
             self._lose(*dead)
-        elif self._up and (measured := self._epoch.measured(now)) is not None:
+        elif self.state in LINKED and (measured := self._epoch.measured(now)) is not None:
             measured.unanswered = len(self.core.owed)
             self._report(measured)
             self.core.measure(now)
@@ -404,14 +429,15 @@ class Engine:
             # What was refused drops the link, and is of more weight than its end
             self._perform(now)
             self._lose(arrival.reason, self._epoch.cause(arrival.detail))
-        elif self._up:
+        elif self.state in LINKED:
             try:
                 self.core.receive(arrival, now, self._machine.wall())
             except ProtocolError as error:  # the broker's fault, not ours: another link may do
                 self._lose("protocol", str(error))
 
     def _patience(self, deadline: float | None) -> float | None:
-        due = [at for at in (self._armed if self._up else None, deadline) if at is not None]
+        armed = self._armed if self.state in LINKED else None
+        due = [at for at in (armed, deadline) if at is not None]
         return min(max(0.0, min(due) - self._machine.monotonic()), LONGEST_WAIT) if due else None
 
     def _part(self) -> None:
@@ -444,7 +470,7 @@ class Engine:
         """
         while owed:
             left = deadline - self.now()
-            if self._ended or left <= 0:
+            if self.state in CLOSED or left <= 0:
                 return False
             try:
                 arrival = self._inbox.get(timeout=left)
@@ -467,7 +493,7 @@ class Engine:
         """Connect again until there is a link with all consumers on it, or no hope of one."""
         if self._suspected and not self._ended_by_translation():
             return
-        _log.warning("connection lost", broker=self.source.broker, error=str(self.outage))
+        _log.warning("connection lost", broker=self.source.broker, error=str(self.cause))
         lasted = self._lost_at - self._opened_at >= STEADY
         self._flaps = 0 if lasted else self._flaps + 1
         try:
@@ -476,7 +502,7 @@ class Engine:
             )
         except JmsxError as error:
             with self.lock:
-                gone = ConnectionFailedError(f"{self.outage}; it could not be restored: {error}")
+                gone = ConnectionFailedError(f"{self.cause}; it could not be restored: {error}")
                 self._give_up(self.error or gone)
         else:
             self._flaps += attempts - 1
@@ -488,8 +514,8 @@ class Engine:
         with self.lock:
             if found:
                 self.core.ended_by_translation()
-            elif self.outage is not None:
-                self._give_up(self.error or self.outage)
+            elif self.state is OUTAGE:
+                self._give_up(self.cause)
         return found
 
     def _reopen(self) -> None:
@@ -502,28 +528,28 @@ class Engine:
     def _resubscribe(self, requests: list[Request]) -> None:
         """Wait until the broker has confirmed every consumer; raises if the link is of no use."""
         deadline = self.now() + (self.request_timeout or LONGEST_WAIT)
-        while self._up and not all(request.done for request in requests):
+        while self.state in LINKED and not all(request.done for request in requests):
             if self.now() >= deadline:
                 break
             self._listen(deadline)
         with self.lock:
             failures = [request.error for request in requests if request.error is not None]
-            if self._up and (failures or not all(request.done for request in requests)):
+            if self.state in LINKED and (failures or not all(request.done for request in requests)):
                 text = str(failures[0]) if failures else "SUBSCRIBE was not answered in time"
                 self._lose("error_frame", text)
-            if not self._up:
+            if self.state not in LINKED:
                 raise ConnectionFailedError(self._lost_for)
 
     def _join(self, connected: Connected) -> list[Request]:
         with self.lock:
             self._finish_losing()
-            if self.error is not None:
+            if self.state in FOR_GOOD:
                 connected.link.drop()
-                raise self.error
+                raise self.cause
             self._opened_at = self._machine.monotonic()
             self._epoch = self._epoch_on(connected)
             self._unwritten, self._unwritten_size = [], 0
-            self._up = True
+            self._step(LinkInput.OPEN)
             broker = str(connected.link.address)
             self.source = replace(self.source, broker=broker, epoch=self.core.epoch + 1)
             return self.call(
@@ -539,10 +565,10 @@ class Engine:
 
     def _restored(self, attempts: int) -> None:
         with self.lock:
-            if not self._up:
+            if self.state is not LinkState.JOINING:
                 return  # lost again; the thread sees that the outage goes on
             now = self._machine.monotonic()
-            self.outage = None
+            self._step(LinkInput.RESTORE)
             self._report(LinkRestored(at=now, seconds=now - self._lost_at, attempts=attempts))
             self.changed.notify_all()
         _log.warning(
@@ -576,7 +602,7 @@ class Engine:
             if not isinstance(action, (Record, Disconnect)):  # as most are
                 self._report(action)
             elif isinstance(action, Disconnect):
-                self._lose("error_frame", action.reason, dropped=True)
+                self._lose("error_frame", action.reason, LinkInput.DROP)
             elif written or action.holds_unwritten:
                 self.hand_outs.record(action)
 
@@ -603,7 +629,7 @@ class Engine:
             # Emptied first, so that what an exception interrupts here is not written twice.
             self._unwritten, self._unwritten_size = [], 0
             data = self._encoded(bursts)
-            if data and self._up:
+            if data and self.state in LINKED:
                 written = self._epoch.write(data, now)
         except BaseException:  # no frame may be left out, and nothing may follow half a one
             self._unwritten, self._unwritten_size = [], 0
@@ -618,7 +644,7 @@ class Engine:
 
     def _write_after_all(self, data: bytes, now: float) -> None:
         """Write `data` after an interruption if nothing of it was written; drop the link if only a part was."""
-        if not self._up:
+        if self.state not in LINKED:
             return
         written = self._epoch.link.written(data)
         if data and not written:
@@ -631,21 +657,23 @@ class Engine:
     def interrupted(self, why: str) -> None:
         """Begin anew on another link at once, because an exception from outside (Ctrl-C) came at an unknown moment."""
         self._opened_at = -math.inf  # nothing is wrong with the link
-        self._lose("io", why, dropped=True)
+        self._lose("io", why, LinkInput.DROP)
 
-    def _lose(
-        self, reason: str, detail: str, *, dropped: bool = False, for_good: bool = False
-    ) -> None:
+    def _step(self, given: LinkInput) -> None:
+        self.state = next_state(self.state, given)
+
+    def _lose(self, reason: str, detail: str, given: LinkInput = LinkInput.LOSE) -> None:
         """
-        Note that the link is gone, or drop it: because it is of no more use (`dropped`), or `for_good`.
+        Note that the link is gone, or drop it; `given` is LOSE, DROP, GIVE_UP or END.
 
         A signal handler may interrupt this; what is left of it is done by whoever comes next, at the latest the thread.
         """
-        if self._up:
+        if self.state in LINKED:
             self._inbox.put(None)  # the thread does the rest
-            self._losing = partial(
-                self._lose_link, reason, detail, dropped=dropped, for_good=for_good
-            )
+            if reason == "protocol":  # from now on it matters whether any message is settled at all
+                self.core.detail(wanted=True)
+            told = "closed" if self.state is LinkState.LEAVING else reason
+            self._losing = partial(self._lose_link, told, detail, given)
         self._finish_losing()
 
     def _finish_losing(self) -> None:
@@ -657,41 +685,52 @@ class Engine:
                 self._parts = False
             self._losing = None
 
-    def _lose_link(self, reason: str, detail: str, *, dropped: bool, for_good: bool) -> None:
+    def _lose_link(self, reason: str, detail: str, given: LinkInput) -> None:
         """See `_lose`; this is done once more if it was interrupted."""
-        self._up = False
-        ending = for_good or self.disconnecting or self._connector.cancelled
+        now = self._machine.monotonic()
+        if self.state in LINKED:
+            self._leave_link(reason, self._gone(detail or reason), given, now)
         link = self._epoch.link
-        if dropped and self._epoch.patient and not (ending or link.condemned):
+        dropped = given is LinkInput.DROP and self.state is OUTAGE
+        if dropped and self._epoch.patient and not link.condemned:
             self._parting = self._epoch, self.core.owed
         else:
             self._epoch.drop()
-        if (measured := self._epoch.measured(self._machine.monotonic(), finally_=True)) is not None:
+        if (measured := self._epoch.measured(now, finally_=True)) is not None:
             self._report(measured)
-        if reason == "protocol":  # from now on it matters whether any message is settled at all
-            self.core.detail(wanted=True)
-        now = self._machine.monotonic()
-        lost = self._gone(detail or reason)
-        self._lost_for = str(lost)
-        policy = self._connector.policy
-        wanted = dropped or (policy is not None and policy.maximum_attempts != 0)
-        wanted = wanted or self.outage is not None
-        ruled_out = wanted or policy is not None or self._epoch.timed_out
-        self._suspected = [] if ruled_out else self.core.suspected_consumers(reason)
-        if ending or not (wanted or self._suspected):
-            self._connector.cancel()
-            self.error = lost
-        elif self.outage is None:
-            self.outage, self._lost_at = lost, now
-        self.core.link_closed("closed" if self.disconnecting else reason, detail, now)
-        if self.error is not None:
-            self._give_up(self.error)
+        self.core.link_closed(reason, detail, now)
+        if self.state in FOR_GOOD:
+            self._give_up(self.cause)
         self._report_only()
         self.changed.notify_all()
 
-    def _give_up(self, error: JmsxError) -> None:
+    def _leave_link(self, reason: str, lost: JmsxError, given: LinkInput, now: float) -> None:
+        """Go to the state behind this link; where it would be restored and may not, there will be none any more."""
+        following = next_state(self.state, given)
+        if following is OUTAGE and not self._may_restore(reason, given):
+            following = next_state(self.state, LinkInput.GIVE_UP)
+        self._lost_for = str(lost)
+        if following is not OUTAGE or self.state is LinkState.UP:  # else that outage goes on
+            self.cause, self._lost_at = lost, now
+        self.state = following
+
+    def _may_restore(self, reason: str, given: LinkInput) -> bool:
+        """Return whether there is to be another link; without a policy, where the broker may have ended it for maps."""
+        self._suspected = []
+        policy = self._connector.policy
+        if self._connector.cancelled:
+            return False
+        if given is LinkInput.DROP or self.state is LinkState.JOINING:
+            return True
+        if policy is None and not self._epoch.timed_out:
+            self._suspected = self.core.suspected_consumers(reason)
+        return bool(self._suspected) if policy is None else policy.maximum_attempts != 0
+
+    def _give_up(self, error: JmsxError, given: LinkInput = LinkInput.GIVE_UP) -> None:
         """Note that there will be no other link, because of `error`."""
-        self.error, self.outage = error, None
+        self._connector.cancel()
+        self.cause = error
+        self._step(given)
         self.core.give_up(self.now())
         self._report_only()
         self.changed.notify_all()

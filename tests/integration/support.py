@@ -16,6 +16,7 @@ from jmsx import AcknowledgeMode, Connection, Queue, RedeliveryPolicy
 from jmsx.core.events import DeliveryEnded, Event, MessageDeadLettered, MessagesReceived, Source
 from jmsx.core.frames import Frame
 from jmsx.core.identity import stamp
+from jmsx.drivers.link_state import RESTORING
 from jmsx.errors import BrokerError
 from jmsx.jms.session import link_of
 from jmsx.jms.temporary import reachable
@@ -364,4 +365,4 @@ def connect(proxy: Proxy, options: str = "", **settings: Any) -> Connection:
 
 def outage(session: Session) -> bool:
     """Whether the session knows that its link is gone."""
-    return link_of(session).engine.outage is not None
+    return link_of(session).engine.state in RESTORING

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +10,7 @@ import pytest
 
 from jmsx.core.delivery_state import ARROWS, DeliveryInput, DeliveryState, next_state
 from jmsx.errors import IllegalStateError
+from tests.unit.arrows import printed
 from tests.unit.core.harness import CLIENT, INDIVIDUAL, TRANSACTED, Talk
 
 if TYPE_CHECKING:
@@ -114,18 +114,4 @@ def test_a_commit_is_on_its_way_until_it_is_answered() -> None:
 
 def test_the_page_shows_the_arrows() -> None:
     """jmsx/DESIGN.md has them as they are printed here; copy what is missing."""
-    assert printed() in (ROOT / "jmsx" / "DESIGN.md").read_text("utf-8")
-
-
-def printed() -> str:
-    """The arrows that lead on, one line for each state and where it leads."""
-    order = list(DeliveryState)
-    arrows = sorted(
-        ((state, to, given) for (state, given), to in ARROWS.items() if to is not state),
-        key=lambda arrow: (order.index(arrow[0]), order.index(arrow[1])),
-    )
-    lines = []
-    for (state, to), some in groupby(arrows, key=lambda arrow: arrow[:2]):
-        inputs = " | ".join(given.name.lower() for _, _, given in some)
-        lines.append(f"{state.name:10} ── {inputs} ─▶ {to.name}")
-    return "\n".join(lines)
+    assert printed(ARROWS) in (ROOT / "jmsx" / "DESIGN.md").read_text("utf-8")

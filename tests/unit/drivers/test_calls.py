@@ -14,6 +14,7 @@ from jmsx import AcknowledgeMode, Connection, Message, Queue
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.requests import Request
 from jmsx.core.session import SessionCore
+from jmsx.drivers.link_state import LinkState
 from jmsx.errors import (
     BrokerFaultError,
     ConnectionFailedError,
@@ -145,7 +146,7 @@ def test_a_receive_in_the_middle_of_a_call_costs_no_link(mode: AcknowledgeMode) 
             return core.epoch
 
         assert engine.call(work_and_be_interrupted) == 1
-        assert engine.outage is None
+        assert engine.reachable
         if session.transacted:
             session.commit()
         received = consumer.receive(5)
@@ -407,7 +408,7 @@ def test_a_send_that_may_be_there_is_not_said_to_be_none(*, closing: bool) -> No
 
     with pytest.raises(SendUnconfirmedError):
         calls.ask("SEND queue://q", send, repeat=True)
-    assert engine.outage is not None
+    assert engine.state is LinkState.OUTAGE
 
 
 def test_a_send_that_the_broker_complains_of_is_repeated_once() -> None:
@@ -450,7 +451,7 @@ def test_nothing_is_written_behind_disconnect() -> None:
         with server.broker():  # which reads nothing meanwhile
             closing = threading.Thread(target=link.close)
             closing.start()
-            assert eventually(lambda: link.engine.disconnecting, 5)
+            assert eventually(lambda: link.engine.state is LinkState.LEAVING, 5)
             with pytest.raises(IllegalStateError, match="The Session is closed; SEND was not sent"):
                 link.calls.submit("SEND", lambda _core, _now: pytest.fail("it was written"))
         closing.join(10)

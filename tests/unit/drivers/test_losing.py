@@ -9,13 +9,14 @@ import pytest
 
 from jmsx import AcknowledgeMode
 from jmsx.core.process_memory import ProcessMemory
+from jmsx.drivers.link_state import LINKED, LinkState
 from jmsx.drivers.transport import DriverTransport, Stream
 from tests.benchmarks.one_thread import OneThread
 from tests.depth import some
 from tests.unit.interrupts import Alarm, Interrupt
 
 #: What is interrupted.
-LOSING: Final = ("/jmsx/drivers/engine.py", "/jmsx/core/")
+LOSING: Final = ("/jmsx/drivers/engine.py", "/jmsx/drivers/link_state.py", "/jmsx/core/")
 
 
 @pytest.fixture(autouse=True)
@@ -35,8 +36,8 @@ def dropped(mode: AcknowledgeMode, *at: int) -> tuple[Interrupt, bool, bool, int
     engine._listen(engine.now())  # the session's thread
     core = engine.core
     linked = core.linked
-    assert engine._up is linked
-    return interrupt, linked, engine.outage is not None, 0 if linked else len(core._requests)
+    assert (engine.state in LINKED) is linked
+    return interrupt, linked, engine.state is LinkState.OUTAGE, 0 if linked else len(core._requests)
 
 
 @pytest.mark.parametrize("mode", AcknowledgeMode)

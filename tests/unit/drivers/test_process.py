@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jmsx import AcknowledgeMode
 from jmsx.app.signals import Signals
 from jmsx.core.ledger import Entry, StoreKey
+from jmsx.drivers.link_state import LinkState
 from jmsx.errors import IllegalStateError
 from jmsx.stores import DatabaseStore, MemoryStore, SqliteStore
 from jmsx.stores.ledger import DeliveryLedger
 from jmsx.stores.shared_memory import SharedMemory
+from tests.benchmarks.one_thread import OneThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -220,6 +223,19 @@ def test_database_store_leaves_the_transaction_of_its_parent_alone(tmp_path: Pat
         assert "before fork()" in pipe.read().decode()
     assert {line.split()[1] for line in spoken.read_text().splitlines()} == {str(parent)}
     assert not store.once(FIRST, lambda _: None)
+
+
+def test_thread_of_a_session_ends_in_the_child() -> None:
+    """As where an exception listener forks: nothing will come that it could wait for."""
+    engine = OneThread(AcknowledgeMode.AUTO_ACKNOWLEDGE, 0).link.engine
+
+    def serve() -> str:
+        engine._serve()
+        return engine.state.name
+
+    assert in_child(serve) == "FORKED"
+    engine.end("a test")
+    assert engine.state is LinkState.ENDED
 
 
 def test_signal_ends_a_child_of_a_running_app() -> None:

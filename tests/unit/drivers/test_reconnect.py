@@ -179,6 +179,7 @@ def test_a_link_that_worked_for_a_while_is_no_failed_attempt(
 ) -> None:
     """However often it is lost; one that ends at once is, again and again."""
     engine = OneThread(AcknowledgeMode.AUTO_ACKNOWLEDGE, 0).link.engine
+    engine.renew("a test")
     counted: list[int] = []
 
     def restore(_attempt: object, _lost: object, *, flaps: int) -> int:

@@ -10,6 +10,7 @@ import pytest
 
 import jmsx
 from jmsx.drivers.engine import MOST_TOGETHER, TOGETHER
+from jmsx.drivers.link_state import LinkState
 from tests.benchmarks.one_thread import OneThread
 from tests.unit.interrupts import Alarm, Interrupt
 
@@ -114,10 +115,10 @@ def interrupted_receive(interrupt: Interrupt, monkeypatch: pytest.MonkeyPatch) -
     try:
         interrupt.run(lambda: consumer.receive(1))
     except Alarm:
-        assert engine.outage is not None or consumer.receive(1) is not None
+        assert engine.state is LinkState.OUTAGE or consumer.receive(1) is not None
     now[0] += TOGETHER
     engine._listen(now[0])
-    return None if engine.outage is not None else len(ACK.findall(b"".join(wrote)))
+    return None if engine.state is LinkState.OUTAGE else len(ACK.findall(b"".join(wrote)))
 
 
 def test_a_write_that_is_interrupted_anywhere_is_done_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,103 @@
+"""
+How a session stands with its link, and what may happen then: a table of arrows.
+
+A session has one link after the other, and the table is about all of them. `jmsx/DESIGN.md` shows it as a test
+prints it.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, auto
+from typing import TYPE_CHECKING, Final
+
+from jmsx.errors import IllegalStateError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class LinkState(IntEnum):
+    """The states of a session's link; numbers, as those of a delivery are."""
+
+    UP = auto()  #: there is a link, as far as we know, with all consumers on it
+    LEAVING = auto()  #: DISCONNECT is said: that the broker closes is no loss
+    OUTAGE = auto()  #: there is none, and it is being restored
+    JOINING = auto()  #: there is another one, on which the consumers are being subscribed
+    LOST = auto()  #: there will be none any more, and the connection has yet to be told
+    GONE = auto()  #: there will be none any more
+    ENDED = auto()  #: nor a thread, for the session is closed
+    FORKED = auto()  #: this is the child of a fork, and all of it is the parent's
+
+
+class LinkInput(IntEnum):
+    """What moves a session's link from state to state."""
+
+    LOSE = auto()  #: it has ended, or the broker breaks STOMP, and another one is wanted
+    DROP = auto()  #: it is of no more use to jmsx, which wants another one
+    OPEN = auto()  #: another one is open
+    RESTORE = auto()  #: all consumers are on it
+    LEAVE = auto()  #: DISCONNECT is said
+    GIVE_UP = auto()  #: there will be no other one: none is wanted or to be had, or for a fault
+    TELL = auto()  #: the connection is told so
+    END = auto()  #: the session is closed
+    FORK = auto()  #: the process has forked, and this is the child
+
+
+# What is asked for whenever something has come, or is sent, as names of the module: see core/delivery_state.py.
+LEAVING: Final = LinkState.LEAVING
+OUTAGE: Final = LinkState.OUTAGE
+LOST: Final = LinkState.LOST
+
+#: There is a socket, as far as we know.
+LINKED: Final = frozenset({LinkState.UP, LinkState.LEAVING, LinkState.JOINING})
+
+#: It has all consumers on it.
+REACHABLE: Final = frozenset({LinkState.UP, LinkState.LEAVING})
+
+#: There is none with all consumers on it now, and whoever needs one waits.
+RESTORING: Final = frozenset({LinkState.OUTAGE, LinkState.JOINING})
+
+#: And in these there will not be one any more.
+FOR_GOOD: Final = frozenset({*LinkState} - REACHABLE - RESTORING)
+
+#: Nor a thread.
+CLOSED: Final = frozenset({LinkState.ENDED, LinkState.FORKED})
+
+
+def _arrows() -> Mapping[tuple[LinkState, LinkInput], LinkState]:
+    state, given = LinkState, LinkInput
+    arrows = {
+        (state.UP, given.LOSE): state.OUTAGE,
+        (state.UP, given.DROP): state.OUTAGE,
+        (state.UP, given.GIVE_UP): state.LOST,
+        (state.UP, given.LEAVE): state.LEAVING,
+        (state.LEAVING, given.LEAVE): state.LEAVING,
+        (state.OUTAGE, given.OPEN): state.JOINING,
+        (state.OUTAGE, given.GIVE_UP): state.LOST,
+        (state.JOINING, given.LOSE): state.OUTAGE,
+        (state.JOINING, given.DROP): state.OUTAGE,
+        (state.JOINING, given.GIVE_UP): state.LOST,
+        (state.JOINING, given.RESTORE): state.UP,
+        (state.LOST, given.TELL): state.GONE,
+        (state.ENDED, given.TELL): state.ENDED,  # the session was closed when it was to be told
+    }
+    for one in (given.LOSE, given.DROP, given.GIVE_UP):
+        arrows[state.LEAVING, one] = state.GONE
+    for each in FOR_GOOD:
+        arrows[each, given.GIVE_UP] = each
+    for each in {*LinkState} - {state.FORKED}:
+        arrows[each, given.END] = state.ENDED
+    for each in LinkState:
+        arrows[each, given.FORK] = state.FORKED
+    return arrows
+
+
+ARROWS: Final = _arrows()
+
+
+def next_state(state: LinkState, given: LinkInput) -> LinkState:
+    """Return the state after `given`; raises IllegalStateError where that may not happen."""
+    following = ARROWS.get((state, given))
+    if following is None:
+        raise IllegalStateError(f"cannot {given.name} a link that is {state.name}")
+    return following
