@@ -14,6 +14,7 @@ import polars as pl
 from jmsx_report import balance
 from jmsx_report.additive import HOUR_US
 from jmsx_report.books import Books
+from jmsx_report.events import CONTRADICTION
 from jmsx_report.flows import NAMELESS, SETTLES
 from jmsx_report.horizon import gaps
 
@@ -30,6 +31,10 @@ _WORST: Final = (SUSPECT, UNVERIFIABLE, BALANCED)
 _HOUR: Final = r"date=(?<date>\d{4}-\d{2}-\d{2})/hour=(?<hour>\d{2})"
 _COUNTED: Final = ("sent", "settled", *dict.fromkeys(SETTLES.values()))
 _GRAIN: Final = ("dest", "route", "hour_us")
+#: The first segment of a writer, by its name.
+_FIRST: Final = r"-0+\.jsonl[^/]*$"
+#: Why lines are missing of which nobody knows what they were about.
+_NAMESAKES: Final = "two processes have its name, and lines of one were put aside"
 #: More lines than any log has.
 _WITHOUT_END: Final = 2**48
 #: What `summary` has of each destination, and of all.
@@ -230,7 +235,7 @@ def placed_gaps(held: Books) -> pl.DataFrame:
     reads, who.
 
     Nobody knows what a missing line was about: all that its writer has to do with. Of one that has to do with nothing
-    that is known, it may be anything.
+    that is known, it may be anything; and of two processes of one name the other one has to do with who knows what.
     """
     known = gaps(held.complete, held.horizon.silent)
     known = pl.concat([known, held.absent.drop("says"), _quarantined(held)])
@@ -249,10 +254,11 @@ def placed_gaps(held: Books) -> pl.DataFrame:
         .unique()
         .with_columns(reads=pl.lit(value=True))
     )
+    of_one = known.filter(pl.col("why") != _NAMESAKES)
     placed = pl.concat(
         [
-            known.join(mine, on="writer"),
-            known.join(of_service, on="service"),
+            of_one.join(mine, on="writer"),
+            of_one.join(of_service, on="service"),
         ],
         how="diagonal",
     )
@@ -266,9 +272,13 @@ def _quarantined(held: Books) -> pl.DataFrame:
     """Return gaps for lines put aside and files that were not read: what their writer touched in that hour."""
     schema = gaps(held.complete, held.horizon.silent).schema
     none, hour = pl.lit(None, pl.Int64), pl.col("path").str.extract_groups(_HOUR)
+    # The first line of a process tells when it began: nobody writes that twice. When the other one ended is not known.
+    begins = pl.col("path").str.contains(_FIRST) & (pl.col("line") == 1)
+    namesakes = ((pl.col("what") == CONTRADICTION) & begins).any().over("writer")
+    aside = pl.when(namesakes).then(pl.lit(_NAMESAKES)).otherwise(pl.lit("lines were put aside"))
     told = (
-        (held.terms.quarantine, pl.lit(1, pl.Int64), "lines were put aside"),
-        (held.terms.passed_over, none, "files were not read"),
+        (held.terms.quarantine, pl.lit(1, pl.Int64), aside),
+        (held.terms.passed_over, none, pl.lit("files were not read")),
     )
     begun = (
         pl.format("{}T{}:00", hour.struct.field("date"), hour.struct.field("hour"))
@@ -276,13 +286,15 @@ def _quarantined(held: Books) -> pl.DataFrame:
         .cast(pl.Int64)
     )
     rows = [
-        frame.with_columns(begun.alias("low_us")).select(
+        frame.with_columns(begun.alias("low_us"), why.alias("why")).select(
             "writer",
             pl.lit(None, pl.String).alias("service"),
             "low_us",
-            (pl.col("low_us") + HOUR_US - 1).alias("high_us"),
+            pl.when(pl.col("why") != _NAMESAKES)
+            .then(pl.col("low_us") + HOUR_US - 1)
+            .alias("high_us"),
             lines.alias("lines"),
-            pl.lit(why).alias("why"),
+            "why",
         )
         for frame, lines, why in told
         if frame is not None

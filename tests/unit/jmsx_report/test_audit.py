@@ -278,6 +278,27 @@ def test_foreign_messages_that_were_done_twice_are_found() -> None:
     assert (told(ended(once))["verdict"], told(ended(once))["duplicates"]) == ("unverifiable", 0)
 
 
+def test_nobody_knows_what_the_second_process_of_a_name_touched() -> None:
+    """Its first line contradicts that of the first one; a later line is put aside with what its writer touched."""
+    log = trade().opens("twin")
+    log.reads("twin", "queue://other")
+    log.send(SENDER, START)
+    ended(log).closes("twin", START + 2 * HOUR)
+    folder = "date=2026-11-20/hour=06"
+
+    def judged(line: int, first: int) -> dict[str, Any]:
+        path, why = f"{folder}/twin-{first:012d}.jsonl", "seq 0 of twin has another content in x"
+        row = {"path": path, "line": line, "what": "contradiction", "why": why, "writer": "twin"}
+        return told(log, quarantine=pl.DataFrame([row]))
+
+    assert judged(1, 0)["destinations"][ORDERS]["reasons"][1:] == [
+        "two processes have its name, and lines of one were put aside (twin)"
+    ]
+    assert judged(1, 0)["verdict"] == "unverifiable"
+    assert judged(2, 0)["verdict"] == "suspect"
+    assert judged(1, 7)["verdict"] == "suspect"
+
+
 def test_foreign_messages_cannot_be_compared() -> None:
     """They are settled, and who sent them keeps no log."""
     log = trade()
