@@ -103,10 +103,11 @@ class Frame:
         """Return the bytes of this frame, with its closing NUL."""
         headers = self.headers.items()
         if self.command in _UNESCAPED_COMMANDS:
-            lines = [f"{name}:{value}\n" for name, value in headers]
+            lines = [name + ":" + value + "\n" for name, value in headers]
         else:
+            # Joined by +, for an f-string asks a member of an enum for its name.
             lines = [
-                f"{_escaped_name(name)}:{value if value.isalnum() else escape(value)}\n"
+                _escaped_name(name) + ":" + (value if value.isalnum() else escape(value)) + "\n"
                 for name, value in headers
             ]
         head = f"{self.command}\n{''.join(lines)}\n"

@@ -135,10 +135,11 @@ def _typed(name: str, value: Any) -> tuple[str, str]:
         return "string", value
     if isinstance(value, bool):
         return "boolean", "true" if value else "false"
-    if isinstance(value, int) and value in _LONG:
-        return "int" if value in _INT else "long", str(value)
+    # Plain numbers: a range is searched step by step for a member of an enum, and numpy's print as more than a number.
+    if isinstance(value, int) and (number := int(value)) in _LONG:
+        return "int" if number in _INT else "long", str(number)
     if isinstance(value, float) and math.isfinite(value):
-        return "double", repr(value)
+        return "double", repr(float(value))
     if isinstance(value, bytes):
         return "byte-array", base64.b64encode(value).decode()
     raise MessageFormatError(

@@ -116,7 +116,7 @@ def property_headers(message: Message, dialect: Dialect) -> dict[str, str]:
     types = _types({name: value for name, value in given.items() if name not in numbers}, reserved)
     for name in headers.keys() & _FIELDS.keys():
         own = getattr(message, _FIELDS[name])
-        if own is not None and str(own) != headers[name]:
+        if own is not None and property_text(name, own) != headers[name]:
             raise MessageFormatError(
                 f"property {name!r} is {headers[name]!r}, and {_FIELDS[name]} of the message is {own!r}; set one"
             )
@@ -215,17 +215,23 @@ def _value(letter: str, text: str) -> PropertyValue:
 
 
 def property_text(name: str, value: object) -> str:
-    """Return a property's value as text; raises MessageFormatError for what JMS does not know."""
+    """
+    Return a property's value as text; raises MessageFormatError for what JMS does not know.
+
+    What it is of a subclass, as a member of an enum or a number of numpy, is told as the plain value that it equals.
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return _float_text(value)
+        return _float_text(float(value))
     if isinstance(value, int) and not ~LONG <= value <= LONG:
         raise MessageFormatError(
             f"property {name} must be a whole number of at most 64 bits, as Java's long; or send it as str"
         )
-    if isinstance(value, str | int):
-        return str(value)
+    if isinstance(value, int):
+        return str(int(value))
+    if isinstance(value, str):
+        return str.__str__(value)
     raise MessageFormatError(
         f"property {name!r} is {kind_of(value)}; JMS knows str, int, float and bool"
     )
@@ -262,5 +268,5 @@ def _number(name: str, value: object, low: int, high: int) -> str:
     """Return a whole number within its bounds, also one that is written as text, as Java takes it."""
     number = int(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
     if isinstance(number, int) and not isinstance(number, bool) and low <= number <= high:
-        return str(number)
+        return str(int(number))
     raise MessageFormatError(f"{name} must be a whole number from {low} to {high}, not {value!r}")

@@ -40,7 +40,7 @@ class PreparedSend:
         self._headers = {
             **dialect.writing.send_headers(self.uri),
             "persistent": "true" if persistent else "false",
-            "priority": str(priority),
+            "priority": str(int(priority)),
         }
         _check_headers(self._headers, dialect.header_limit)
 

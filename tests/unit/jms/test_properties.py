@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jmsx.core.frames import Frame
 from jmsx.core.headers import KEY_HEADER, TYPES_HEADER
 from jmsx.errors import MessageFormatError, UnsupportedError
 from jmsx.jms.destination import Queue
@@ -60,6 +62,67 @@ def test_property_is_a_text_for_others(value: Any, text: str) -> None:
     assert sent.pop("p") == text
     back = typed({"p": text}, sent.get(TYPES_HEADER, ""), ())["p"]
     assert (type(back), repr(back)) == (type(value), repr(value))
+
+
+class Colour(str, enum.Enum):  # noqa: UP042 - StrEnum prints as the text that it is, and most programs have this
+    """A text with a name."""
+
+    RED = "red"
+    HOT = "red-hot"
+
+
+class Level(int, enum.Enum):
+    """A whole number with a name."""
+
+    LOW = 1
+
+
+class Real(float):
+    """A float that prints as numpy's do."""
+
+    def __repr__(self) -> str:
+        return f"np.float64({float(self)!r})"
+
+    __str__ = __repr__
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "back"),
+    [
+        (Colour.RED, "red", "red"),
+        (Colour.HOT, "red-hot", "red-hot"),
+        (Level.LOW, "1", 1),
+        (Real(2.5), "2.5", 2.5),
+        (Real(1e20), "1.0E20", 1e20),
+    ],
+)
+def test_property_of_a_subclass_is_the_plain_one(value: Any, text: str, back: object) -> None:
+    """What equals "red" is found by the selector `colour = 'red'`, however it prints."""
+    sent = headers(properties={"p": value})
+    assert sent["p"] == text
+    assert typed({"p": text}, sent.get(TYPES_HEADER, ""), ())["p"] == back
+
+
+@pytest.mark.parametrize("dialect", [DIALECT, ARTEMIS])
+def test_fields_of_a_subclass_are_the_plain_ones(dialect: Dialect) -> None:
+    """On the wire, for a frame's bytes are made of what stands in its headers; also where a property says the same."""
+    told = Message(
+        Colour.RED,
+        correlation_id=Colour.RED,
+        type=Colour.RED,
+        group_id=Colour.RED,
+        group_sequence=Level.LOW,
+        properties={"JMSXGroupID": Colour.RED, "JMSXGroupSeq": Level.LOW, Colour.RED: Level.LOW},
+    )
+    prepared = PreparedSend(Queue("q"), dialect, persistent=True, priority=Level.LOW)
+    wire = Frame("SEND", *prepared.content(told, "key")).encode()
+    assert b"Colour" not in wire
+    assert b"Level" not in wire
+    for line in (b"correlation-id:red", b"type:red", b"JMSXGroupID:red", b"JMSXGroupSeq:1"):
+        assert b"\n" + line + b"\n" in wire
+    assert b"\npriority:1\n" in wire
+    assert b"\nred:1\n" in wire
+    assert wire.endswith(b"\n\nred\0")
 
 
 def test_none_is_no_text() -> None:
