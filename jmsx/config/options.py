@@ -37,6 +37,7 @@ from jmsx.core.option_checks import (
     is_writable,
     nearest,
     offers,
+    plain_text,
     unknown,
     wrong_type,
 )
@@ -317,7 +318,10 @@ class ConnectionOptions:
     def __post_init__(self) -> None:
         read_durations(self)
         for name in ("client_id", "username", "password"):
-            _check_header(name, getattr(self, name))
+            text = getattr(self, name)
+            _check_header(name, text)
+            if text is not None:
+                object.__setattr__(self, name, plain_text(text))
         for name in _FLAGS:
             check_flag(name, getattr(self, name))
         for name, kind in _PARTS.items():

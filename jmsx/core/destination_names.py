@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
-from jmsx.core.option_checks import kind_of, nearest, odd_character, unknown
+from jmsx.core.option_checks import kind_of, nearest, odd_character, plain_text, unknown
 from jmsx.errors import InvalidDestinationError
 
 if TYPE_CHECKING:
@@ -238,6 +238,7 @@ def parse_destination(text: str, default_kind: str = "queue") -> DestinationUri:
 
     Raises InvalidDestinationError or, for an option, ConfigurationError.
     """
+    text = plain_text(text) if isinstance(text, str) else text  # what is no text is refused below
     kind, bare = split_name(text, default_kind) if not _lists(text) else _listed(text, default_kind)
     name, _, query = bare.partition("?")
     check_name(name, text)

@@ -95,6 +95,11 @@ def check_text(name: str, value: object) -> None:
         raise wrong_type(name, "a str", value)
 
 
+def plain_text(text: str) -> str:
+    """Return `text` as a str and no more; what derives from str, as members of enums do, may print as another text."""
+    return str.__str__(text)
+
+
 def odd_character(name: str) -> str | None:
     """Return the first character that cannot stand in a name, or None."""
     odd = _UNNAMED.search(name)

@@ -28,7 +28,7 @@ from jmsx.core.headers import (
     UNREADABLE_HEADER,
     whole,
 )
-from jmsx.core.option_checks import kind_of
+from jmsx.core.option_checks import kind_of, plain_text
 from jmsx.errors import MessageFormatError, MessageNotWriteableError
 from jmsx.jms.message import READ_ONLY, Message, PropertyValue
 
@@ -231,7 +231,7 @@ def property_text(name: str, value: object) -> str:
     if isinstance(value, int):
         return str(int(value))
     if isinstance(value, str):
-        return str.__str__(value)
+        return plain_text(value)
     raise MessageFormatError(
         f"property {name!r} is {kind_of(value)}; JMS knows str, int, float and bool"
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 from jmsx.config.options import ConsumerOptions
 from jmsx.core.modes import AcknowledgeMode
-from jmsx.core.option_checks import check_flag, check_name, wrong_type
+from jmsx.core.option_checks import check_flag, check_name, plain_text, wrong_type
 from jmsx.core.values import NO_FAILURE, ConsumerSettings, DestinationKind
 from jmsx.errors import InvalidDestinationError, InvalidSelectorError, UnsupportedError, UsageError
 from jmsx.jms import subscribing
@@ -160,6 +160,7 @@ class Session:
         link, own = self._link, _checked(options)
         link.check_open()
         check_name("the name of a durable subscription", subscription)
+        subscription = plain_text(subscription)
         _check_said(name, no_local=no_local)
         topic = destination_of(topic)
         if not topic.is_topic:
@@ -223,6 +224,7 @@ class Session:
         link = self._link
         link.check_open()
         check_name("the name of a durable subscription", subscription)
+        subscription = plain_text(subscription)
         named = durable(link.options.client_id, subscription)
         if link.dialect.management is not None:
             peer = link.peer(f"UNSUBSCRIBE {subscription}")

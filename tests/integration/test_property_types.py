@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx import Connection, Message
+from jmsx import Connection, Message, Topic
 from jmsx.errors import InvalidSelectorError
 from jmsx_broker import ClassicBroker
 from tests.integration.support import take
@@ -18,6 +19,22 @@ if TYPE_CHECKING:
     from jmsx_broker import ArtemisBroker, Broker
 
 pytestmark = pytest.mark.broker
+
+
+class Rank(enum.IntEnum):
+    """Whole numbers with names."""
+
+    HIGH = 3
+
+
+class Said(str, enum.Enum):  # noqa: UP042 - StrEnum prints as the text that it is, and most programs have this
+    """Texts with names."""
+
+    TOPIC = "jmsx.test.enum"
+    CLIENT = "jmsx-test-enum"
+    NAME = "named"
+    RED = "red"
+
 
 PROPERTIES: dict[str, PropertyValue] = {
     "flag": True,
@@ -99,3 +116,23 @@ def test_arithmetic_that_would_stop_everybody(
             list(session.create_browser(queue, selector=selector))
         session.create_producer(queue).send(Message("x", properties=PROPERTIES))
         assert take(session.create_consumer(queue), 1)[0].text == "x"
+
+
+def test_members_of_enums_are_what_they_equal(broker: Broker) -> None:
+    """Names, a selector, properties and fields; and what is removed from Artemis by its management."""
+    with Connection(broker.url, client_id=Said.CLIENT) as connection:
+        connection.start()
+        session = connection.create_session()
+        consumer = session.create_durable_consumer(
+            Topic(Said.TOPIC), Said.NAME, selector="colour = 'red'"
+        )
+        sent = Message(
+            {"rank": Rank.HIGH}, properties={"colour": Said.RED, "rank": Rank.HIGH}, type=Said.RED
+        )
+        session.create_producer("topic://jmsx.test.enum").send(sent)
+        (message,) = take(consumer, 1)
+        assert message.body == {"rank": 3}
+        assert dict(message.properties) == {"colour": "red", "rank": 3}
+        assert message.type == "red"
+        consumer.close()
+        session.unsubscribe(Said.NAME)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import inspect
 import math
 import pickle
@@ -27,6 +28,18 @@ from jmsx.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+class Service(str, enum.Enum):  # noqa: UP042 - StrEnum prints as the text that it is, and most programs have this
+    """A text with a name."""
+
+    BILLING = "billing"
+
+
+def test_texts_of_an_enum_are_the_plain_ones() -> None:
+    """They go into names that the broker knows, and what Artemis' management is asked for has to be one of them."""
+    options = ConnectionOptions(client_id=Service.BILLING, username=Service.BILLING)
+    assert f"{options.client_id} {options.username}" == "billing billing"
 
 
 def test_prefetch_of_each_kind() -> None:

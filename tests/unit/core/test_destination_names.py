@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any
 
 import pytest
@@ -11,6 +12,22 @@ from jmsx.core.destination_names import split_name
 from jmsx.core.policy import RedeliveryPolicy, RedeliveryPolicyMap
 from jmsx.errors import ConfigurationError, InvalidDestinationError
 from jmsx.jms.destination import Queue, Topic, destination
+
+
+class Names(str, enum.Enum):  # noqa: UP042 - StrEnum prints as the text that it is, and most programs have this
+    """Destinations with names of a program's own."""
+
+    ORDERS = "orders"
+    PRICES = "topic://prices"
+
+
+def test_a_member_of_an_enum_is_the_text_that_it_equals() -> None:
+    """However it prints: its messages would go to a queue that nobody reads."""
+    assert (Queue(Names.ORDERS).uri, Queue(Names.ORDERS).name) == ("queue://orders", "orders")
+    assert (
+        f"{destination(Names.ORDERS)} {destination(Names.PRICES)}"
+        == "queue://orders topic://prices"
+    )
 
 
 @pytest.mark.parametrize(
