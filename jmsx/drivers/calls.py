@@ -327,7 +327,7 @@ class Calls:
         """
         while not given_up():
             self.engine.check()
-            flows = self.engine.reachable and not self.engine.core.committing
+            flows = self.engine.state not in RESTORING and not self.engine.core.committing
             flows = flows and (self.running or stopped)
             if flows and not self._translates_again():
                 message = self.engine.work(taking)
@@ -508,7 +508,7 @@ class Calls:
         self.engine.check()
         if self.engine.state is LEAVING:  # by another thread; nobody answers what follows
             raise IllegalStateError(f"The Session is closed; {what} was not sent")
-        if self.engine.reachable:
+        if self.engine.state not in RESTORING:
             return
         policy = self.engine.reconnect_policy
         given = policy.timeout if policy is not None else 0.0
@@ -521,7 +521,7 @@ class Calls:
         self.engine.check()
         if self.closing:
             raise IllegalStateError(f"The Session is closed; {what} was not sent")
-        if not self.engine.reachable:
+        if self.engine.state in RESTORING:
             raise ConnectionFailedError(
                 f"{what} was not sent: {self.engine.cause}, and no broker could be reached for"
                 f" {_told(seconds)}; jmsx goes on trying"
