@@ -18,7 +18,7 @@ others are read, at the end: code that is not ours may raise anything.
     ├── RefusedError                   the broker said no, and has not done it
     │   ├── BrokerError                  it answered ERROR (its own words are in it)
     │   ├── SecurityError                it refused the credentials or the access
-    │   ├── ResourceAllocationError      it is out of something
+    │   ├── ResourceAllocationError      it is out of something, or this process is
     │   └── TransactionRolledBackError   it rolled the transaction back; its messages come again
     ├── LinkError                      there is no connection to the broker
     │   ├── ConnectionFailedError        it could not be reached, or went away; it may be tried again
@@ -113,7 +113,7 @@ class SecurityError(RefusedError):
 
 
 class ResourceAllocationError(RefusedError):
-    """The broker ran out of a resource, such as its limit of uncommitted messages."""
+    """The broker ran out of a resource, such as its limit of uncommitted messages; or this process did, of threads."""
 
 
 class BrokerError(RefusedError):

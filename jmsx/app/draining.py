@@ -38,14 +38,14 @@ def drain(workers: Sequence[Worker], timeout: float, machine: Machine) -> None:
     deadline = machine.monotonic() + max(timeout, 0.0)
     drains = [_Drain(worker, deadline, machine) for worker in workers]
     for each in drains:
-        each.thread.start()
+        each.begin()
     for each in drains:
-        each.thread.join(waitable(max(deadline - machine.monotonic(), 0.0)))
+        each.wait(waitable(max(deadline - machine.monotonic(), 0.0)))
     late = [each for each in drains if each.thread.is_alive() or each.overdue]
     for each in late:
         each.cut_off()
     for each in late:
-        each.thread.join(DROPPING)
+        each.wait(DROPPING)
     left = [told for each in drains if (told := each.left())]
     if left:
         raise DrainError(
@@ -65,6 +65,18 @@ class _Drain:
         self._cut_off = False
         self._deadline = deadline
         self._failure: JmsxError | None = None
+
+    def begin(self) -> None:
+        """Begin, on the thread of its own; where the process gets no further one, here, to the end."""
+        try:
+            self.thread.start()
+        except RuntimeError:
+            self._run()
+
+    def wait(self, seconds: float | None) -> None:
+        """Wait for the end of its thread, at most so many seconds (None: as long as that takes)."""
+        if self.thread.ident is not None:
+            self.thread.join(seconds)
 
     def _run(self) -> None:
         """Wait for the handler, then close."""

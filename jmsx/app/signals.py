@@ -95,7 +95,11 @@ class Beside:
         self._error: BaseException | None = None
         self._woken = False
         self.over = False  #: and `wait` has said so
-        threading.Thread(target=self._run, args=(work,), name=name, daemon=True).start()
+        thread = threading.Thread(target=self._run, args=(work,), name=name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the process gets no further thread: then here, whatever signal comes
+            self._run(work)
 
     def wait(self, timeout: float | None = None) -> signal.Signals | None:
         """

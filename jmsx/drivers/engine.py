@@ -46,6 +46,7 @@ from jmsx.drivers.machine import Machine
 from jmsx.drivers.process import left_behind, tell_of_forks
 from jmsx.drivers.reconnect import Connected, Connector
 from jmsx.drivers.session_log import SessionLog
+from jmsx.drivers.threads import start_serving
 from jmsx.errors import ConnectionFailedError, IllegalStateError, JmsxError, ProtocolError, text_of
 from jmsx.log import logger
 from jmsx.observe import Observers
@@ -161,8 +162,8 @@ class Engine:
         self._step(LinkInput.FORK)
 
     def start(self) -> None:
-        """Start the thread that serves the link."""
-        self._thread.start()
+        """Start the thread that serves the link; raises ConnectionFailedError where the process gets none."""
+        start_serving(self._thread, str(self.address))
 
     def adopt(self, core: SessionCore, source: Source, server: str, seconds: float) -> None:
         """Serve `core` from now on; it took `seconds` to connect to `server`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from jmsx.core.heartbeat import header
 from jmsx.core.wire import Told
 from jmsx.drivers.changed import Event
 from jmsx.drivers.connect import connect
+from jmsx.drivers.threads import no_reader
 from jmsx.drivers.transport import DriverConnection, DriverTransport, Stream
 from jmsx.errors import (
     BrokerTimeoutError,
@@ -198,7 +198,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         if client_id is not None:
             headers["client-id"] = client_id
         self._asked = True
-        with contextlib.suppress(OSError):  # of writing it: the reader finds out why
+        try:
             connection.connect(
                 self._options.username,
                 self._options.password,
@@ -206,6 +206,12 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
                 headers=headers,
                 with_connect_command=True,
             )
+        except RuntimeError as error:  # of starting the reader, before anything was written
+            self._asked = False
+            self._transport.close()
+            raise no_reader(str(self.address), error) from error
+        except OSError:  # of writing it
+            pass  # the reader finds out why
 
     def _await_connected(self, client_id: str | None) -> Frame:
         limit = self._options.connect_timeout

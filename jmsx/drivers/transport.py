@@ -141,7 +141,10 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
                 timer = threading.Timer(after, self.drop)
                 timer.daemon = True
                 self._last_call = timer
-                timer.start()  # it does nothing if another thread has cancelled it meanwhile
+                try:
+                    timer.start()  # it does nothing if another thread has cancelled it meanwhile
+                except RuntimeError:  # the process gets no further thread
+                    self.drop()
             return
         last_call, self._last_call = self._last_call, None
         if last_call is not None:
@@ -149,6 +152,12 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
         stream: Stream | None = self.socket
         if stream is not None:
             stream.shutdown()
+
+    def close(self) -> None:
+        """Give the descriptor back where no thread reads, which would do so at its end."""
+        stream: Stream | None = self.socket
+        if stream is not None:
+            stream.close()
 
     def forget(self) -> None:
         """

@@ -130,8 +130,8 @@ class MessageConsumer:
 
         In AUTO mode a message is acknowledged when the listener has returned, and delivered again by the redelivery
         policy if it raises; one that returns an awaitable or a generator has failed for good. Raises ConfigurationError
-        for a coroutine or generator function and for one that does not take a message, and UsageError for a consumer
-        with prefetch 0.
+        for a coroutine or generator function and for one that does not take a message, UsageError for a consumer with
+        prefetch 0, and ResourceAllocationError where this process may start no further thread.
         """
         if self._closed:
             raise IllegalStateError(

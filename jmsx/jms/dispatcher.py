@@ -13,7 +13,8 @@ from jmsx.core.session import SessionCore
 from jmsx.core.values import Failure
 from jmsx.drivers.calls import Calls
 from jmsx.drivers.machine import Machine
-from jmsx.errors import JmsxError
+from jmsx.drivers.threads import ROOM
+from jmsx.errors import JmsxError, ResourceAllocationError
 from jmsx.jms.failures import HandlerCall
 from jmsx.jms.handlers import check_ran
 from jmsx.jms.message import Message
@@ -75,17 +76,31 @@ class Dispatcher:
         return threading.current_thread() is self._thread
 
     def set(self, subscription_id: str, listener: Listener | None) -> None:
-        """Give a subscription its listener, or take it away."""
+        """
+        Give a subscription its listener, or take it away.
+
+        Raises ResourceAllocationError where the process gets no thread for it; then it has no listener.
+        """
         with self._engine.lock:
+            if listener is not None and self._thread is None:
+                self._start_thread()
             if listener is None:
                 self.listeners.pop(subscription_id, None)
             else:
                 self.listeners[subscription_id] = listener
-            if self._thread is None and self.listeners:
-                name = f"jmsx-listener-{self._engine.source.session_id}"
-                self._thread = self._machine.thread(self._run, name)
-                self._thread.start()
             self._engine.wake()
+
+    def _start_thread(self) -> None:
+        """Start the thread that calls listeners; it waits for the lock, which the caller holds."""
+        thread = self._machine.thread(self._run, f"jmsx-listener-{self._engine.source.session_id}")
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise ResourceAllocationError(
+                f"no listener was set in a session on {self._engine.source.broker}: this process gets no further"
+                f" thread ({error}); {ROOM}, and set it again"
+            ) from error
+        self._thread = thread
 
     def wait_idle(self, timeout: float | None) -> bool:
         """Wait until no listener runs, at most `timeout` seconds; True at once if the caller is one."""

@@ -1,0 +1,28 @@
+"""What is told where the system lets this process start no further thread, as Python says with a RuntimeError."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from jmsx.errors import ConnectionFailedError
+
+if TYPE_CHECKING:
+    import threading
+
+#: What to do about it.
+ROOM: Final = "end what has many threads, or raise the limits of the user or container (ulimit -u, pids, memory)"
+
+
+def start_serving(thread: threading.Thread, broker: str) -> None:
+    """Start a thread that serves a connection to `broker`; raises ConnectionFailedError where none can be started."""
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise no_reader(broker, error) from error
+
+
+def no_reader(broker: str, error: RuntimeError) -> ConnectionFailedError:
+    """Return what a connection to `broker` fails with that no thread can serve."""
+    return ConnectionFailedError(
+        f"cannot connect to {broker}: this process gets no further thread ({error}); {ROOM}"
+    )
