@@ -192,6 +192,11 @@ class TransactionInDoubtError(InDoubtError):
         self.broker = broker
 
 
+def afresh(error: JmsxError) -> JmsxError:
+    """Return an error that was raised before, and is again: without the frames of that, which hold what was sent."""
+    return error.with_traceback(None)
+
+
 # Errors of others ----------------------------------------------------------------------------------------------------
 #
 # Code that is not ours may raise anything wherever it runs: log handlers, observers, the methods of exceptions. What it

@@ -63,6 +63,7 @@ from jmsx.errors import (
     ConfigurationError,
     IllegalStateError,
     JmsxError,
+    afresh,
     from_a_signal,
 )
 from jmsx.jms.connection import Connection
@@ -465,7 +466,7 @@ class App:
         """
         limit = timeout_of("timeout", timeout)
         if self._left is not None:
-            raise self._left
+            raise afresh(self._left)
         self._stopping.wait(waitable(limit))
         if self._failure is not None:
             raise self._failure
@@ -759,7 +760,7 @@ class App:
 
     def _check_not_running(self) -> None:
         if self._left is not None:
-            raise self._left
+            raise afresh(self._left)
         if self._running:
             raise IllegalStateError("the app is running; do this before start(), or after stop()")
 

@@ -47,7 +47,14 @@ from jmsx.drivers.process import left_behind, tell_of_forks
 from jmsx.drivers.reconnect import Connected, Connector
 from jmsx.drivers.session_log import SessionLog
 from jmsx.drivers.threads import start_serving
-from jmsx.errors import ConnectionFailedError, IllegalStateError, JmsxError, ProtocolError, text_of
+from jmsx.errors import (
+    ConnectionFailedError,
+    IllegalStateError,
+    JmsxError,
+    ProtocolError,
+    afresh,
+    text_of,
+)
 from jmsx.log import logger
 from jmsx.observe import Observers
 
@@ -248,7 +255,7 @@ class Engine:
     def check(self) -> None:
         """Raise the error that ended the session, if there is one: then there will be no other link."""
         if self.state in FOR_GOOD:
-            raise self.cause
+            raise afresh(self.cause)
 
     @property
     def error(self) -> JmsxError | None:

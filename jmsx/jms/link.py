@@ -38,6 +38,7 @@ from jmsx.errors import (
     JmsxError,
     UnsupportedError,
     UsageError,
+    afresh,
 )
 from jmsx.jms.destination import Destination, Temporary, TemporaryQueue, TemporaryTopic
 from jmsx.jms.dispatcher import Dispatcher, Listener
@@ -437,7 +438,7 @@ class ConnectionLinks:
                 f"The Connection is closed (it was to {self._uri}); make another one"
             )
         if self._left is not None:
-            raise self._left
+            raise afresh(self._left)
         if self._aborted:
             raise ConnectionFailedError(f"the connection to {self._uri} was aborted")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -460,3 +461,19 @@ def test_stop_and_start_in_an_outage(proxy: Proxy, classic_broker: Broker, queue
         assert seen == []
         connection.start()
         assert eventually(lambda: seen == ["a"])
+
+
+def test_calls_of_a_dead_session_keep_nothing(
+    proxy: Proxy, classic_broker: Broker, queue: Queue
+) -> None:
+    """One error is raised each time; its traceback would grow with each call, and keep the bodies of them all."""
+    del classic_broker
+    lengths: list[int] = []
+    with Connection(proxy.url) as connection:
+        producer = connection.create_session().create_producer(queue)
+        proxy.cut()
+        for _ in range(20):
+            with pytest.raises((ConnectionFailedError, SendUnconfirmedError)) as raised:
+                producer.send("x")
+            lengths.append(len(traceback.extract_tb(raised.value.__traceback__)))
+    assert len(set(lengths[10:])) == 1
