@@ -52,7 +52,7 @@ class Logger:
         try:
             if self._standard.isEnabledFor(level):
                 self._log = self._log or _structured(self._standard)
-                self._log(level, event, **fields)
+                (self._log or _plain(self._standard))(level, event, **fields)
         except BaseException as error:
             if from_a_signal(error):
                 raise
@@ -67,10 +67,21 @@ def logger(name: str) -> Logger:
 #: Frames between who logs and the standard library's logger: a record tells the module and function of the former.
 _FRAMES: Final = 6
 
+#: The same without structlog.
+_PLAIN_FRAMES: Final = 4
 
-def _structured(standard: logging.Logger) -> Callable[..., object]:
-    """Return what writes `(level, event, **fields)` to the standard library's logger."""
-    import structlog  # noqa: PLC0415 - 65 ms, which a process that writes no line need not spend
+
+def _structured(standard: logging.Logger) -> Callable[..., object] | None:
+    """
+    Return what writes `(level, event, **fields)` to the standard library's logger.
+
+    None: structlog cannot be loaded now, as where a process has no file descriptor left, and a link is lost for that.
+    """
+    try:
+        import structlog  # noqa: PLC0415 - 65 ms, which a process that writes no line need not spend
+        import structlog.stdlib  # noqa: PLC0415 - where another thread failed half way, it is not whole
+    except (ImportError, OSError, AttributeError):
+        return None
 
     render = structlog.processors.KeyValueRenderer(key_order=["event"])
 
@@ -90,6 +101,18 @@ def _structured(standard: logging.Logger) -> Callable[..., object]:
         standard, processors=[as_record], wrapper_class=structlog.stdlib.BoundLogger
     )
     log: Callable[..., object] = bound.log
+    return log
+
+
+def _plain(standard: logging.Logger) -> Callable[..., object]:
+    """Return what writes the same lines and records without structlog."""
+
+    def log(level: int, event: str, exc_info: object = None, **more: object) -> None:
+        fields = {"event": event, **{name: one for name, one in more.items() if one is not None}}
+        line = " ".join(f"{name}={one!r}" for name, one in fields.items())
+        told = exc_info_of(exc_info) if isinstance(exc_info, BaseException) else None
+        standard.log(level, line, exc_info=told, extra={"jmsx": fields}, stacklevel=_PLAIN_FRAMES)
+
     return log
 
 

@@ -60,3 +60,21 @@ def test_structlog_is_loaded_for_the_first_line() -> None:
         " logger('jmsx.x').info('not written'); assert 'structlog' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_process_without_file_descriptors_writes_its_first_line() -> None:
+    """That a link is lost for that is the first line of many a program; structlog writes those behind it."""
+    program = (
+        "import logging, os, sys; from jmsx.log import logger;"
+        " logging.basicConfig(format='%(funcName)s %(message)s', force=True); import resource;"
+        " resource.setrlimit(resource.RLIMIT_NOFILE, (3, resource.getrlimit(resource.RLIMIT_NOFILE)[1]));"
+        "\ndef here(): logger('jmsx.x').warning('lost', attempt=1, other=None, exc_info=ValueError('why'))"
+        "\nhere(); assert 'structlog' not in sys.modules;"
+        " resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]));"
+        " here(); assert 'structlog' in sys.modules"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    line = "here event='lost' attempt=1\nValueError: why\n"
+    assert done.stderr == line * 2
