@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from jmsx.testing.artemis.message import CoreMessage, Refused
 from jmsx.testing.artemis.post_office import Address, PostOffice
 from jmsx.testing.artemis.queue import ArtemisQueue
 
 ADDRESS: Final = "activemq.management"
+
+_T = TypeVar("_T")
 
 
 class _FailedError(Exception):
@@ -77,44 +79,47 @@ def _settings(office: PostOffice, _: str) -> str:
 
 
 def _list_queues(office: PostOffice, wanted: str, *_: int) -> str:
-    return _page(wanted, map(_queue_view, office.queues.values()))
+    return _page(wanted, office.queues.values(), _QUEUE_VIEW)
 
 
 def _list_addresses(office: PostOffice, wanted: str, *_: int) -> str:
-    return _page(wanted, map(_address_view, office.addresses.values()))
+    return _page(wanted, office.addresses.values(), _ADDRESS_VIEW)
 
 
-def _page(wanted: str, views: Iterable[Mapping[str, str]]) -> str:
+def _page(wanted: str, all_of_them: Iterable[_T], view: Mapping[str, Callable[[_T], str]]) -> str:
     """Return the views that a filter for one field lets through; EQUALS is the only operation."""
     told = json.loads(wanted)
     if told["operation"] != "EQUALS":
         raise NotImplementedError(f"the fake broker cannot list by {told['operation']}")
-    data = [view for view in views if view[told["field"].lower()] == told["value"]]
+    field = view[told["field"].lower()]
+    found = [one for one in all_of_them if field(one) == told["value"]]
+    data = [{name: tell(one) for name, tell in view.items()} for one in found]
     return json.dumps({"data": data, "count": len(data)})
 
 
-def _queue_view(queue: ArtemisQueue) -> dict[str, str]:
-    return {
-        "name": queue.name,
-        "address": queue.address,
-        "filter": queue.selector.text if queue.selector is not None else "",
-        "durable": str(not queue.temporary).lower(),
-        "temporary": str(queue.temporary).lower(),
-        "autoDelete": "false",
-        "routingType": str(queue.routing),
-        "messageCount": str(len(queue)),
-        "consumerCount": str(len(queue.consumers)),
-        "purgeOnNoConsumers": "false",
-        "lastValue": "false",
-        "ringSize": "-1",
-        "enabled": "true",
-        "internalQueue": "false",
-    }
+#: What is told of a queue, by field.
+_QUEUE_VIEW: Final[Mapping[str, Callable[[ArtemisQueue], str]]] = {
+    "name": lambda queue: queue.name,
+    "address": lambda queue: queue.address,
+    "filter": lambda queue: queue.selector.text if queue.selector is not None else "",
+    "durable": lambda queue: str(not queue.temporary).lower(),
+    "temporary": lambda queue: str(queue.temporary).lower(),
+    "autoDelete": lambda _: "false",
+    "routingType": lambda queue: str(queue.routing),
+    "messageCount": lambda queue: str(len(queue)),
+    "consumerCount": lambda queue: str(len(queue.consumers)),
+    "purgeOnNoConsumers": lambda _: "false",
+    "lastValue": lambda _: "false",
+    "ringSize": lambda _: "-1",
+    "enabled": lambda _: "true",
+    "internalQueue": lambda _: "false",
+}
 
-
-def _address_view(address: Address) -> dict[str, str]:
-    routings = sorted(str(routing) for routing in address.routings)
-    return {"name": address.name, "routingTypes": json.dumps(routings)}
+#: The same of an address.
+_ADDRESS_VIEW: Final[Mapping[str, Callable[[Address], str]]] = {
+    "name": lambda address: address.name,
+    "routingTypes": lambda address: json.dumps(sorted(map(str, address.routings))),
+}
 
 
 def _destroy(office: PostOffice, name: str) -> None:

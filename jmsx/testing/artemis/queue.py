@@ -288,7 +288,8 @@ class ArtemisQueue:
         return sorted((*self.in_flight, *self.waiting), key=lambda message: message.message_id)
 
     def __len__(self) -> int:
-        return len(self.waiting) + len(self.in_flight)
+        waiting = len(self._order) + len(self._delayed)
+        return waiting + sum(len(consumer.delivering) for consumer in self.consumers)
 
     # -- messages come and go -------------------------------------------------------------------
 
