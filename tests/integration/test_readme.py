@@ -69,10 +69,10 @@ def test_snippet(
     code = code.replace("stomp://localhost:61613", classic_broker.url)
     if "pyspark" in code:  # whose JVM, if another test has started it, works in another folder
         # a JVM that lives for seconds takes half the processor time if it compiles nothing well
-        environment = {
-            **os.environ,
-            "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        }
+        options = (
+            f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        )
+        environment = {**os.environ, "SPARK_SUBMIT_OPTS": options}
         subprocess.run([sys.executable, "-c", code], check=True, timeout=120, env=environment)
     elif TLS_URL in code:
         with tls_broker(tmp_path) as url:

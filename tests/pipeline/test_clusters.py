@@ -27,8 +27,11 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 _SECONDS: Final = 120
-#: Of the JVMs, which live for seconds: what they would compile well pays for itself later than that.
-_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+#: Of the JVMs, which live for seconds: what they would compile well pays for itself later than that. And what every JVM
+#: of Spark's has in this run.
+_JAVA: Final = (
+    f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {os.environ.get('SPARK_SUBMIT_OPTS', '')}".strip()
+)
 #: On each master a report and a stream, in a session that both use; one JVM drives all sessions.
 _BOTH: Final = """
 import sys
