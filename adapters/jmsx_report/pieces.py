@@ -20,7 +20,7 @@ from jmsx_report.compacted import content_of
 from jmsx_report.segments import Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 
@@ -163,6 +163,13 @@ class Pieces:
         rest = now._replace(begin=reached)
         end = whole_lines(events, rest) if now.is_open else now.size
         return piece(now, reached, end) if end > reached else None
+
+    def lacking_of(self, events: Path, several: Sequence[Segment]) -> list[Segment]:
+        """Return what is `lacking` of `several` segments, none of which was read as it is now."""
+        if not self._pieces:
+            return list(several)
+        found = (self.lacking(events, one) for one in several)
+        return [one for one in found if one is not None]
 
     def missing(self, wanted: Segment) -> Segment | None:
         """Return what of the piece `wanted` is to be read; None: nothing, or who reads the whole segment does it."""

@@ -17,6 +17,7 @@ from jmsx.files import appearing
 from jmsx_report.books import Terms
 from jmsx_report.findings import findings
 from jmsx_report.flows import FLOWS
+from jmsx_report.garbage import uncollected
 from jmsx_report.health import FILES, RANGES
 from jmsx_report.inline import inlined
 from jmsx_report.judgement import judge
@@ -30,7 +31,7 @@ from jmsx_report.processes import Engine
 from jmsx_report.roster import ROSTER
 from jmsx_report.segments import Segment, Survey, batches, shares, survey
 from jmsx_report.sentences import one_line
-from jmsx_report.store import Part, Run, Store
+from jmsx_report.store import Part, Run, Store, having
 from jmsx_report.writers import KNOWN, context
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ def store_of(out: Path) -> Store:
 
 
 @inlined
+@uncollected()
 def told(
     found: Survey,
     runs: Sequence[Run],
@@ -163,7 +165,8 @@ def told(
     )
     _put(out / PAGE, html)
     _put(out / _ROSTER, judged.roster.write_ndjson())
-    rows = {"read": int(sums(FILES, runs)["lines"].sum())} | {
+    read_lines = sum(int(run.read(FILES.name)["lines"].sum()) for run in having(runs, FILES.name))
+    rows = {"read": read_lines} | {
         name: pl.scan_parquet(folder).select(pl.len()).collect().item()
         for name, folder in tables.items()
     }
@@ -217,18 +220,27 @@ def read(
         if before or at_once or any(run.against for run in store.runs()):
             store.keep(bound(_is_as_it_must_be, before, at_once))
         held = _held(store)
-        lacking = (held.lacking(events, one) for one in sorted(present - held.segments))
-        todo = [segment for segment in lacking if segment is not None]
-        if not todo:
+        again = _to_be_read(held, present, events, before)
+        if not again:
             break
-        again = [
-            [Part(segment, before.get(segment.name, ())) for segment in batch]
-            for batch in shares(todo)
-        ]
         for done, _ in enumerate(engine(job, again), 1):
             if progress is not None:
                 progress(done, len(again))
     store.merge(engine)
+
+
+@uncollected()
+def _to_be_read(
+    held: Pieces,
+    present: frozenset[Segment],
+    events: Path,
+    before: Mapping[str, tuple[str, ...]],
+) -> list[list[Part]]:
+    """List what is lacking of the segments that are `present`, share by share; `before` as `overlaps.earlier`."""
+    todo = held.lacking_of(events, sorted(present - held.segments))
+    return [
+        [Part(segment, before.get(segment.name, ())) for segment in batch] for batch in shares(todo)
+    ]
 
 
 def extend(

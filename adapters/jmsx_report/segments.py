@@ -7,6 +7,7 @@ import os
 import stat
 import zlib
 from dataclasses import dataclass
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -16,9 +17,10 @@ import polars as pl
 from jmsx.errors import ConfigurationError
 from jmsx_eventlog.segment import OPEN_SUFFIX, SEALED_SUFFIX, UNNAMED_SUFFIX, sealed_name
 from jmsx_report.compacted import is_compacted, listed
+from jmsx_report.garbage import uncollected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
 #: JSON read at once: what bounds the memory of a worker.
 BATCH_BYTES: Final = 32 * 1024 * 1024
@@ -71,6 +73,7 @@ class Survey:
     files: pl.DataFrame
 
 
+@uncollected()
 def survey(events: Path, out: Path | None = None) -> Survey:
     """
     Look at each file below `events`, but not below `out`; links to folders are followed.
@@ -80,16 +83,18 @@ def survey(events: Path, out: Path | None = None) -> Survey:
 
     """
     segments, findings = look(events, out)
-    closed = {segment.path for segment in segments if not segment.is_open}
-    for segment in [one for one in segments if one.is_open and one.name in closed]:
+    still_open = [segment for segment in segments if segment.is_open]
+    closed = {segment.path for segment in segments} if still_open else set[str]()
+    for segment in [one for one in still_open if one.name in closed]:
         segments.remove(segment)
+        still_open.remove(segment)
         findings.append((segment.path, "superseded", False, "it is there as a closed segment, too"))
     if not segments:
         raise ConfigurationError(
             f"no event log segment (*.jsonl) below {events}"
             + (f"; {findings[0][0]} is there: {findings[0][3]}" if findings else "")
         )
-    findings += _stale(segments)
+    findings += _stale(still_open, max(segment.mtime_ns for segment in segments))
     segments.sort()
     return Survey(tuple(segments), pl.DataFrame(sorted(findings), _FILES, orient="row"))
 
@@ -133,7 +138,8 @@ def look(
             segments.append(found)
         else:
             findings.append((path, *found))
-    findings += _added(segments, compacted)
+    if compacted:
+        findings += _added(segments, compacted)
     return segments, findings
 
 
@@ -222,18 +228,16 @@ def _finding(name: str) -> tuple[str, bool, str] | None:
     return "other", holds, "no segment by its name"
 
 
-def _stale(segments: Sequence[Segment]) -> Iterator[tuple[str, str, bool, str]]:
-    newest = max(segment.mtime_ns for segment in segments)
-    for segment in segments:
-        if segment.is_open:
-            behind = (newest - segment.mtime_ns) // _NS
-            what = "stale" if behind > STALE_SECONDS else "open"
-            yield (
-                segment.path,
-                what,
-                False,
-                f"still open; last written {behind} s before the newest file",
-            )
+def _stale(still_open: Iterable[Segment], newest_ns: int) -> Iterator[tuple[str, str, bool, str]]:
+    for segment in still_open:
+        behind = (newest_ns - segment.mtime_ns) // _NS
+        what = "stale" if behind > STALE_SECONDS else "open"
+        yield (
+            segment.path,
+            what,
+            False,
+            f"still open; last written {behind} s before the newest file",
+        )
 
 
 def batches(segments: Iterable[Segment], most: int | None = None) -> Iterator[tuple[Segment, ...]]:
@@ -242,12 +246,18 @@ def batches(segments: Iterable[Segment], most: int | None = None) -> Iterator[tu
 
     Open ones are kept apart: they will have grown by the next run, and their batch is then read again.
     """
-    most = most or BATCH_BYTES
+    ordered = sorted(segments, key=attrgetter("path", "begin"))
+    closed = [segment for segment in ordered if not segment.is_open]
+    of_open = [segment for segment in ordered if segment.is_open]
+    yield from chain(_batches(closed, most or BATCH_BYTES), _batches(of_open, most or BATCH_BYTES))
+
+
+def _batches(ordered: Iterable[Segment], most: int) -> Iterator[tuple[Segment, ...]]:
     batch: list[Segment] = []
     size = 0
-    for segment in sorted(segments, key=attrgetter("is_open", "path", "begin")):
+    for segment in ordered:
         length = segment.size - segment.begin
-        if batch and (size + length > most or batch[-1].is_open != segment.is_open):
+        if batch and size + length > most:
             yield tuple(batch)
             batch, size = [], 0
         batch.append(segment)

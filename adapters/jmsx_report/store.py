@@ -18,7 +18,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, starmap
 from operator import attrgetter
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -27,6 +27,7 @@ import polars as pl
 
 from jmsx.errors import ConfigurationError
 from jmsx_report.additive import added
+from jmsx_report.garbage import uncollected
 from jmsx_report.processes import Engine
 from jmsx_report.registry import PARTIALS
 from jmsx_report.segments import Segment
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 _OF_POLARS: Final = "-polars-"
 #: Partials of another version are taken away, and made again. Counts up whenever a partial changes, a table by time, or
 #: what `findings` keeps of one.
-FORMAT: Final = f"23{_OF_POLARS}{pl.__version__}"
+FORMAT: Final = f"24{_OF_POLARS}{pl.__version__}"
 _TOLD: Final = "run.json"
 _UNFINISHED: Final = "unfinished-"
 #: So many runs of about the same size are merged into one, unless it would have more rows than MOST_ROWS.
@@ -138,6 +139,7 @@ class Store:
         self._work = self._folder / (work or _unfinished())
         self._lock: int | None = None
         self._known: dict[str, Run] = {}  # by folder: a run never changes
+        self._apart = set[str]()  # the runs that were listed last, none of which another one has
         self._listing = RLock()  # no run goes while they are listed
 
     def __reduce__(self) -> tuple[type[Store], tuple[Path, str]]:
@@ -188,8 +190,7 @@ class Store:
             ConfigurationError: the report that this was for has ended, or it cannot be written.
 
         """
-        listed = sorted(parts, key=attrgetter("segment"))
-        told = [[*part.segment, part.earlier] for part in listed]
+        told = _told(sorted(parts, key=attrgetter("segment")))
         name = hashlib.sha256(json.dumps(told).encode()).hexdigest()[:24]
         # Two may be at it at once, where a scheduler takes a slow process for a dead one: each has its own folder.
         unfinished = self._work / f"{name}-{uuid.uuid4().hex}"
@@ -209,7 +210,7 @@ class Store:
                     write_parquet(ordered, path, row_group_size=_ROW_GROUP)
             (unfinished / _FEW).write_bytes(together.getbuffer())
             (unfinished / _TOLD).write_text(
-                json.dumps({"parts": told, "rows": rows_of, "few": few}), encoding="utf-8"
+                json.dumps({**told, "rows": rows_of, "few": few}), encoding="utf-8"
             )
             with ThreadPoolExecutor(_FLUSHES) as threads:
                 list(threads.map(to_disk, [*unfinished.iterdir(), unfinished]))
@@ -239,6 +240,8 @@ class Store:
     def runs(self) -> list[Run]:
         """List the runs, each segment in one of them; only while it is open."""
         found = sorted(self._listed(), key=lambda run: (-len(run.parts), run.folder.name))
+        if self._apart == {run.folder.name for run in found}:
+            return found
         covered, runs = set[Segment](), []
         for run in found:
             if run.segments <= covered:
@@ -246,8 +249,10 @@ class Store:
             else:
                 covered |= run.segments
                 runs.append(run)
+        self._apart = {run.folder.name for run in runs}
         return runs
 
+    @uncollected()
     def _listed(self) -> list[Run]:
         with self._listing:
             self._known = {run.folder.name: run for run in self._read()}
@@ -320,10 +325,23 @@ class Store:
         return [several for several in gathered if sum(run.size for run in several) <= MOST_ROWS]
 
 
+def _told(parts: Sequence[Part]) -> dict[str, Any]:
+    """
+    List parts as JSON can have them: a list for each field of their segments, and what few have, by their place.
+
+    A list for each of 100,000 segments takes a second more to be read.
+    """
+    segments = [part.segment for part in parts]
+    earlier = [(at, part.earlier) for at, part in enumerate(parts) if part.earlier]
+    return {"segments": list(zip(*segments, strict=True)), "earlier": earlier}
+
+
 def _run(folder: Path) -> Run:
     """Read what a run tells of itself; OSError, ValueError, TypeError or KeyError: nothing of the kind."""
     told = json.loads((folder / _TOLD).read_text("utf-8"))
-    parts = (Part(Segment(*segment), tuple(earlier)) for *segment, earlier in told["parts"])
+    segments = starmap(Segment, zip(*told["segments"], strict=True))
+    earlier = {at: tuple(paths) for at, paths in told["earlier"]}
+    parts = (Part(segment, earlier.get(at, ())) for at, segment in enumerate(segments))
     return Run(folder, frozenset(parts), dict(told["rows"]), dict(told["few"]))
 
 

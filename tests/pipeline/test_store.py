@@ -202,7 +202,7 @@ def test_a_run_that_cannot_be_read_is_made_again(events: Path, tmp_path: Path) -
     """Its list is cut off, is none, or is not there: as if it had never been."""
     root = tmp_path / "partials"
     expected = summed(events, root)
-    for spoilt in (b"", b"{", b"[]", b'{"parts": [[1]], "rows": {}}', None):
+    for spoilt in (b"", b"{", b"[]", b'{"segments": [[1]], "earlier": [], "rows": {}}', None):
         (first, *_) = sorted(root.rglob("run.json"))
         if spoilt is None:
             first.unlink()
