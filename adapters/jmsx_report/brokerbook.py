@@ -92,6 +92,7 @@ TRAFFIC: Final = Partial(
     ("writer", "dest", "subscription", "minute_us"),
     {"came": Adds.SUM, "sure": Adds.SUM, "went": Adds.SUM},
     _traffic,
+    apart=("writer", "minute_us"),
 )
 
 #: What `reconciled` tells of a route.

@@ -71,6 +71,7 @@ CONSUMPTION: Final = Partial(
         "ack_max_us": Adds.MAX,
     },
     _consumed,
+    apart=("writer", "minute_us"),
 )
 
 

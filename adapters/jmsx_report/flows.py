@@ -362,6 +362,7 @@ READERS: Final = Partial(
     ("writer", "dest", "subscription", "consumer"),
     {"first_us": Adds.MIN, "last_us": Adds.MAX, "deliveries": Adds.SUM},
     _readers,
+    apart=("writer",),
 )
 
 

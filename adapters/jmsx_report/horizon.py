@@ -85,6 +85,7 @@ RUNS: Final = Partial(
     ("writer", "low"),
     {"high": Adds.MAX, "first_us": Adds.MIN, "last_us": Adds.MAX},
     _runs,
+    apart=("writer",),
 )
 
 
@@ -136,6 +137,7 @@ NOTES: Final = Partial(
         "lost_bytes": Adds.MAX,
     },
     _notes,
+    apart=("writer",),
 )
 
 

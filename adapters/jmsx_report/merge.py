@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import polars as pl
@@ -10,6 +11,7 @@ import polars as pl
 from jmsx.files import appearing
 from jmsx_report.additive import HOUR_US, Partial, added_batches
 from jmsx_report.events import Events
+from jmsx_report.horizon import RUNS
 from jmsx_report.registry import SHARED, TABLES
 from jmsx_report.store import FORMAT, Run, having, to_disk, write_parquet
 from jmsx_report.table import Context, Sums, Table
@@ -43,10 +45,22 @@ class Totals:
 
     def _sums(self, partial: Partial) -> pl.DataFrame:
         if partial.name not in SHARED:
-            return sums(partial, self.runs)
+            return self._added(partial)
         if partial.name not in self._kept:
-            self._kept[partial.name] = sums(partial, self.runs)
+            self._kept[partial.name] = self._added(partial)
         return self._kept[partial.name]
+
+    def _added(self, partial: Partial) -> pl.DataFrame:
+        told = having(self.runs, partial.name)
+        if "writer" in partial.apart and told and not self._meet:
+            return pl.concat([run.read(partial.name) for run in told])
+        return sums(partial, self.runs)
+
+    @cached_property
+    def _meet(self) -> bool:
+        """Whether there are lines of a writer in two runs: else nothing of writers is to be added up."""
+        writers = [run.read(RUNS.name)["writer"].unique() for run in having(self.runs, RUNS.name)]
+        return bool(writers) and bool(pl.concat(writers).is_duplicated().any())
 
 
 def merge(totals: Totals, known: Context, out: Path) -> dict[str, Path]:
@@ -85,7 +99,8 @@ def _by_time(table: Table, runs: Sequence[Run], known: Context, folder: Path) ->
             touched = [run for run in runs if run.folder.name in made_of]
             window = (begin * HOUR_US, end * HOUR_US)
             added = {partial.name: sums(partial, touched, window) for partial in table.partials}
-            write(folder / name, table.gold(added, known).sort(table.grain))
+            gold = table.gold(added, known.only(here["writer"].unique()))
+            write(folder / name, gold.sort(table.grain))
         names.add(name)
     leave(folder, names)
     return folder

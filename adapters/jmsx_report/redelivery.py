@@ -122,6 +122,7 @@ _ATTEMPTS: Final = Partial(
         "succeeded_late": Adds.SUM,
     },
     _attempts,
+    apart=("writer",),
 )
 _KEPT: Final = Partial(
     "delays",

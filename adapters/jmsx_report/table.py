@@ -8,7 +8,7 @@ makes each `Partial` from one batch of segments at a time, adds up what batches 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import polars as pl
@@ -32,6 +32,16 @@ class Context:
             on=["writer", "session_id", "epoch"],
             how="left",
             nulls_equal=True,
+        )
+
+    def only(self, writers: pl.Series) -> Context:
+        """Return what there is of these `writers`: rows of few are looked for among few."""
+        here = pl.col("writer").is_in(writers.implode())
+        offsets = self.clocks.offsets.filter(here)
+        return Context(
+            self.writers.filter(here),
+            self.sockets.filter(here),
+            replace(self.clocks, offsets=offsets),
         )
 
 

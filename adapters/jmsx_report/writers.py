@@ -6,23 +6,28 @@ from typing import Final
 
 import polars as pl
 
-from jmsx_report.additive import Adds, Partial
+from jmsx_report.additive import Adds, Partial, added
 from jmsx_report.clocks import RECEIPTS, SAMPLES, STRETCHES, clocks
 from jmsx_report.events import Events
 from jmsx_report.table import Context, Sums
 
 
 def _opened(events: Events) -> pl.DataFrame:
-    return events.of("log.open").select("writer", "service", "host", "version")
+    return added(WRITERS, events.of("log.open").select(*WRITERS.keys, *WRITERS.adds))
 
 
 def _connected(events: Events) -> pl.DataFrame:
-    return events.of("conn.up").select("writer", "session_id", "epoch", "broker", "broker_kind")
+    sockets = events.of("conn.up").select(*SOCKETS.keys, *SOCKETS.adds)
+    return added(SOCKETS, sockets)
 
 
 #: One row a writer that has a `log.open`.
 WRITERS: Final = Partial(
-    "writers", ("writer",), {"service": Adds.MIN, "host": Adds.MIN, "version": Adds.MIN}, _opened
+    "writers",
+    ("writer",),
+    {"service": Adds.MIN, "host": Adds.MIN, "version": Adds.MIN},
+    _opened,
+    apart=("writer",),
 )
 #: One row a socket that has a `conn.up`: a session may meet another broker when it connects again.
 SOCKETS: Final = Partial(
@@ -30,6 +35,7 @@ SOCKETS: Final = Partial(
     ("writer", "session_id", "epoch"),
     {"broker": Adds.MIN, "broker_kind": Adds.MIN},
     _connected,
+    apart=("writer",),
 )
 
 

@@ -1,0 +1,70 @@
+"""What runs add up to: rows of writers that no two runs have in common are added up by no query."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from polars.testing import assert_frame_equal
+
+from jmsx_report.additive import added
+from jmsx_report.merge import Totals, sums
+from jmsx_report.registry import PARTIALS
+from jmsx_report.segments import Segment
+from jmsx_report.store import Part, Store
+from tests.unit.jmsx_report.logs import MINUTE, Log, ended, events, trade
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+APART = [name for name, partial in PARTIALS.items() if partial.apart]
+
+
+def _twice() -> Log:
+    """A log that says everything twice, as the lines of a process do whose log was copied into itself."""
+    log = ended(trade())
+    for line in list(log.lines):
+        rest = {name: line[name] for name in line if name not in ("kind", "writer", "seq", "ts_us")}
+        log.line(line["writer"], line["kind"], line["ts_us"] + 10 * MINUTE, **rest)
+    for line in log.lines:
+        line |= {"mono_us": MINUTE, "sent_us": line["ts_us"], "recv_us": line["ts_us"]}
+    return log
+
+
+@pytest.mark.parametrize("name", APART)
+def test_each_key_of_a_batch_comes_once(name: str) -> None:
+    """Where rows of several batches are not always added up: also of what a writer should say only once."""
+    made = PARTIALS[name].of(events(_twice().lines))
+    assert made.height > 0
+    assert not made.select(PARTIALS[name].keys).is_duplicated().any()
+
+
+@pytest.mark.parametrize(
+    "cut", [pytest.param(True, id="writers meet"), pytest.param(False, id="each by itself")]
+)
+def test_runs_add_up(tmp_path: Path, *, cut: bool) -> None:
+    """To what all their rows are when they are added up, whether writers have lines in several runs or not."""
+    lines = ended(trade()).lines
+    several = (
+        [lines[::2], lines[1::2]]
+        if cut
+        else [[line for line in lines if line["writer"] == one] for one in ("shop", "work")]
+    )
+    store = Store(tmp_path / "partials")
+    store.open()
+    try:
+        for number, of_one in enumerate(several):
+            unit = events(of_one)
+            store.commit(_parts(number), {name: one.of(unit) for name, one in PARTIALS.items()})
+        totals = Totals(store.runs())
+        for partial in PARTIALS.values():
+            expected = added(partial, sums(partial, totals.runs))
+            found = totals.of([partial])[partial.name].select(expected.columns)
+            if "histogram" not in "".join(partial.adds):  # the same in any order
+                assert_frame_equal(found, expected, check_row_order=False)
+    finally:
+        store.close()
+
+
+def _parts(number: int) -> list[Part]:
+    return [Part(Segment(f"{number}.jsonl", 1, 1))]
