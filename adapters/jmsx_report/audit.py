@@ -109,7 +109,7 @@ def audit(held: Books, stories: pl.DataFrame) -> Audit:
             planned=planned,
             in_hand=in_hand,
         ),
-        roster=kept(held.roster, held.terms.before),
+        roster=kept(held.roster, held.terms.before).sort("writer"),
     )
 
 

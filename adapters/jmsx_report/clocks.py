@@ -34,6 +34,10 @@ _RUNNING_US: Final = (0, PLAUSIBLE_US[1])
 _SECOND_US: Final = 1_000_000
 #: So long before the first line of a stretch may a key of it have been made.
 _BEFORE_US: Final = 60_000_000
+#: Whether the clock of a stretch was set: then it has several.
+_IS_SET: Final = pl.col("writer").is_duplicated()
+#: So many times fewer are few.
+_FEW: Final = 10
 #: A clock that is less wrong than this is not told of.
 TOLD_US: Final = 1_000_000
 
@@ -178,7 +182,7 @@ class Clocks:
     @property
     def _set(self) -> pl.DataFrame:
         """The stretches of clocks that were set."""
-        return self.stretches.filter(pl.col("stretch").n_unique().over("writer") > 1)
+        return self.stretches.filter(_IS_SET)
 
     def ended(self, writers: pl.DataFrame) -> pl.DataFrame:
         """Correct `last_us` of writers: what a clock that was set showed last is not the latest that it showed."""
@@ -211,12 +215,19 @@ class Clocks:
         )
 
     def _of(self, column: str, writer: str) -> pl.Expr:
-        # Of most clocks nothing but 0 is proven: who looks for them is the faster the fewer there are.
-        told = self.offsets.filter(pl.col(column) != 0)
-        known = pl.col(writer).replace_strict(
-            told["writer"], told[column], default=0, return_dtype=pl.Int64
+        return pl.col(writer).map_batches(
+            lambda writers: self._told(column, writers), return_dtype=pl.Int64, is_elementwise=True
         )
-        return known.fill_null(0)
+
+    def _told(self, column: str, writers: pl.Series) -> pl.Series:
+        """Look `writers` up; to get ready for that takes as long as there are clocks, so few are looked for in few."""
+        known = self.offsets.filter(pl.col(column) != 0)
+        if writers.len() * _FEW < known.height:
+            known = known.filter(pl.col("writer").is_in(writers.unique().implode()))
+        told = writers.replace_strict(
+            known["writer"], known[column], default=0, return_dtype=pl.Int64
+        )
+        return told.fill_null(0)
 
     def told(self) -> list[dict[str, Any]]:
         """Return the clocks that are wrong by a second or more, or likely to be; `believed_us` is what is proven."""
@@ -228,18 +239,32 @@ class Clocks:
         )
 
 
+def _shifted(stretches: pl.DataFrame) -> pl.DataFrame:
+    """Return `Clocks.stretches`. Most clocks are never set: only those of the others are put in order."""
+    last = pl.col("ahead_us").sort_by("running_us", "stretch").last().over("writer")
+    columns = ("writer", "stretch", "first_us", "last_us")
+    return pl.concat(
+        [
+            stretches.filter(~_IS_SET).select(*columns, pl.lit(0, pl.Int64).alias("shift_us")),
+            stretches.filter(_IS_SET).select(
+                *columns, (last - pl.col("ahead_us")).alias("shift_us")
+            ),
+        ]
+    )
+
+
 def clocks(
     stretches: pl.DataFrame, receipts: pl.DataFrame, samples: pl.DataFrame, writers: pl.DataFrame
 ) -> Clocks:
     """Estimate the offsets; columns as `STRETCHES`, `RECEIPTS`, `SAMPLES`, and at least writer and host."""
-    last = pl.col("ahead_us").sort_by("running_us", "stretch").last().over("writer")
-    shifted = stretches.select(
-        "writer", "stretch", "first_us", "last_us", (last - pl.col("ahead_us")).alias("shift_us")
-    )
+    shifted = _shifted(stretches)
+    of_others = shifted.filter(pl.col("shift_us") != 0)
 
     def in_last(rows: pl.DataFrame, *instants: str) -> pl.DataFrame:
+        if of_others.is_empty():
+            return rows
         shift = pl.col("shift_us").fill_null(0)
-        return rows.join(shifted, on=["writer", "stretch"], how="left").with_columns(
+        return rows.join(of_others, on=["writer", "stretch"], how="left").with_columns(
             pl.col(name) + shift for name in instants
         )
 
@@ -251,8 +276,9 @@ def clocks(
         for side in ("send", "delivery")
     }
     highs = in_last(receipts, "high_us").group_by("writer").agg(pl.col("high_us").min())
-    reach = shifted.group_by("writer").agg(
-        pl.col("shift_us").max().alias("back_us"), pl.col("shift_us").min().alias("on_us")
+    reach = of_others.group_by("writer").agg(
+        pl.col("shift_us").max().clip(lower_bound=0).alias("back_us"),
+        pl.col("shift_us").min().clip(upper_bound=0).alias("on_us"),
     )
     both = (
         sides["send"]

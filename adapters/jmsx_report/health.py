@@ -49,10 +49,15 @@ def _gold(sums: Sums, context: Context) -> pl.DataFrame:
         .group_by("writer")
         .agg(pl.col("dropped").sum())
     )
-    brokers = (
-        sums[SOCKETS.name]
-        .group_by("writer")
-        .agg(pl.col("broker").drop_nulls().unique().sort().str.join(",").alias("broker"))
+    brokers = sums[SOCKETS.name].select("writer", "broker").unique()
+    several = pl.col("writer").is_duplicated() | pl.col("broker").is_null()
+    brokers = pl.concat(
+        [
+            brokers.filter(~several),
+            brokers.filter(several)
+            .group_by("writer")
+            .agg(pl.col("broker").drop_nulls().sort().str.join(",")),
+        ]
     )
     return (
         found.writers.select("writer", "lines", "expected", "ended")

@@ -51,7 +51,7 @@ def kept(here: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
     newest = here["last_us"].max()
     since = newest - 2 * DAY_US if isinstance(newest, int) else 0
     others = before.filter(pl.col("last_us") >= since).join(here, on="writer", how="anti")
-    return pl.concat([here, others]).sort("writer")
+    return pl.concat([here, others])
 
 
 def absent(here: pl.DataFrame, expected: Mapping[str, int], before: pl.DataFrame) -> pl.DataFrame:

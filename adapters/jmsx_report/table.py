@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import polars as pl
 
 from jmsx_report.additive import Partial
 from jmsx_report.clocks import Clocks
+
+#: So many times fewer rows than writers are few.
+_FEW: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +30,10 @@ class Context:
 
     def placed(self, sums: pl.DataFrame) -> pl.DataFrame:
         """Add `service` and `broker` to rows that have writer, session_id and epoch; null where unknown."""
-        return sums.join(self.writers.select("writer", "service"), on="writer", how="left").join(
-            self.sockets.select("writer", "session_id", "epoch", "broker"),
+        few = sums.height * _FEW < self.writers.height
+        known = self.only(sums["writer"].unique()) if few else self
+        return sums.join(known.writers.select("writer", "service"), on="writer", how="left").join(
+            known.sockets.select("writer", "session_id", "epoch", "broker"),
             on=["writer", "session_id", "epoch"],
             how="left",
             nulls_equal=True,
