@@ -17,6 +17,7 @@ from jmsx.core.option_checks import check_flag, check_properties, check_text, un
 from jmsx.drivers.locks import NonReentrantLock, mutex, reentered
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.process import tell_of_forks
+from jmsx.drivers.threads import start_serving
 from jmsx.errors import ConfigurationError, ConnectionFailedError
 from jmsx.jms.connection import Connection
 from jmsx.jms.destination import Destination
@@ -288,9 +289,13 @@ class _SharedConnection(Generic[T]):
         return self._opener == threading.get_ident() and not self._done.is_set()
 
     def begin(self) -> None:
-        """Start the thread that opens the connection, unless it runs; also where an earlier caller was interrupted."""
+        """
+        Start the thread that opens the connection, unless it runs; also where an earlier caller was interrupted.
+
+        Raises ConnectionFailedError where the process gets no thread; the next caller tries again.
+        """
         if self._thread.ident is None:
-            self._thread.start()
+            start_serving(self._thread, repr(self.connection))
 
     def ready(self, deadline: float | None) -> T:
         """Do as `Shared.opened` does."""

@@ -110,6 +110,17 @@ def test_an_app_that_stops(broker: Broker, queue: Queue) -> None:
     assert settles(broker, queue, size=0)
 
 
+@pytest.mark.broker
+def test_an_app_that_sends(broker: Broker, queue: Queue) -> None:
+    """Nothing was sent, and the next one is."""
+    app = App(broker.url)
+    with no_threads(), pytest.raises(ConnectionFailedError, match="gets no further thread"):
+        app.send(queue, "one")
+    app.send(queue, "two")
+    app.stop()
+    assert settles(broker, queue, size=1)
+
+
 def test_a_socket_that_the_broker_is_to_close_first() -> None:
     """Where nobody can wait for that, it is closed at once."""
     closed: list[bool] = []
