@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from jmsx.core.delivery import Delivery
+from jmsx.core.delivery_state import DeliveryState
 from jmsx.core.events import AckTrigger
 from jmsx.core.values import ConsumerSettings
 
@@ -119,6 +120,11 @@ class Batch:
         from running.
         """
         return [one for one in self.consumed if not one.is_acknowledged]
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether the writing of its ACK was interrupted, so that nobody knows how far that came."""
+        return any(one.state is DeliveryState.ACKING for one in self.consumed)
 
     def settle(self, now: float, *, idle: bool = False) -> None:
         """Empty the batch after its ACK was written. `idle`: it was written because of rule 2."""

@@ -102,6 +102,8 @@ class ConsumerCore:
         self._idle_since: float | None
         #: Acknowledged by a `receive()` that was interrupted then: to be handed out once more, on whatever link.
         self._unreturned: dict[Delivery, None] = {}
+        #: Acknowledged messages may be handed out once more, and be among those that the application has
+        self._hands_out_acknowledged = False
         self._dialect = dialect
         self._outbox = outbox
         #: What it asks for its timers beside its batch and the end of a pause
@@ -115,6 +117,9 @@ class ConsumerCore:
     @property
     def unsettled(self) -> Unsettled:
         """The deliveries that were handed out at least once and are not settled, oldest first."""
+        if self._hands_out_acknowledged:
+            all_of_them = (*self.delivered, *self.schedule.pending())
+            return [one for one in all_of_them if not one.is_acknowledged]
         if not len(self.schedule):
             return self.delivered.keys()
         return [*self.delivered, *self.schedule.pending()]
@@ -122,12 +127,17 @@ class ConsumerCore:
     @property
     def unsettled_count(self) -> int:
         """How many deliveries were handed out at least once and are not settled."""
+        return len(self.unsettled) if self._hands_out_acknowledged else self._handed_out
+
+    @property
+    def _handed_out(self) -> int:
+        """How many messages were handed out at least once, and are here."""
         return len(self.delivered) + len(self.schedule)
 
     @property
     def in_hand(self) -> int:
         """How many messages are here: they wait, or the application has them, or the broker has yet to be told."""
-        return len(self.waiting) + self.unsettled_count + len(self.batch) + len(self.copies)
+        return len(self.waiting) + self._handed_out + len(self.batch) + len(self.copies)
 
     def measure(self, now: float) -> None:
         """Report how many messages wait here, and how many the application has, and had when that was told last."""
@@ -139,7 +149,7 @@ class ConsumerCore:
     @property
     def resting(self) -> bool:
         """Whether nothing that was handed out is, or may be, unsettled."""
-        return not (self.unsettled_count or self.batch or self.copies.blocking)
+        return not (self._handed_out or self.batch or self.copies.blocking)
 
     @property
     def held_back(self) -> bool:
@@ -264,7 +274,7 @@ class ConsumerCore:
 
         An acknowledged message is put back, too: nobody else will get it. This may be interrupted, and called again.
         Returns False if the state of the message cannot be known, because it was being moved to a dead letter queue or
-        its ACK was being written; then drop the link.
+        its ACK was being written, or that of others; then drop the link.
         """
         self._changes(self)
         handed_out = delivery in self.delivered
@@ -272,6 +282,7 @@ class ConsumerCore:
             return delivery.state is DeliveryState.GONE
         if delivery.is_acknowledged:
             self._unreturned[delivery] = None
+            self._hands_out_acknowledged = True
         elif not (handed_out or delivery in self.waiting or delivery in self.batch):
             return False
         if delivery not in self.waiting:
@@ -283,7 +294,7 @@ class ConsumerCore:
             del self.delivered[delivery]
         self.batch.withdraw(delivery)
         delivery.step(DeliveryInput.TAKE_BACK)
-        return delivery.state is not DeliveryState.ACKING
+        return not (delivery.state is DeliveryState.ACKING or self.batch.is_torn)
 
     def acknowledge_originals(self, batch: Sequence[Delivery], now: float) -> None:
         """
@@ -531,6 +542,7 @@ class ConsumerCore:
         self._changes(self)
         self.delivered.pop(delivery, None)
         if delivery.state in TO_SETTLE:
+            self._hands_out_acknowledged |= delivery.state is not DeliveryState.HELD
             self.acknowledge([delivery], EXPLICIT, now)
 
     def acknowledge_some(self, batch: list[Delivery], now: float) -> None:

@@ -402,6 +402,23 @@ def test_individual_acknowledges_what_waits_for_its_redelivery() -> None:
     assert len(talk.reported(MessagesAcknowledged)) == 1
 
 
+@pytest.mark.parametrize("rests", [False, True])
+def test_what_is_acknowledged_keeps_no_window_open(*, rests: bool) -> None:
+    """It waits for its redelivery all the same; Classic would complain of a second ACK for it."""
+    talk = Talk(INDIVIDUAL, dialect=CLASSIC)
+    later = at_most(5, initial_redelivery_delay=60 if rests else 0)
+    talk.subscribe(prefetch=1, non_blocking_redelivery=rests, policy=later)
+    talk.comes("a")
+    delivery = talk.held()
+    talk.core.recover(talk.now)
+    talk.core.acknowledge(delivery, talk.now)
+    assert talk.wrote() == ["ACK a"]
+    assert talk.take() is (None if rests else delivery)
+    talk.core.want(["1"], talk.now)
+    talk.wait_until(10.0)
+    assert talk.wrote() == []
+
+
 @pytest.mark.parametrize("verdict", [REJECTED, DISCARDED])
 def test_verdict_on_a_message_that_is_settled_already_does_nothing(verdict: Failure) -> None:
     """A listener that acknowledges and then raises has had its way; the others stay as they are."""

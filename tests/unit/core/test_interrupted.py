@@ -240,6 +240,7 @@ def wrong(program: Program, seen: list[str]) -> str | None:
 Messages = dict[str, dict[str, str]]
 
 PLAIN: Messages = {"a": {}, "b": {}}
+THREE: Messages = {**PLAIN, "c": {}}
 
 
 def away() -> Book:
@@ -258,6 +259,9 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "auto": lambda: Program(AUTO, PLAIN),
     "auto, single acks": lambda: Program(AUTO, PLAIN, single=True),
     "auto, in batches": lambda: Program(AUTO, PLAIN, optimize=OptimizeAcknowledge()),
+    "auto, in batches of single acks": lambda: Program(
+        AUTO, THREE, single=True, prefetch=3, optimize=OptimizeAcknowledge()
+    ),
     "client": lambda: Program(CLIENT, PLAIN),
     "individual": lambda: Program(INDIVIDUAL, PLAIN),
     "transacted": lambda: Program(TRANSACTED, PLAIN),
