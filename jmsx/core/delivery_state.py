@@ -95,19 +95,20 @@ def _arrows() -> Mapping[tuple[DeliveryState, DeliveryInput], DeliveryState]:
         (state.HELD, given.COPY): state.COPIED,
         (state.WAITING, given.COPY): state.COPIED,
         (state.COPIED, given.ACK): state.CLOSING,
-        (state.CLOSING, given.ACK): state.CLOSING,
         (state.CLOSING, given.ACKED): state.GONE,
         (state.ACKING, given.ACK): state.ACKING,
         (state.ACKING, given.ACKED): state.SETTLED,
     }
     for each in (state.WAITING, state.HELD, state.OWED, state.RESTING):
         arrows[each, given.ACK] = state.ACKING
-    # An acknowledged message may be handed out once more, and a copied one wait among those that are: they stay so.
-    again = (given.HAND_OUT, given.TAKE_BACK, given.CONSUME, given.FAIL, given.REST, given.DUE)
+    # An acknowledged message may be handed out once more, and be acknowledged, or sent back, with others; but in no
+    # transaction, and it owes no second ACK. It stays so.
+    again = (given.HAND_OUT, given.TAKE_BACK, given.FAIL, given.REST, given.DUE)
     moved = (given.DEAD_LETTER, given.MOVED, given.KEEP, given.COPY)
-    for one in (*again, *moved, given.COMMIT, given.SETTLE, given.ACK, given.ACKED):
+    for one in (*again, *moved, given.SETTLE, given.ACK, given.ACKED):
         arrows[state.SETTLED, one] = state.SETTLED
-    for one in (given.TAKE_BACK, given.FAIL, given.REST, given.DUE, given.COMMIT, given.COPY):
+    # A copied one waits among those whose cumulative ACK settles it, too: such a message never rests.
+    for one in (given.TAKE_BACK, given.FAIL, given.COMMIT, given.COPY):
         arrows[state.COPIED, one] = state.COPIED
     return arrows
 

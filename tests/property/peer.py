@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 #: While a delivery is in one of these, a cumulative ACK of a later one would cover it.
 UNCONFIRMED = {DeliveryState.DYING, DeliveryState.LEAVING}
 
+#: An acknowledged one may be copied to a dead letter queue, too.
+_COPIED = {*UNCONFIRMED, DeliveryState.SETTLED}
+
 #: Which may be handed out once more, or wait among those that are.
 ENDED_ALREADY = (DeliveryState.COPIED, DeliveryState.SETTLED)
 
@@ -91,6 +94,7 @@ class Peer:
     known: set[str] = field(default_factory=set)  #: ack ids of this link
     settled: set[str] = field(default_factory=set)  #: message ids settled on this link
     complaints: list[str] = field(default_factory=list)  #: ERRORs that nobody planned
+    midway: bool = False  #: a call is, or was, interrupted, and nobody has put right what it left
 
     def connect(self, *, fresh: bool = True) -> None:
         """A new link, with a new core or the old one, and all consumers subscribed."""
@@ -171,7 +175,8 @@ class Peer:
                 self.lose()
             elif not isinstance(action, Record):
                 self._note(action)
-        self._check_agenda()
+        if not self.midway:
+            self._check_agenda()
 
     def _check_agenda(self) -> None:
         """What it keeps of each consumer is what looking at all of them finds, and ACKs are in order."""
@@ -190,7 +195,7 @@ class Peer:
                 (one.delivered, _HELD),
                 (one.schedule.pending(), _RESTING),
                 (one.batch.owed(), _OWED),
-                (one.copies, UNCONFIRMED),
+                (one.copies, _COPIED),
             ):
                 assert not some or {delivery.state for delivery in some} <= states
             if not one.settings.individual:

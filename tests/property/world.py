@@ -49,6 +49,10 @@ class World(RuleBasedStateMachine):
         self.busy: dict[int, Delivery] = {}  #: session -> what its listener works on
         self.dying: set[str] = set()  #: bodies that are to become dead letters
         self.uncommitted: dict[int, list[str]] = {0: [], 1: []}  #: bodies sent in transactions
+        self.alarms = 0  #: calls of `receive()` that were interrupted
+        #: Session -> what it was handed, of consumers that are open: the application may keep a message that it
+        #: has given back
+        self.got: dict[int, list[Delivery]] = {0: [], 1: []}
 
     def hand_out(self, which: int, names: tuple[str, ...]) -> Delivery | None:
         """The next delivery, which must be the next in order; the application waits if there is none."""
@@ -60,14 +64,22 @@ class World(RuleBasedStateMachine):
             if not peer.dead:
                 peer.call(lambda core, now: core.want(names, now))
             return None
-        text = body(delivery)
+        self.comes(which, delivery)
+        return delivery
+
+    def comes(self, which: int, delivery: Delivery) -> None:
+        """The application gets a delivery; what is acknowledged comes once more where that was not its end."""
+        peer, text = self.peers[which], body(delivery)
+        self.got[which].append(delivery)
+        if delivery.is_acknowledged:
+            self.may_go.add(text)
+            return
         assert delivery.message_id not in peer.settled, f"{text} comes after it was settled"
         self.may_go.discard(text)
         self.dying.discard(text)
         habit = peer.habit
         if delivery.subscription_id == "own" and not (habit.non_blocking or habit.scheduled):
             self.check_order(which, text)
-        return delivery
 
     def check_order(self, which: int, text: str) -> None:
         """Whatever is older is done, in the application's hands, or on its way to its dead letter queue."""
@@ -107,6 +119,17 @@ class World(RuleBasedStateMachine):
             for one in (*c.waiting, *c.schedule.pending(), *c.delivered)
         }
 
+    def kept(self, which: int, *names: str) -> set[str]:
+        """Bodies that the session acknowledged and will deliver all the same, of all consumers or these."""
+        consumers = self.peers[which].core._consumers
+        return {
+            body(one)
+            for c in consumers
+            if not names or c.settings.subscription_id in names
+            for one in (*c.waiting, *c.schedule.pending(), *c.delivered, *c.copies)
+            if one.is_acknowledged
+        }
+
     def holds(self, which: int, delivery: Delivery) -> bool:
         """Whether it is still in the application's hands."""
         return delivery in self.peers[which].delivered(delivery.subscription_id)
@@ -122,6 +145,9 @@ class World(RuleBasedStateMachine):
         while peer.dead:
             self.busy.pop(which, None)
             self.uncommitted[which] = []
+            if fresh:
+                self.got[which] = []
+                self.may_go |= self.kept(which)  # with its process
             peer.connect(fresh=fresh)
 
     def pass_to(self, moment: float) -> None:
@@ -162,15 +188,17 @@ class World(RuleBasedStateMachine):
     def nothing_is_lost(self) -> None:
         """Each message is in its queue, done with, or a dead letter."""
         dead = {text for queue in DEAD_LETTER_QUEUES for text in self.bodies(queue)}
+        kept = {text for which in range(len(self.peers)) for text in self.kept(which)}
         stored = {queue: set(self.bodies(queue)) for queue in set(self.sent.values())}
         for text, queue in self.sent.items():
-            assert text in stored[queue] or text in self.may_go or text in dead, f"{text} is lost"
+            elsewhere = text in self.may_go or text in dead or text in kept
+            assert text in stored[queue] or elsewhere, f"{text} is lost"
 
     @invariant()
     def the_broker_does_not_complain(self) -> None:
         """No ERROR but those that were planned: no unknown ack id, transaction or subscription."""
         for peer in self.peers:
-            assert peer.complaints == []
+            assert peer.complaints == [], peer.complaints
 
 
 def body(delivery: Delivery) -> str:
