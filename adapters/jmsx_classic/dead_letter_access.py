@@ -347,16 +347,15 @@ def _commit(link: RequestLink, batch: Sequence[_Taken], queue: str) -> None:
 
 def _delivery(frame: MessageFrame, queue: str) -> Delivery:
     """As a consumer of `queue` has it, for what is made of its headers."""
-    delivery = Delivery(
+    return Delivery(
         frame,
         arrival=0,
         message_id=DIALECT.reading.message_id(frame.headers),
         epoch=0,
         received_at=0.0,
         expires_at=None,
+        subscribed=f"queue://{queue}",
     )
-    delivery.subscribed = f"queue://{queue}"
-    return delivery
 
 
 def _letter(frame: MessageFrame, *, bodies: bool = False) -> DeadLetter:

@@ -385,7 +385,7 @@ class ConsumerCore:
         if owed:
             self.reports.dropped(len(owed), now)
         for delivery in owed:
-            delivery.history = delivery.history.not_failed()
+            delivery.count_not_failed()
         held = [one for one in self.delivered if not one.is_acknowledged]
         self._on_lost_links.add(held, self.memory, bounded=not self.settings.transacted)
         handed_out = [*owed, *held]
@@ -475,6 +475,10 @@ class ConsumerCore:
             trigger = EACH
         if trigger is not None:
             self.flush(trigger, now)
+
+    def note_end(self, delivery: Delivery, now: float) -> None:
+        """Note that the application has come to the end of `delivery`, whatever becomes of it."""
+        delivery.ended_at = now
 
     def returned(self, delivery: Delivery) -> None:
         """Forget a message that was acknowledged before it reached the application, which has it now."""
@@ -658,8 +662,8 @@ class ConsumerCore:
         self.end(batch, Outcome.ROLLED_BACK, now)
         self.reset_window()
         for delivery in alive:
-            delivery.history = delivery.history.failed()
-            delivery.failure = None
+            delivery.count_failed()
+            delivery.begin_again()
         delay = failure.delay if alive else 0.0
         if delay is None:
             delay = policy.delay(failures, draw)
@@ -686,7 +690,7 @@ class ConsumerCore:
         """Put `batch` in front of what waits: what was done with it is undone, and it has not failed."""
         undone = self._released(batch)
         for delivery in undone:
-            delivery.history = delivery.history.undone()
+            delivery.count_undone()
         self._outbox.finish(one.entry for one in undone)
 
     def _released(self, batch: Sequence[Delivery]) -> list[Delivery]:
@@ -795,8 +799,7 @@ class ConsumerCore:
         if it never is, the broker delivers them again.
         """
         for delivery in batch:
-            delivery.owed_end = outcome
-            delivery.step(DeliveryInput.COPY)
+            delivery.owe(outcome)
         self._outbox.finish(one.entry for one in batch)
         self.take_back(batch)
 
@@ -805,8 +808,9 @@ class ConsumerCore:
     ) -> None:
         """End those of `batch`, whose ACK is written, that were `owe`d."""
         for delivery in batch:
-            if delivery.owed_end is not None:
-                outcome, delivery.owed_end = delivery.owed_end, None
+            outcome = delivery.owed_end
+            if outcome is not None:
+                delivery.owe_nothing()
                 self.forget_counts([delivery])
                 self._end([delivery], outcome, now, transaction_id)
 

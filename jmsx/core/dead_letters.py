@@ -321,7 +321,7 @@ class DeadLetters:
         is copied, too: the broker may know of no expiry and would delete it. Source:
         `ActiveMQMessageConsumer.java:976-984`; STOMP's nearest to an EXPIRED ack is NACK (BROKER.md C59).
         """
-        delivery.unseen = True
+        delivery.dies_unseen()
         genuine = self._dialect.reading.genuine(delivery)
         by_broker = consumer.settings.dead_letter == DeadLetterStrategy.BROKER
         if self._dialect.nack_dead_letters and (genuine or by_broker):
@@ -380,12 +380,13 @@ class DeadLetters:
         self.refused, self._ready = [], []
         for move in moves:
             refused = _refused_before(move.delivery) + move.refused
-            move.delivery.dead_letter_cause = DeadLetterCause(
-                move.reason, move.failure, sure=not move.in_doubt, refused=refused
+            sure = not move.in_doubt
+            move.delivery.dies_of(
+                DeadLetterCause(move.reason, move.failure, sure=sure, refused=refused)
             )
             move.consumer.end([move.delivery], Outcome.ABANDONED, now)
             if not move.delivery.unseen:
-                move.delivery.history = move.delivery.history.failed()
+                move.delivery.count_failed()
             if move.destination:
                 move.consumer.memory.dying(move.delivery)
             elif move.in_doubt:
@@ -449,8 +450,8 @@ class DeadLetters:
             stack=failure.stack,
             limit=(failure.policy or settings.policy).maximum_redeliveries,
             host=self._host,
-            first_failure=self._epoch_ms(move.delivery.first_failed_at),
-            last_failure=self._epoch_ms(move.delivery.last_failed_at),
+            first_failure=self._epoch_ms(move.delivery.failed.first_at),
+            last_failure=self._epoch_ms(move.delivery.failed.last_at),
         )
         place = move.destination or move.copy_first_to
         copy = self._copy(move.delivery, place, death)
@@ -535,7 +536,7 @@ class DeadLetters:
 
     def _add(self, move: _Move, *, blocks: bool) -> None:
         self._open[move] = None
-        move.delivery.next_delivery = DEAD_LETTER
+        move.delivery.expect_next(DEAD_LETTER)
         move.consumer.copies.add(move.delivery, DeliveryInput.DEAD_LETTER, blocks=blocks)
 
     def _remove(self, move: _Move, given: DeliveryInput) -> None:

@@ -36,8 +36,28 @@ class MessageIdentity(NamedTuple):
     vouched: bool  #: whether the sender's key was made for this message, so that its count of deliveries is believed
 
 
+class Failures(NamedTuple):
+    """How the deliveries of a message failed, as far as its session knows."""
+
+    failure: Failure | None = None  #: of the present delivery, if that failed
+    is_first: bool = False  #: that is the first failure of the message, as far as is known
+    first_at: float | None = None  #: seconds, monotonic
+    last_at: float | None = None
+    #: After a failure: seconds until the message is delivered again, or DEAD_LETTER
+    next_delivery: float | str | None = None
+
+
+#: As far as its session knows, none did.
+NOT_FAILED: Final = Failures()
+
+
 class Delivery:
-    """A message that the broker dispatched to us; the same object over all local redeliveries."""
+    """
+    A message that the broker dispatched to us; the same object over all local redeliveries.
+
+    What came with it never changes. Each other slot is written by the methods here alone, or by one module alone, which
+    `tests/unit/core/test_delivery.py` names.
+    """
 
     __slots__ = (
         "ack_id",
@@ -49,20 +69,16 @@ class Delivery:
         "entry",
         "epoch",
         "expires_at",
-        "failed_first",
-        "failure",
-        "first_failed_at",
+        "failed",
         "flagged",
         "frame",
         "history",
         "identity",
         "is_last",
-        "last_failed_at",
         "looked_at",
         "lost",
         "memory_key",
         "message_id",
-        "next_delivery",
         "not_done",
         "order",
         "over_limit",
@@ -88,24 +104,29 @@ class Delivery:
         received_at: float,
         expires_at: float | None,
         ack_id: str | None = None,
+        subscribed: str = "",
     ) -> None:
         headers = frame.headers
         self.frame = frame
         #: The same when the message comes again, whatever is known of it by then
         self.as_it_came = frame
-        self.arrival = arrival  #: its number in the session, in the order of arrival
+        #: Its number in the session, in the order of arrival
+        self.arrival: Final = arrival
         self.order: float = arrival  #: which of the session's consumers is served first: the lowest
-        self.wire_subscription = headers.get("subscription", "")  #: the subscription on the wire
+        #: The subscription on the wire
+        self.wire_subscription: Final = headers.get("subscription", "")
         #: The first wire subscription of its consumer
-        self.subscription_id = self.wire_subscription.partition(SUBSCRIPTION_SEPARATOR)[0]
-        self.epoch = epoch  #: which connection it came on; its ack id dies with that connection
-        self.ack_id = headers.get("ack", "") if ack_id is None else ack_id
-        self.message_id = message_id  #: the same over redeliveries, on whatever link
-        self.subscribed = ""  #: URI of what its consumer reads, or nothing
+        self.subscription_id: Final = self.wire_subscription.partition(SUBSCRIPTION_SEPARATOR)[0]
+        #: Which connection it came on; its ack id dies with that connection
+        self.epoch: Final = epoch
+        self.ack_id: Final = headers.get("ack", "") if ack_id is None else ack_id
+        #: The same over redeliveries, on whatever link
+        self.message_id: Final = message_id
+        self.subscribed = subscribed  #: URI of what its consumer reads, or nothing
         self.identity: MessageIdentity | None = None  #: what it is known by, once somebody asked
         self.memory_key: int | None = None  #: the same for the memory of the process
         #: The broker says that it was delivered before
-        self.flagged = headers.get("redelivered") == "true"
+        self.flagged: Final = headers.get("redelivered") == "true"
         #: Redeliveries before it was sent back to the broker, which has it as a new message since
         self.sent_back = 0
         self.lost: Lost | None = None  #: what its session knows of it from a lost link
@@ -114,7 +135,7 @@ class Delivery:
         self.entry: Entry | None = None  #: its last hand-out in the ledger, if one counts
         #: If its process dies with it, the ledger's count makes it a dead letter
         self.is_last = False
-        self.received_at = received_at  #: seconds, monotonic
+        self.received_at: Final = received_at  #: seconds, monotonic
         self.expires_at = expires_at  #: seconds, monotonic; None: never
         self.started_at = received_at
         self.ended_at = received_at
@@ -129,12 +150,7 @@ class Delivery:
         self.unseen = False  #: it becomes a dead letter before the application gets it
         self.looked_at = False  #: what came without a body was looked for elsewhere
         self.was_handed_out = False  #: the application has got it at least once
-        self.first_failed_at: float | None = None
-        self.last_failed_at: float | None = None
-        self.failure: Failure | None = None  #: if it failed
-        self.failed_first = False  #: that is the first failure of the message, as far as is known
-        #: After a failure: seconds until it is delivered again, or DEAD_LETTER
-        self.next_delivery: float | str | None = None
+        self.failed = NOT_FAILED
 
     @classmethod
     def of(
@@ -182,11 +198,31 @@ class Delivery:
             self.identity = self.memory_key = None  # which were others without the body
             self.frame = self.as_it_came = shown
 
-    def mark_undecodable(self, error: Exception) -> None:
-        """Mark the message as one that cannot be decoded: it becomes a dead letter, and only its bare frame is used."""
-        self.frame = self.frame.bare()
+    def hide_body(self) -> None:
+        """Be without the body that came, which may not be all of it."""
+        self.frame = self.frame.without_body()
+
+    def never_expires(self) -> None:
+        """Note that its time of expiry is not the broker's."""
+        self.expires_at = None
+
+    def mark_undecodable(self, error: Exception, frame: MessageFrame | None = None) -> None:
+        """
+        Mark the message as one that cannot be decoded: it becomes a dead letter, and only its bare frame is used.
+
+        `frame`: all that came of it, where that is only known now.
+        """
+        self.frame = (self.frame if frame is None else frame).bare()
         self.expires_at = None
         self.dead_letter_cause = DeadLetterCause(UNDECODABLE, _failure(error), sure=True)
+
+    def dies_of(self, cause: DeadLetterCause) -> None:
+        """Note why the message becomes a dead letter as soon as it is handed out."""
+        self.dead_letter_cause = cause
+
+    def dies_unseen(self) -> None:
+        """Note that the message becomes a dead letter before the application gets it."""
+        self.unseen = True
 
     def continue_after_sending_back(self, redeliveries: int) -> None:
         """Count on from the redeliveries before the message was sent back to the broker for later."""
@@ -197,6 +233,11 @@ class Delivery:
         """Count on from before a link was lost, which is why the broker delivers the message again."""
         self.lost = lost
         self.history = merge(flagged=self.flagged, sent_back=self.sent_back, lost=lost)
+
+    def recover(self, failed: Failures, cause: DeadLetterCause | None) -> None:
+        """Continue what was known of the message when its link was lost: how it failed, and why it is to die."""
+        self.failed = failed
+        self.dead_letter_cause = cause
 
     def begin_hand_out(self, remembered: Remembered | None, entry: Entry | None) -> None:
         """
@@ -218,18 +259,55 @@ class Delivery:
             )
         self.asked = True
 
+    def forget_hand_out(self) -> None:
+        """Forget the last hand-out, of which the ledger has been told."""
+        self.entry = None
+
+    def count_failed(self) -> None:
+        """Count this delivery as failed; what follows belongs to the next one."""
+        self.history = self.history.failed()
+
+    def count_undone(self) -> None:
+        """Count this delivery as one that is undone, and has not failed."""
+        self.history = self.history.undone()
+
+    def count_not_failed(self) -> None:
+        """Count this delivery as one that has not failed, where its link is lost."""
+        self.history = self.history.not_failed()
+
+    def count_failures(self, failures: int) -> None:
+        """Count so many failures, as the process remembers them."""
+        self.history = self.history._replace(failures=failures)
+
     def note_failure(self, failure: Failure, now: float) -> None:
         """Note that this delivery failed."""
-        if failure is not self.failure:  # which is noted twice where a listener raised
-            self.failed_first = not self.failed_before
-        self.failure = failure
-        self.first_failed_at = now if self.first_failed_at is None else self.first_failed_at
-        self.last_failed_at = now
+        before = self.failed
+        # it is noted twice where a listener raised
+        is_first = before.is_first if failure is before.failure else not self.failed_before
+        first_at = now if before.first_at is None else before.first_at
+        self.failed = Failures(failure, is_first, first_at, now, before.next_delivery)
+
+    def begin_again(self) -> None:
+        """Note that the next delivery of the message begins, which has not failed."""
+        self.failed = self.failed._replace(failure=None)
+
+    def expect_next(self, next_delivery: float | str | None) -> None:
+        """Note in how many seconds the message is delivered again, or that it is a DEAD_LETTER; None: nobody knows."""
+        self.failed = self.failed._replace(next_delivery=next_delivery)
 
     @property
     def failed_before(self) -> bool:
         """Whether the message has failed here, or was sent back to the broker for that."""
-        return self.first_failed_at is not None or COUNT_HEADER in self.headers
+        return self.failed.first_at is not None or COUNT_HEADER in self.headers
+
+    def owe(self, outcome: Outcome | None) -> None:
+        """Owe nothing but its ACK, with which it ends; None: it has ended already."""
+        self.step(DeliveryInput.COPY)
+        self.owed_end = outcome
+
+    def owe_nothing(self) -> None:
+        """Note that the ACK which it owed is written, and that it has ended with it."""
+        self.owed_end = None
 
     @property
     def headers(self) -> dict[str, str]:

@@ -79,7 +79,7 @@ class FailedDeliveries:
                 continue
             for delivery in batch:
                 consumer.take_delivered(delivery)
-                delivery.ended_at = now
+                consumer.note_end(delivery, now)
                 if failure.error_type is not None:
                     delivery.note_failure(failure, now)
             if failure.disposition in _FORGET and not consumer.settings.individual:
@@ -124,7 +124,7 @@ class FailedDeliveries:
             cause = DeadLetterCause("max_redeliveries", NO_FAILURE, sure=True)
             if delivery.entry is not None:
                 cause = cause._replace(failure=_consumer_died(delivery.redelivery_count))
-        delivery.unseen = True
+        delivery.dies_unseen()
         consumer.flush(AckTrigger.EACH, now)
         consumer.take_delivered(delivery)
         # what comes next may kill the process, too, and then there would be another copy
@@ -137,7 +137,7 @@ class FailedDeliveries:
     ) -> None:
         """Make `delivery`, which was handed out and cannot be decoded, a dead letter."""
         delivery.mark_undecodable(error)
-        delivery.unseen = True
+        delivery.dies_unseen()
         consumer.not_seen(delivery)
         consumer.flush(AckTrigger.EACH, now)
         if delivery in consumer.delivered:

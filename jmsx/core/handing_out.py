@@ -187,7 +187,7 @@ class HandingOut:
             return False
         cause = None if remembered is None else remembered.dead_letter_cause
         if cause is not None and cause.holds(flagged=delivery.flagged):
-            delivery.dead_letter_cause = cause
+            delivery.dies_of(cause)
         delivery.over_limit = delivery.over_limit or _over_limit(
             consumer, delivery, delivery.failures
         )

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.consumer import ConsumerCore
-from jmsx.core.delivery import Delivery
-from jmsx.core.delivery_state import ENDED, DeliveryInput
+from jmsx.core.delivery import Delivery, Failures
+from jmsx.core.delivery_state import ENDED
 from jmsx.core.events import Outcome
 from jmsx.core.history import DeadLetterCause, Lost
 from jmsx.core.values import DestinationKind
@@ -37,8 +37,7 @@ class _LostDelivery:
     owed_end: Outcome | None  #: how it ends when that is written
     #: It was to be a dead letter, and that was not confirmed.
     dead_letter_cause: DeadLetterCause | None
-    first_failed_at: float | None
-    last_failed_at: float | None
+    failed: Failures
 
 
 class LostDeliveries:
@@ -82,8 +81,7 @@ class LostDeliveries:
                 processed or delivery.state in ENDED,
                 None if processed else delivery.owed_end,
                 delivery.dead_letter_cause,
-                delivery.first_failed_at,
-                delivery.last_failed_at,
+                delivery.failed._replace(failure=None),
             )
             self._lost.move_to_end(name)
 
@@ -113,9 +111,6 @@ class LostDeliveries:
         if cause is not None and not cause.holds(flagged=delivery.flagged):
             return
         if past.only_ack_owed and delivery.is_alive:
-            delivery.step(DeliveryInput.COPY)
-            delivery.owed_end = past.owed_end
-        delivery.dead_letter_cause = cause
-        delivery.first_failed_at = past.first_failed_at
-        delivery.last_failed_at = past.last_failed_at
+            delivery.owe(past.owed_end)
+        delivery.recover(past.failed, cause)
         delivery.continue_after_loss(past.counts)

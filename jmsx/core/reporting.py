@@ -114,7 +114,7 @@ class ConsumerReports:
         Until then later messages wait for it (`blocking`), or the broker has it (`by_broker`); else it waits here, and
         nothing waits for it.
         """
-        delivery.next_delivery = delay
+        delivery.expect_next(delay)
         self._outbox.report(
             events.RedeliveryScheduled(
                 at=now,
@@ -158,10 +158,10 @@ class ConsumerReports:
             len(delivery.frame.body),
             settings.subscription,
         )
-        if (failure := delivery.failure) is not None:
+        if (failure := delivery.failed.failure) is not None:
             ended.error_type, ended.error_place = failure.error_type, failure.place
             # of a dead letter its own event tells it
-            if delivery.failed_first and outcome is not Outcome.DEAD_LETTERED:
+            if delivery.failed.is_first and outcome is not Outcome.DEAD_LETTERED:
                 ended.error_stack = failure.trace
         self._outbox.report(ended)
 

@@ -77,7 +77,7 @@ class ScheduledRedelivery:
             return False  # it would come again with less than its sender gave it
         consumer.end(batch, Outcome.ROLLED_BACK, now)
         for delivery in alive:
-            delivery.history = delivery.history.failed()
+            delivery.count_failed()
             consumer.reports.redelivery(delivery, delay, now, by_broker=True)
         self._send_back(consumer, batch, alive, delay)
         return True
@@ -96,7 +96,7 @@ class ScheduledRedelivery:
         """
         if not consumer.settings.scheduled:
             return False
-        delivery.history = delivery.history._replace(failures=failures)
+        delivery.count_failures(failures)
         delay = max(consumer.settings.policy.delay(failures, draw), 0.0)
         consumer.take_delivered(delivery)
         self._send_back(consumer, [delivery], [delivery], delay)

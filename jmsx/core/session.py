@@ -389,7 +389,7 @@ class SessionCore:
             consumer.release([delivery])
             return
         delivery.note_failure(failure, now)
-        delivery.ended_at = now
+        consumer.note_end(delivery, now)
         if not self._does.redelivers_raised:
             return
         if consumer.settings.lazy and failure.disposition is Disposition.REDELIVER:
@@ -716,8 +716,7 @@ class SessionCore:
             consumed = delivery.subscription_id in self._consumers
             if not delivery.wire_subscription or (consumed and not delivery.ack_id):
                 raise
-            delivery.frame = frame
-            delivery.mark_undecodable(error)
+            delivery.mark_undecodable(error, frame)
             return delivery
 
     def _truncated(self, frame: MessageFrame) -> None:

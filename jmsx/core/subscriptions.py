@@ -142,7 +142,7 @@ class Subscriptions:
             delivery.subscribed = consumer.settings.destination
             past = delivery.expires_at is not None and delivery.expires_at <= now
             if past and not self._dialect.reading.genuine(delivery):
-                delivery.expires_at = None  # no broker sends what has expired
+                delivery.never_expires()  # no broker sends what has expired
             if COUNT_HEADER in delivery.headers or len(self._lost_deliveries):
                 self.recall(consumer, delivery)
         consumer.accept(deliveries, now)
@@ -170,8 +170,7 @@ class Subscriptions:
         ack_id = headers.get(self._dialect.ack_header, "")
         for delivery in consumer.waiting:
             if delivery.ack_id == ack_id:
-                delivery.frame = frame
-                delivery.mark_undecodable(ProtocolError(frame.broken))
+                delivery.mark_undecodable(ProtocolError(frame.broken), frame)
                 return False
         return any(one.ack_id == ack_id for one in (*consumer.unsettled, *consumer.batch.owed()))
 
@@ -208,7 +207,7 @@ class Subscriptions:
     def _finish(self, delivery: Delivery) -> None:
         """Have the ledger note that the hand-out did not fail; once, however often that is told."""
         self._outbox.finish([delivery.entry])
-        delivery.entry = None
+        delivery.forget_hand_out()
 
     def acknowledged_late(self, delivery: Delivery, *, alone: bool) -> None:
         """Note that the application is done with a message of a lost link; not `alone`: with all that it still held."""

@@ -85,7 +85,7 @@ def doubt_bodies(untranslated: Iterable[Delivery], dialect: Dialect) -> None:
     """Have those that may hide a body be without one, so that nobody takes what came for all of it."""
     for one in untranslated:
         if dialect.reading.may_hide_body(one.headers, one.frame.body):
-            one.frame = one.frame.without_body()
+            one.hide_body()
 
 
 def is_same(shown: MessageFrame, known: MessageFrame, dialect: Dialect) -> bool:

@@ -571,7 +571,7 @@ class UnitOfWork:
         for consumer, batch in batches:
             if not failed:
                 for delivery in batch:
-                    delivery.history = delivery.history.not_failed()
+                    delivery.count_not_failed()
                 self._outbox.finish(delivery.entry for delivery in batch)
             consumer.end(batch, Outcome.ABANDONED, now, self._transaction.transaction_id)
 

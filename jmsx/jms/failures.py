@@ -36,7 +36,8 @@ class HandlerCall:
         self.settled = False  #: the core knows that it is done
         self.acknowledged = False  #: so is its message, when it has returned
         self._first = not delivery.failed_before
-        delivery.next_delivery = None
+        if delivery.failed.next_delivery is not None:
+            delivery.expect_next(None)
 
     def tell(
         self,
@@ -54,7 +55,7 @@ class HandlerCall:
         most = policy.maximum_redeliveries if policy is not None else UNLIMITED
         cause = told_by(error)
         said = steers(cause)  # on purpose: it needs no traceback
-        dead = self.delivery.next_delivery == DEAD_LETTER
+        dead = self.delivery.failed.next_delivery == DEAD_LETTER
         level = _log.info if failure.disposition is Disposition.DISCARD else _log.warning
         level(
             event,
@@ -71,7 +72,7 @@ class HandlerCall:
         )
 
     def _again(self, failure: Failure) -> str:
-        next_delivery = self.delivery.next_delivery
+        next_delivery = self.delivery.failed.next_delivery
         if failure.disposition in _ENDS:
             return _ENDS[failure.disposition]
         if next_delivery == DEAD_LETTER:
