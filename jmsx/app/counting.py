@@ -19,6 +19,7 @@ from jmsx.config.uri import BrokerAddress, BrokerUri
 from jmsx.core.destination_names import is_pattern
 from jmsx.core.events import ClockCompared, QueueCounted, Source
 from jmsx.drivers.changed import Event
+from jmsx.drivers.threads import start
 from jmsx.errors import BrokerTimeoutError, JmsxError, LinkError
 from jmsx.jms.connection import Connection
 from jmsx.jms.message import Message
@@ -75,7 +76,7 @@ class Counting:
         self._closing = Event()
         self._left = False
         self._thread = threading.Thread(target=self._run, name="jmsx-counting", daemon=True)
-        self._thread.start()
+        start(self._thread, "the app asks for no counts of the broker", "start it again")
 
     def leave(self) -> None:
         """Ask no more, not even a last time; waits for nothing."""

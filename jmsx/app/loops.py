@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from jmsx.drivers.locks import mutex
 from jmsx.drivers.process import Origin, keep_for_ever, tell_of_forks
+from jmsx.drivers.threads import start
 from jmsx.errors import IllegalStateError, JmsxError
 from jmsx.log import logger
 
@@ -172,7 +173,11 @@ class Loop:
         self._forked: asyncio.Task[Any] | None = None  #: the task that has, in the child
         if given is None:
             self._thread = threading.Thread(target=self._run, name="jmsx-loop", daemon=True)
-            self._thread.start()
+            try:
+                start(self._thread, "async handlers got no event loop", "start the app again")
+            except JmsxError:
+                self._loop.close()
+                raise
             tell_of_forks(self)
 
     def after_fork(self) -> None:

@@ -22,6 +22,7 @@ from jmsx.app.worker import Worker
 from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress
 from jmsx.drivers.changed import Event
+from jmsx.drivers.threads import start
 from jmsx.errors import JmsxError, UnsupportedError
 from jmsx.jms.connection import Connection
 from jmsx.jms.one_broker import connect_to
@@ -75,7 +76,7 @@ class Watch:
         self.stranded: dict[str, int] = {}  #: the same, found twice in a row
         self._closed = Event()
         self._thread = threading.Thread(target=self._run, name="jmsx-watch", daemon=True)
-        self._thread.start()
+        start(self._thread, "the app watches no subscriptions", "start it again")
 
     def leave(self) -> None:
         """Ask no more, and leave a question that waits for its answer; waits for nothing."""

@@ -27,6 +27,7 @@ from jmsx.config.uri import BrokerUri
 from jmsx.core.durations import seconds
 from jmsx.drivers.locks import mutex
 from jmsx.drivers.machine import Machine
+from jmsx.drivers.threads import start
 from jmsx.errors import IllegalStateError, InvalidClientIdError, JmsxError, StoreError
 from jmsx.jms.connection import Connection
 from jmsx.jms.destination import Destination
@@ -222,7 +223,8 @@ class Workers(Sequence[Worker]):
                 for worker in self:
                     worker.tell_late()
 
-        threading.Thread(target=look, name="jmsx-late", daemon=True).start()
+        thread = threading.Thread(target=look, name="jmsx-late", daemon=True)
+        start(thread, "the app looks for no late handlers", "start it again")
 
     def _begin_waiting(self) -> None:
         """Open the consumers that wait for their store when that is back, and let messages flow to them, too."""

@@ -452,7 +452,12 @@ class SessionCore:
         """
         if self._covers_nothing:
             return
-        consumer = self._consumers.find(delivery.subscription_id)
+        consumer = self._consumers.get(delivery.subscription_id)
+        if consumer is None:
+            raise IllegalStateError(
+                f"The Consumer is closed: it has read {delivery.subscribed} on {self.settings.broker}, which has taken"
+                " back what was not acknowledged before that"
+            )
         if self._is_stale(delivery):
             consumer.reports.dropped(1, now)
             self._consumers.acknowledged_late(delivery, alone=self._covers_message)

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jmsx.errors import ConnectionFailedError
+from jmsx.errors import ConnectionFailedError, ResourceAllocationError
 
 if TYPE_CHECKING:
     import threading
 
 #: What to do about it.
-ROOM: Final = "end what has many threads, or raise the limits of the user or container (ulimit -u, pids, memory)"
+_ROOM: Final = "end what has many threads, or raise the limits of the user or container (ulimit -u, pids, memory)"
+
+
+def start(thread: threading.Thread, undone: str, again: str) -> None:
+    """
+    Start a thread; raises ResourceAllocationError where none can be started.
+
+    It tells what is `undone` for that, and how to ask for it `again`.
+    """
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise ResourceAllocationError(
+            f"{undone}: this process gets no further thread ({error}); {_ROOM}, and {again}"
+        ) from error
 
 
 def start_serving(thread: threading.Thread, broker: str) -> None:
@@ -24,5 +38,5 @@ def start_serving(thread: threading.Thread, broker: str) -> None:
 def no_reader(broker: str, error: RuntimeError) -> ConnectionFailedError:
     """Return what a connection to `broker` fails with that no thread can serve."""
     return ConnectionFailedError(
-        f"cannot connect to {broker}: this process gets no further thread ({error}); {ROOM}"
+        f"cannot connect to {broker}: this process gets no further thread ({error}); {_ROOM}"
     )

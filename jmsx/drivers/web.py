@@ -18,6 +18,8 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from jmsx.drivers.locks import mutex
 from jmsx.drivers.process import tell_of_forks
+from jmsx.drivers.threads import start
+from jmsx.errors import JmsxError
 from jmsx.log import logger
 
 if TYPE_CHECKING:
@@ -38,7 +40,11 @@ class WebServer:
     """A running server of `app`, on a thread of its own; close it."""
 
     def __init__(self, host: str, port: int, app: WSGIApplication, *, name: str) -> None:
-        """Begin to serve at `host` ("": all of the machine's addresses); port 0 takes a free one. Raises OSError."""
+        """
+        Begin to serve at `host` ("": all of the machine's addresses); port 0 takes a free one.
+
+        Raises OSError, and ResourceAllocationError where the process gets no thread for it.
+        """
         kind = _Server6 if ":" in host else _Server
         self._server = kind((host, port), _Handler)
         self._server.set_app(_guarded(app))
@@ -48,7 +54,11 @@ class WebServer:
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.1,), name=name, daemon=True
         )
-        self._thread.start()
+        try:
+            start(self._thread, f"nothing is served at {self.url}", "ask for it again")
+        except JmsxError:
+            self._server.server_close()
+            raise
         tell_of_forks(self)
 
     def after_fork(self) -> None:

@@ -13,8 +13,8 @@ from jmsx.core.session import SessionCore
 from jmsx.core.values import Failure
 from jmsx.drivers.calls import Calls
 from jmsx.drivers.machine import Machine
-from jmsx.drivers.threads import ROOM
-from jmsx.errors import JmsxError, ResourceAllocationError
+from jmsx.drivers.threads import start
+from jmsx.errors import JmsxError
 from jmsx.jms.failures import HandlerCall
 from jmsx.jms.handlers import check_ran
 from jmsx.jms.message import Message
@@ -93,13 +93,11 @@ class Dispatcher:
     def _start_thread(self) -> None:
         """Start the thread that calls listeners; it waits for the lock, which the caller holds."""
         thread = self._machine.thread(self._run, f"jmsx-listener-{self._engine.source.session_id}")
-        try:
-            thread.start()
-        except RuntimeError as error:
-            raise ResourceAllocationError(
-                f"no listener was set in a session on {self._engine.source.broker}: this process gets no further"
-                f" thread ({error}); {ROOM}, and set it again"
-            ) from error
+        start(
+            thread,
+            f"no listener was set in a session on {self._engine.source.broker}",
+            "set it again",
+        )
         self._thread = thread
 
     def wait_idle(self, timeout: float | None) -> bool:

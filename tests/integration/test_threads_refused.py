@@ -111,6 +111,27 @@ def test_an_app_that_stops(broker: Broker, queue: Queue) -> None:
 
 
 @pytest.mark.broker
+@pytest.mark.parametrize("health", [None, "127.0.0.1:0"])
+def test_an_app_that_starts(broker: Broker, queue: Queue, health: str | None) -> None:
+    """Neither its event loop nor its health is there; nothing stays open, and it starts when there is room."""
+    seen: list[str] = []
+    app = App(broker.url, health=health)
+
+    @app.consumer(queue)
+    async def handle(message: Message) -> None:
+        seen.append(message.text)
+
+    for _ in range(2):
+        with nothing_left(), no_threads(), pytest.raises(ResourceAllocationError, match="again"):
+            app.start()
+    app.start()
+    app.send(queue, "one")
+    assert eventually(lambda: seen == ["one"], 5)
+    app.stop()
+    assert settles(broker, queue, size=0)
+
+
+@pytest.mark.broker
 def test_an_app_that_sends(broker: Broker, queue: Queue) -> None:
     """Nothing was sent, and the next one is."""
     app = App(broker.url)

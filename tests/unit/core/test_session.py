@@ -120,6 +120,18 @@ def test_closed_consumer_hands_out_nothing() -> None:
     assert not talk.core.is_open("1")
 
 
+def test_what_is_acknowledged_behind_its_consumer_is_told_where_it_is() -> None:
+    """The broker has taken it back, and may have given it to somebody else."""
+    talk = Talk(INDIVIDUAL)
+    talk.subscribe()
+    talk.comes("a")
+    delivery = talk.held()
+    talk.core.close_consumer("1", 0.0)
+    told = "The Consumer is closed: it has read queue://q on .*, which has taken back"
+    with pytest.raises(IllegalStateError, match=told):
+        talk.core.acknowledge(delivery, 0.0)
+
+
 def test_closing_again_asks_nothing() -> None:
     """Closing is idempotent."""
     talk = Talk(AUTO)
