@@ -193,7 +193,8 @@ class TransactionInDoubtError(InDoubtError):
 
 
 def afresh(error: JmsxError) -> JmsxError:
-    """Return an error that was raised before, and is again: without the frames of that, which hold what was sent."""
+    """Return `error`, which was raised before and is again, rid of the frames that it has: they hold what was sent."""
+    error.__context__ = None
     return error.with_traceback(None)
 
 

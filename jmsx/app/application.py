@@ -469,7 +469,7 @@ class App:
             raise afresh(self._left)
         self._stopping.wait(waitable(limit))
         if self._failure is not None:
-            raise self._failure
+            raise afresh(self._failure)
 
     def quit(self) -> None:
         """End `wait()`, a `start()` that waits, and `run()`, which drains; from any thread, also from a handler."""

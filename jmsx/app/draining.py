@@ -37,8 +37,9 @@ def drain(workers: Sequence[Worker], timeout: float, machine: Machine) -> None:
     """
     deadline = machine.monotonic() + max(timeout, 0.0)
     drains = [_Drain(worker, deadline, machine) for worker in workers]
-    for each in drains:
-        each.begin()
+    threadless = [each for each in drains if not each.begin()]
+    for each in threadless:
+        each.run()
     for each in drains:
         each.wait(waitable(max(deadline - machine.monotonic(), 0.0)))
     late = [each for each in drains if each.thread.is_alive() or each.overdue]
@@ -57,7 +58,7 @@ class _Drain:
     """One worker's end, on a thread of its own."""
 
     def __init__(self, worker: Worker, deadline: float, machine: Machine) -> None:
-        self.thread = machine.thread(self._run, f"jmsx-drain-{worker.consumer.name}")
+        self.thread = machine.thread(self.run, f"jmsx-drain-{worker.consumer.name}")
         self._machine = machine
         self.worker = worker
         self.overdue = False  #: its handler has not returned
@@ -66,19 +67,21 @@ class _Drain:
         self._deadline = deadline
         self._failure: JmsxError | None = None
 
-    def begin(self) -> None:
-        """Begin, on the thread of its own; where the process gets no further one, here, to the end."""
+    def begin(self) -> bool:
+        """Begin, on the thread of its own; False where the process gets no further one: `run` it behind the others."""
         try:
             self.thread.start()
         except RuntimeError:
-            self._run()
+            self.worker.begin_nothing_more()
+            return False
+        return True
 
     def wait(self, seconds: float | None) -> None:
         """Wait for the end of its thread, at most so many seconds (None: as long as that takes)."""
         if self.thread.ident is not None:
             self.thread.join(seconds)
 
-    def _run(self) -> None:
+    def run(self) -> None:
         """Wait for the handler, then close."""
         try:
             self.overdue = not self.worker.rest(

@@ -244,6 +244,11 @@ class Worker:
         """Let messages flow."""
         self._connection.start()
 
+    def begin_nothing_more(self) -> None:
+        """Have the handler called with nothing more; waits for nothing."""
+        self._leaving.set()
+        self._connection.stop(0.0)
+
     def rest(self, timeout: float) -> bool:
         """Begin nothing more, and wait for what runs; False if that still runs after `timeout` seconds."""
         self._leaving.set()

@@ -37,6 +37,7 @@ from jmsx.drivers.link_state import (
     LOST,
     OUTAGE,
     REACHABLE,
+    RESTORING,
     LinkInput,
     LinkState,
     next_state,
@@ -59,7 +60,7 @@ from jmsx.log import logger
 from jmsx.observe import Observers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
 
 T = TypeVar("T")
@@ -162,7 +163,7 @@ class Engine:
         """End in the child of a fork, and tell nobody so: the link is the parent's."""
         self.lock = reentrant()
         self.changed = self._machine.changed(self.lock, self._refuse_to_wait)
-        self._losing, self._working = None, False
+        self._losing, self._parts, self._working = None, False, False
         self.cause = left_behind(
             f"the connection to {self.source.broker} was opened", "open one in the child"
         )
@@ -322,9 +323,8 @@ class Engine:
         """Say DISCONNECT; returns the request that the broker's answer ends, or None if there is no link for that."""
         with self.lock:
             self._finish_losing()
-            if not self.reachable:
+            if not self._step(LinkInput.LEAVE, REACHABLE):
                 return None
-            self._step(LinkInput.LEAVE)
             return self.call(lambda core, _now: core.disconnect())
 
     def end(self, reason: str) -> None:
@@ -365,9 +365,9 @@ class Engine:
 
     def _tell(self) -> None:
         """Tell, once, that there will be no link any more."""
-        if self.state is LOST:
-            with self.lock:
-                self._step(LinkInput.TELL)
+        with self.lock:
+            news = self._step(LinkInput.TELL, (LOST,))
+        if news:
             self.on_lost(self.cause)
 
     def _listen(self, deadline: float | None = None) -> None:
@@ -551,20 +551,23 @@ class Engine:
     def _join(self, connected: Connected) -> list[Request]:
         with self.lock:
             self._finish_losing()
-            if self.state in FOR_GOOD:
+            if not self._step(LinkInput.OPEN, REACHABLE | RESTORING):
                 connected.link.drop()
-                raise self.cause
+                raise afresh(self.cause)
             self._opened_at = self._machine.monotonic()
             self._epoch = self._epoch_on(connected)
             self._unwritten, self._unwritten_size = [], 0
-            self._step(LinkInput.OPEN)
             broker = str(connected.link.address)
             self.source = replace(self.source, broker=broker, epoch=self.core.epoch + 1)
-            return self.call(
-                lambda core, now: core.link_opened(
-                    connected.server, connected.seconds, now, broker=broker
+            try:
+                return self.call(
+                    lambda core, now: core.link_opened(
+                        connected.server, connected.seconds, now, broker=broker
+                    )
                 )
-            )
+            except JmsxError as error:
+                self._lose("error_frame", str(error))  # or nobody could join another one
+                raise
 
     def _epoch_on(self, connected: Connected) -> Epoch:
         """Return what keeps a link alive that was just opened."""
@@ -573,10 +576,9 @@ class Engine:
 
     def _restored(self, attempts: int) -> None:
         with self.lock:
-            if self.state is not LinkState.JOINING:
+            if not self._step(LinkInput.RESTORE, (LinkState.JOINING,)):
                 return  # lost again; the thread sees that the outage goes on
             now = self._machine.monotonic()
-            self._step(LinkInput.RESTORE)
             self._report(LinkRestored(at=now, seconds=now - self._lost_at, attempts=attempts))
             self.changed.notify_all()
         _log.warning(
@@ -667,8 +669,19 @@ class Engine:
         self._opened_at = -math.inf  # nothing is wrong with the link
         self._lose("io", why, LinkInput.DROP)
 
-    def _step(self, given: LinkInput) -> None:
-        self.state = next_state(self.state, given)
+    def _step(self, given: LinkInput, among: Collection[LinkState] = tuple(LinkState)) -> bool:
+        """
+        Go to the next state; returns False if the present one is not `among` these.
+
+        A signal handler that calls the session may go to another one meanwhile: then from there.
+        """
+        while (before := self.state) in among:
+            following = next_state(before, given)
+            # In one step for Python, which runs no signal handler inside it.
+            moved, self.state = (True, following) if self.state is before else (False, self.state)
+            if moved:
+                return True
+        return False
 
     def _lose(self, reason: str, detail: str, given: LinkInput = LinkInput.LOSE) -> None:
         """
@@ -685,10 +698,10 @@ class Engine:
         self._finish_losing()
 
     def _finish_losing(self) -> None:
-        if self._losing is not None:
+        if (losing := self._losing) is not None:
             self._parts = True
             try:
-                self._losing()
+                losing()
             finally:
                 self._parts = False
             self._losing = None
@@ -699,6 +712,7 @@ class Engine:
         if self.state in LINKED:
             self._leave_link(reason, self._gone(detail or reason), given, now)
         link = self._epoch.link
+        # One that is dropped for good is closed at once.
         dropped = given is LinkInput.DROP and self.state is OUTAGE
         if dropped and self._epoch.patient and not link.condemned:
             self._parting = self._epoch, self.core.owed
@@ -714,13 +728,13 @@ class Engine:
 
     def _leave_link(self, reason: str, lost: JmsxError, given: LinkInput, now: float) -> None:
         """Go to the state behind this link; where it would be restored and may not, there will be none any more."""
-        following = next_state(self.state, given)
-        if following is OUTAGE and not self._may_restore(reason, given):
-            following = next_state(self.state, LinkInput.GIVE_UP)
+        wanted = given in (LinkInput.LOSE, LinkInput.DROP)
+        if wanted and not self._may_restore(reason, given):
+            wanted, given = False, LinkInput.GIVE_UP
         self._lost_for = str(lost)
-        if following is not OUTAGE or self.state is LinkState.UP:  # else that outage goes on
+        if not wanted or self.state is not LinkState.JOINING:  # else that outage goes on
             self.cause, self._lost_at = lost, now
-        self.state = following
+        self._step(given, LINKED)
 
     def _may_restore(self, reason: str, given: LinkInput) -> bool:
         """Return whether there is to be another link; without a policy, where the broker may have ended it for maps."""

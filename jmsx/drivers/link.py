@@ -17,7 +17,7 @@ from jmsx.core.heartbeat import header
 from jmsx.core.wire import Told
 from jmsx.drivers.changed import Event
 from jmsx.drivers.connect import connect
-from jmsx.drivers.threads import no_reader
+from jmsx.drivers.threads import no_thread
 from jmsx.drivers.transport import DriverConnection, DriverTransport, Stream
 from jmsx.errors import (
     BrokerTimeoutError,
@@ -209,7 +209,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         except RuntimeError as error:  # of starting the reader, before anything was written
             self._asked = False
             self._transport.close()
-            raise no_reader(str(self.address), error) from error
+            raise no_thread(str(self.address), error) from error
         except OSError:  # of writing it
             pass  # the reader finds out why
 

@@ -60,7 +60,7 @@ RESTORING: Final = frozenset({LinkState.OUTAGE, LinkState.JOINING})
 #: And in these there will not be one any more.
 FOR_GOOD: Final = frozenset({*LinkState} - REACHABLE - RESTORING)
 
-#: Nor a thread.
+#: And in these there is no thread of the session either.
 CLOSED: Final = frozenset({LinkState.ENDED, LinkState.FORKED})
 
 
@@ -79,7 +79,6 @@ def _arrows() -> Mapping[tuple[LinkState, LinkInput], LinkState]:
         (state.JOINING, given.GIVE_UP): state.LOST,
         (state.JOINING, given.RESTORE): state.UP,
         (state.LOST, given.TELL): state.GONE,
-        (state.ENDED, given.TELL): state.ENDED,  # the session was closed when it was to be told
     }
     for one in (given.LOSE, given.DROP, given.GIVE_UP):
         arrows[state.LEAVING, one] = state.GONE
@@ -87,6 +86,9 @@ def _arrows() -> Mapping[tuple[LinkState, LinkInput], LinkState]:
         arrows[each, given.GIVE_UP] = each
     for each in {*LinkState} - {state.FORKED}:
         arrows[each, given.END] = state.ENDED
+    # A fork may come in the middle of either, in what these call.
+    for one in (given.GIVE_UP, given.END):
+        arrows[state.FORKED, one] = state.FORKED
     for each in LinkState:
         arrows[each, given.FORK] = state.FORKED
     return arrows

@@ -32,10 +32,10 @@ def start_serving(thread: threading.Thread, broker: str) -> None:
     try:
         thread.start()
     except RuntimeError as error:
-        raise no_reader(broker, error) from error
+        raise no_thread(broker, error) from error
 
 
-def no_reader(broker: str, error: RuntimeError) -> ConnectionFailedError:
+def no_thread(broker: str, error: RuntimeError) -> ConnectionFailedError:
     """Return what a connection to `broker` fails with that no thread can serve."""
     return ConnectionFailedError(
         f"cannot connect to {broker}: this process gets no further thread ({error}); {_ROOM}"

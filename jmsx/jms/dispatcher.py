@@ -14,7 +14,7 @@ from jmsx.core.values import Failure
 from jmsx.drivers.calls import Calls
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.threads import start
-from jmsx.errors import JmsxError
+from jmsx.errors import JmsxError, ResourceAllocationError
 from jmsx.jms.failures import HandlerCall
 from jmsx.jms.handlers import check_ran
 from jmsx.jms.message import Message
@@ -93,12 +93,15 @@ class Dispatcher:
     def _start_thread(self) -> None:
         """Start the thread that calls listeners; it waits for the lock, which the caller holds."""
         thread = self._machine.thread(self._run, f"jmsx-listener-{self._engine.source.session_id}")
-        start(
-            thread,
-            f"no listener was set in a session on {self._engine.source.broker}",
-            "set it again",
+        self._thread = (
+            thread  # before it starts: Ctrl-C may come out of that, and it runs all the same
         )
-        self._thread = thread
+        undone = f"no listener was set in a session on {self._engine.source.broker}"
+        try:
+            start(thread, undone, "set it again")
+        except ResourceAllocationError:
+            self._thread = None
+            raise
 
     def wait_idle(self, timeout: float | None) -> bool:
         """Wait until no listener runs, at most `timeout` seconds; True at once if the caller is one."""

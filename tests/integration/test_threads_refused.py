@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -107,6 +108,37 @@ def test_an_app_that_stops(broker: Broker, queue: Queue) -> None:
     assert eventually(lambda: seen == ["one"], 5)
     with no_threads():
         app.stop()
+    assert settles(broker, queue, size=0)
+
+
+@pytest.mark.broker
+def test_an_app_that_stops_with_a_slow_handler(broker: Broker, queue: Queue) -> None:
+    """While that is waited for, nobody begins anything more: its time would be that of all others, too."""
+    busy, go, begun = f"{queue.name}.busy", threading.Event(), threading.Event()
+    seen: list[float] = []
+    app = App(broker.url)
+
+    @app.consumer(queue)
+    def slow(_message: Message) -> None:
+        begun.set()
+        go.wait(20)
+
+    @app.consumer(f"queue://{busy}")
+    def quick(_message: Message) -> None:
+        seen.append(time.monotonic())
+        time.sleep(0.01)
+
+    app.start()
+    for _ in range(200):
+        app.send(f"queue://{busy}", "one", persistent=False)
+    app.send(queue, "slow")
+    assert begun.wait(5)
+    assert eventually(lambda: len(seen) > 0, 5)
+    threading.Timer(1.0, go.set).start()
+    with no_threads():
+        stopped = time.monotonic()
+        app.stop()
+    assert max(seen) - stopped < 0.5
     assert settles(broker, queue, size=0)
 
 

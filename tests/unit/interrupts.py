@@ -23,11 +23,22 @@ class Alarm(BaseException):
     """What the signal handler raises; its arguments are the function that it came to, and what Python did there."""
 
 
-class Interrupt:
-    """Raises Alarm at the steps with these numbers, counted over the code in these folders and files while it is on."""
+def _raise(alarm: Alarm) -> None:
+    raise alarm
 
-    def __init__(self, *at: int, within: Sequence[str]) -> None:
+
+class Interrupt:
+    """
+    Raises Alarm at the steps with these numbers, counted over the code in these folders and files while it is on.
+
+    `handler`: does something else with it, as a signal handler that returns.
+    """
+
+    def __init__(
+        self, *at: int, within: Sequence[str], handler: Callable[[Alarm], object] = _raise
+    ) -> None:
         self._at = set(at)
+        self._handler = handler
         self._last = max(at, default=math.inf)
         self._within = within
         self._known: dict[str, bool] = {}  #: whether the code of a file is counted
@@ -45,14 +56,14 @@ class Interrupt:
 
     def _tracer(self) -> Callable[[FrameType, str, object], Any]:
         """What Python calls at every step: once for each line of a test, so it looks nothing up in `self`."""
-        at, known, within = self._at, self._known, self._within
+        at, known, within, handler = self._at, self._known, self._within, self._handler
 
         def step(frame: FrameType, event: str, _arg: object) -> Any:
             if event == "line" and frame.f_lasti in _ends_of_blocks(frame.f_code):
                 return step
             self.steps = steps = self.steps + 1
             if steps in at:
-                raise Alarm(frame.f_code.co_name, event)
+                handler(Alarm(frame.f_code.co_name, event))
             return step
 
         def enter(frame: FrameType, _event: str, _arg: object) -> Any:

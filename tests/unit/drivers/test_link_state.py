@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import pytest
 
@@ -20,7 +20,7 @@ from jmsx.drivers.link_state import (
     LinkState,
     next_state,
 )
-from jmsx.errors import IllegalStateError, JmsxError
+from jmsx.errors import IllegalStateError, JmsxError, StoreError
 from tests.benchmarks.one_thread import OneThread
 from tests.unit.arrows import printed
 
@@ -67,18 +67,16 @@ def test_a_session_is_reachable_or_waits_or_has_ended() -> None:
 def test_nobody_sets_a_state() -> None:
     """A session begins as UP, and goes on by its arrows."""
     found = [
-        ast.unparse(node)
+        function.name
         for path in sorted((ROOT / "jmsx" / "drivers").glob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign))
-        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
-        if ast.unparse(target).endswith(".state")
+        for function in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(function, ast.FunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute)
+        if node.attr == "state"
+        if isinstance(node.ctx, ast.Store)
     ]
-    assert found == [
-        "self.state = LinkState.UP",
-        "self.state = next_state(self.state, given)",
-        "self.state = following",
-    ]
+    assert found == ["__init__", "_step"]
 
 
 def opened(**options: Any) -> tuple[Engine, list[str]]:
@@ -171,6 +169,27 @@ def test_an_outage_goes_on_where_the_next_link_is_lost_too() -> None:
     assert engine._lost_for.endswith("is gone: cut")
     with pytest.raises(IllegalStateError, match="cannot OPEN a link that is UP"):
         join()
+
+
+def test_a_link_that_cannot_be_joined_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or every further one would be refused as one too many."""
+    engine, _ = opened()
+    engine.renew("a test")
+
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise StoreError("a test")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.core, "link_opened", fail)
+        with pytest.raises(StoreError):
+            engine._join(engine._connector.first(patient=False))
+    states = after(
+        engine,
+        lambda: None,
+        lambda: engine._join(engine._connector.first(patient=False)),
+        lambda: engine._restored(2),
+    )
+    assert [state.name for state in states] == ["OUTAGE", "JOINING", "UP"]
 
 
 def test_a_link_that_ends_behind_disconnect_is_not_lost() -> None:

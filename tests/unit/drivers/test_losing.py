@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -11,9 +11,15 @@ from jmsx import AcknowledgeMode
 from jmsx.core.process_memory import ProcessMemory
 from jmsx.drivers.link_state import LINKED, LinkState
 from jmsx.drivers.transport import DriverTransport, Stream
+from jmsx.errors import ConnectionFailedError, IllegalStateError
 from tests.benchmarks.one_thread import OneThread
 from tests.depth import some
 from tests.unit.interrupts import Alarm, Interrupt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jmsx.jms.link import SessionLink
 
 #: What is interrupted.
 LOSING: Final = ("/jmsx/drivers/engine.py", "/jmsx/drivers/link_state.py", "/jmsx/core/")
@@ -49,6 +55,48 @@ def test_a_drop_that_is_interrupted_at_any_step(mode: AcknowledgeMode) -> None:
     for step in some(range(1, whole.steps + 1)):
         _, *rest = dropped(mode, step)
         assert rest in ([True, False, 0], [False, True, 0]), step
+
+
+def interrupted(link: SessionLink) -> None:
+    """As a call of the session by Ctrl-C."""
+    with link.engine.lock:
+        link.engine.interrupted("a test")
+
+
+#: What the main thread does, and what a signal handler calls in the middle of it.
+DOES: Final[dict[str, Callable[[SessionLink], object]]] = {
+    "renew": lambda link: link.renew("a test"),
+    "fault": lambda link: link.engine.fault(ValueError("a test")),
+    "interrupted": interrupted,
+    "leave": lambda link: link.engine.leave(),
+    "abort": lambda link: link.abort(),
+}
+
+
+@pytest.mark.parametrize(
+    ("act", "handler"),
+    [*((name, "abort") for name in DOES), ("abort", "renew"), ("abort", "fault")],
+)
+def test_a_signal_handler_that_calls_the_session(act: str, handler: str) -> None:
+    """Whatever it comes into the middle of: a session that is aborted has ended, and nobody is told of an arrow."""
+
+    def done(*at: int) -> int:
+        link = OneThread(AcknowledgeMode.AUTO_ACKNOWLEDGE, 0).link
+
+        def handle(_alarm: Alarm) -> None:
+            with contextlib.suppress(IllegalStateError):  # in the middle of a call
+                DOES[handler](link)
+
+        interrupt = Interrupt(*at, within=LOSING[:2], handler=handle)
+        with contextlib.suppress(
+            ConnectionFailedError
+        ):  # of `leave`, where there is no link any more
+            interrupt.run(lambda: DOES[act](link))
+        assert link.engine.state is LinkState.ENDED or not at, (at, link.engine.state)
+        return interrupt.steps
+
+    for step in some(range(1, done() + 1)):
+        done(step)
 
 
 def test_a_fault_in_it_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from itertools import pairwise
 
 import pytest
@@ -88,3 +89,25 @@ def test_what_has_failed_comes_again_before_the_next() -> None:
 
     one.listen(listener, 3)
     assert seen[0] == seen[1] != seen[2]
+
+
+def test_a_session_has_one_thread_for_its_listeners(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C may come where it has started, while `set_listener` waits for that; the next one starts no other."""
+    started: list[threading.Thread] = []
+
+    class Interrupted(threading.Thread):
+        def start(self) -> None:
+            started.append(self)
+            super().start()
+            raise KeyboardInterrupt
+
+    one = OneThread(AUTO, 0)
+    consumer, dispatcher = one.consumer(), one.link.dispatcher
+    monkeypatch.setattr(dispatcher, "_run", lambda: None)
+    monkeypatch.setattr(
+        dispatcher._machine, "thread", lambda run, name: Interrupted(target=run, name=name)
+    )
+    with pytest.raises(KeyboardInterrupt):
+        consumer.set_listener(print)
+    consumer.set_listener(print)
+    assert len(started) == 1
