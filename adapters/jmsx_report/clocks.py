@@ -36,7 +36,7 @@ _SECOND_US: Final = 1_000_000
 _BEFORE_US: Final = 60_000_000
 #: Whether the clock of a stretch was set: then it has several.
 _IS_SET: Final = pl.col("writer").is_duplicated()
-#: So many times fewer are few.
+#: So many times fewer rows than writers are few.
 _FEW: Final = 10
 #: A clock that is less wrong than this is not told of.
 TOLD_US: Final = 1_000_000
@@ -147,6 +147,11 @@ SAMPLES: Final = Partial(
 )
 
 
+def are_few(rows: int, writers: int) -> bool:
+    """Return whether so many rows are looked up quicker among their own writers alone than among all."""
+    return rows * _FEW < writers
+
+
 @dataclass(frozen=True, slots=True)
 class Clocks:
     """What is known of each writer's clock."""
@@ -222,7 +227,7 @@ class Clocks:
     def _told(self, column: str, writers: pl.Series) -> pl.Series:
         """Look `writers` up; to get ready for that takes as long as there are clocks, so few are looked for in few."""
         known = self.offsets.filter(pl.col(column) != 0)
-        if writers.len() * _FEW < known.height:
+        if are_few(writers.len(), known.height):
             known = known.filter(pl.col("writer").is_in(writers.unique().implode()))
         told = writers.replace_strict(
             known["writer"], known[column], default=0, return_dtype=pl.Int64

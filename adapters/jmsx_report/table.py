@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import polars as pl
 
 from jmsx_report.additive import Partial
-from jmsx_report.clocks import Clocks
-
-#: So many times fewer rows than writers are few.
-_FEW: Final = 10
+from jmsx_report.clocks import Clocks, are_few
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +27,7 @@ class Context:
 
     def placed(self, sums: pl.DataFrame) -> pl.DataFrame:
         """Add `service` and `broker` to rows that have writer, session_id and epoch; null where unknown."""
-        few = sums.height * _FEW < self.writers.height
+        few = are_few(sums.height, self.writers.height)
         known = self.only(sums["writer"].unique()) if few else self
         return sums.join(known.writers.select("writer", "service"), on="writer", how="left").join(
             known.sockets.select("writer", "session_id", "epoch", "broker"),

@@ -33,7 +33,8 @@ def drain(workers: Sequence[Worker], timeout: float, machine: Machine) -> None:
     """
     Drain all `workers` within `timeout` seconds; those that are late are aborted.
 
-    Raises DrainError if a handler did not return in time, or the broker did not confirm what was finished.
+    Those that get no thread are drained one after the other on this one, where nobody aborts them while the broker is
+    silent. Raises DrainError if a handler did not return in time, or the broker did not confirm what was finished.
     """
     deadline = machine.monotonic() + max(timeout, 0.0)
     drains = [_Drain(worker, deadline, machine) for worker in workers]

@@ -131,7 +131,7 @@ class ConsumerCore:
 
     @property
     def _handed_out(self) -> int:
-        """How many messages were handed out at least once, and are here."""
+        """How many messages were handed out at least once, and are here: also those acknowledged since."""
         return len(self.delivered) + len(self.schedule)
 
     @property

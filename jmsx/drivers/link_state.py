@@ -25,7 +25,7 @@ class LinkState(IntEnum):
     JOINING = auto()  #: there is another one, on which the consumers are being subscribed
     LOST = auto()  #: there will be none any more, and the connection has yet to be told
     GONE = auto()  #: there will be none any more
-    ENDED = auto()  #: nor a thread, for the session is closed
+    ENDED = auto()  #: the session is closed, and has neither a link nor a thread any more
     FORKED = auto()  #: this is the child of a fork, and all of it is the parent's
 
 
