@@ -31,6 +31,7 @@ from jmsx.observe import Observer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from jmsx.check.finding import QueueCounts
 
 #: Queues that are asked for in one look: a program that makes up names has no end of them.
 MOST: Final = 100
@@ -72,6 +73,7 @@ class Counting:
         self._every = every
         self._silent: set[str] = set()  #: brokers that do not tell
         self._unanswered: dict[str, int] = {}  #: looks in vain, one after the other
+        self._compared: set[str] = set()  #: brokers whose clock was told
         self._asking: Connection | None = None
         self._closing = Event()
         self._left = False
@@ -144,16 +146,21 @@ class Counting:
                     return False
                 count: Any = plugins.load(_GROUP, dialect)
                 found = count(session, list(places))
-                if found is not None and not self._closing.is_set():
+                self._tell(found or {}, places)
+                # At its end an app waits only for what was never told.
+                unneeded = self._closing.is_set() and str(address) in self._compared
+                if found is not None and not unneeded:
                     self._compare_clocks(session, next(iter(places.values())))
             finally:
                 self._asking = None
-        for destination, counts in (found or {}).items():
+        return found is not None
+
+    def _tell(self, found: Mapping[str, QueueCounts], places: Mapping[str, Source]) -> None:
+        for destination, counts in found.items():
             event = QueueCounted(
                 at=time.monotonic(), destination=destination, every=self._every, **counts._asdict()
             )
             self._observer.observe(event, places[destination])
-        return found is not None
 
     def _compare_clocks(self, session: Session, source: Source) -> None:
         """Tell the observer the broker's clock, as a message to ourselves shows it; if it shows none, nothing."""
@@ -172,6 +179,7 @@ class Counting:
             ahead = answer.timestamp - (wall + half)
             event = ClockCompared(at=now, ahead=ahead, within=half, every=self._every)
             self._observer.observe(event, source)
+            self._compared.add(source.broker)
 
 
 class Places(dict[str, "Source"]):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jmsx import Connection, Message, Queue
+from jmsx import Connection, Message, Queue, plugins
 from jmsx.app import App
 from jmsx_broker import ClassicBroker, classic_recipe
 from jmsx_classic import statistics
@@ -73,6 +74,31 @@ def test_the_brokers_counts_stand_in_the_log(broker: Broker, queue: Queue, tmp_p
     )  # one host; the broker's are milliseconds
     known = {line["session_id"] for line in of_kind(lines(tmp_path), "conn.up")}
     assert {line["session_id"] for line in (*read, *sent)} <= known
+
+
+def test_an_app_that_ends_in_its_first_look_tells_the_clock_too(
+    broker: Broker, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker may take its time to answer: the app is told to end meanwhile."""
+    load = plugins.load
+    app = forwarding(broker.url, queue, fresh_queue(), EventLog(tmp_path, service="shop"))
+    began = threading.Event()
+
+    def slowly(group: str, name: str) -> Any:
+        def count(*asked: Any) -> Any:
+            began.set()
+            assert app._counting is not None
+            app._counting._closing.wait()
+            return load(group, name)(*asked)
+
+        return count if group == "jmsx.counts" else load(group, name)
+
+    monkeypatch.setattr(plugins, "load", slowly)
+    with app:
+        assert began.wait(60)
+
+    assert len(counted(tmp_path, queue)) == 2
+    assert len(of_kind(lines(tmp_path), "broker.clock")) == 1
 
 
 def test_the_counts_come_again_and_again(broker: Broker, queue: Queue, tmp_path: Path) -> None:
