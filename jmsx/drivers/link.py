@@ -84,7 +84,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         self._options = options
         self._inbox = inbox
         self._answered = Event()
-        self._asked = False  #: CONNECT was written
+        self._asked = False  #: CONNECT may have been written
         self._connected: Frame | None = None
         self._refusal: str | None = None
         self.condemned = False  #: the broker has said ERROR
@@ -113,7 +113,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
 
     @property
     def unheard(self) -> bool:
-        """Whether CONNECT was written, and neither taken nor refused as far as we know."""
+        """Whether CONNECT may have been written, and was neither taken nor refused as far as we know."""
         return self._asked and self._connected is None and self._refusal is None
 
     def send(self, data: bytes) -> None:
@@ -197,7 +197,6 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         headers = {"heart-beat": header(self._options.heartbeat)}
         if client_id is not None:
             headers["client-id"] = client_id
-        self._asked = True
         try:
             connection.connect(
                 self._options.username,
@@ -227,7 +226,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
 
     def _connect(self) -> Stream:
         try:
-            return connect(self.address, self._options, self._silent, self._awaits)
+            stream = connect(self.address, self._options, self._silent, self._awaits)
         except (TlsError, ConfigurationError) as error:  # a file may have gone since it was checked
             raise TlsError(f"cannot connect to {self.address}: {error}") from error
         except ConnectionRefusedError as error:
@@ -238,6 +237,8 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
             ) from error
         except OSError as error:
             raise ConnectionFailedError(f"cannot connect to {self.address}: {error}") from error
+        self._asked = True
+        return stream
 
     # On stomp.py's thread --------------------------------------------------------------------------------------------
 
@@ -329,7 +330,8 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
             hint = (
                 "; does the broker want a client certificate (certificate_file)?"
                 if self.address.tls
-                else "; is it a port of TLS, which is written stomp+ssl://?"
+                else "; is it a port of TLS, which is written stomp+ssl://, or did it refuse the credentials"
+                " or the client id without a word, which its log tells?"
             )
         return ConnectionFailedError(f"{self.address} did not answer CONNECT: {self._end()}{hint}")
 

@@ -160,7 +160,8 @@ class Connector:
 
         `lost` is the broker whose link was lost; `flaps` links in a row did not last, which is as if attempts had
         failed, so that pauses go on growing. Without a policy there is one attempt, and others only for as long as the
-        broker has our client id for the link that was lost. Returns the number of attempts; raises the last JmsxError.
+        broker may have our client id for the link that was lost. Returns the number of attempts; raises the last
+        JmsxError.
         """
         policy = self.policy or ONCE
         self._failed = lost
@@ -171,7 +172,7 @@ class Connector:
         )
         if self.policy is None:
             once = retrying.stop
-            retrying.stop = lambda state: once(state) and not _is_our_own(state)
+            retrying.stop = lambda state: once(state) and not self._is_our_own(state)
         retrying(attempt)
         return int(retrying.statistics["attempt_number"])
 
@@ -232,6 +233,23 @@ class Connector:
         own = lately and isinstance(error, InvalidClientIdError)
         return isinstance(error, _HOPELESS) and not own
 
+    def _is_our_own(self, state: RetryCallState) -> bool:
+        """
+        Return whether it may be a link of ours that has the client id for which the broker refuses us.
+
+        Classic may close the connection instead of saying so.
+        Source: jmsx_classic's BROKER.md, C77.
+        """
+        error = None if state.outcome is None else state.outcome.exception()
+        opened = self._opened
+        wordless = (
+            self.client_id is not None
+            and isinstance(error, ConnectionFailedError)
+            and opened is not None
+            and opened.unheard
+        )
+        return (wordless or isinstance(error, InvalidClientIdError)) and _spent(state) < UNHEARD
+
     def _retrying(
         self,
         policy: ReconnectPolicy,
@@ -281,12 +299,6 @@ def _summary(failures: list[JmsxError]) -> JmsxError:
     if len(failures) == 1:
         return failures[0]
     return ConnectionFailedError("; ".join(str(failure) for failure in failures))
-
-
-def _is_our_own(state: RetryCallState) -> bool:
-    """Return whether it may be a link of ours that has the client id for which the broker refuses us."""
-    error = None if state.outcome is None else state.outcome.exception()
-    return isinstance(error, InvalidClientIdError) and _spent(state) < UNHEARD
 
 
 def _spent(state: RetryCallState) -> float:

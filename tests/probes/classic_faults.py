@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
@@ -263,3 +264,32 @@ def c75_a_nack_has_a_later_ack_miscounted() -> str:
     told = f"{len(refused)} of {sum(tries)} ACKs was refused"
     expect(bool(refused), told)
     return f"{told}: {refused[0][:60]}"
+
+
+def c77_a_connect_may_be_refused_without_a_word() -> str:
+    """24 clients at once want a client id that another one has, until one of them is closed without an ERROR."""
+    with (
+        ClassicBroker() as broker,
+        _connecting(broker.url) as first,
+        ThreadPoolExecutor(24) as pool,
+    ):
+        expect(first.recv(65536).startswith(b"CONNECTED"), "the first one was refused, too")
+        tried, wordless = 0, 0
+        while not wordless and tried < 50_000:
+            answers = list(pool.map(_refusal, [broker.url] * 500))
+            tried, wordless = tried + len(answers), answers.count(b"")
+    told = f"{wordless} of {tried} were closed without a word"
+    expect(wordless > 0, told)
+    return told
+
+
+def _refusal(url: str) -> bytes:
+    with _connecting(url) as client:
+        return client.recv(65536)
+
+
+def _connecting(url: str) -> socket.socket:
+    """A connection that has said CONNECT with the one client id."""
+    client = socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1])), PATIENCE)
+    client.sendall(b"CONNECT\naccept-version:1.2\nhost:x\nheart-beat:0,0\nclient-id:taken\n\n\0")
+    return client

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import queue
+import socket
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -164,6 +166,46 @@ def test_our_client_id_that_the_broker_has_for_the_link_that_was_lost() -> None:
     with pytest.raises(ConnectionFailedError):
         waiting.restore(waiting.attempt, A, flaps=0)
     assert waiting.rounds == 2
+
+
+@pytest.mark.parametrize("client_id", ["ours", None])
+def test_a_client_id_that_is_refused_without_a_word(client_id: str | None) -> None:
+    """Classic may close the connection instead of answering; who has no client id was refused for something else."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = BrokerAddress(*server.getsockname())
+        connector = Connector(
+            BrokerUri((address,), ConnectionOptions()), client_id, queue.SimpleQueue(), Machine()
+        )
+        links: list[Connected] = []
+        answers = [b"ERROR\nmessage:already connected from\n\n\0", b"", CONNECTED]
+        broker = threading.Thread(
+            target=_answer, args=(server, answers[not client_id :]), daemon=True
+        )
+        broker.start()
+        if client_id is None:
+            with pytest.raises(ConnectionFailedError, match="without a word"):
+                connector.restore(lambda: links.append(connector.connect()), address, flaps=0)
+            socket.create_connection(server.getsockname()).close()
+        else:
+            assert (
+                connector.restore(lambda: links.append(connector.connect()), address, flaps=0) == 3
+            )
+            links[0].link.drop()
+        broker.join()
+    with pytest.raises(ConnectionFailedError, match="is the broker up"):
+        connector.restore(lambda: links.append(connector.connect()), address, flaps=0)
+
+
+CONNECTED = b"CONNECTED\nversion:1.2\nserver:ActiveMQ/6.1.8\n\n\0"
+
+
+def _answer(server: socket.socket, answers: list[bytes]) -> None:
+    """Answer one CONNECT after the other, and close the connection."""
+    for answer in answers:
+        client, _ = server.accept()
+        with client:
+            client.recv(65536)
+            client.sendall(answer)
 
 
 def test_links_that_did_not_last_count_as_failed_attempts() -> None:
