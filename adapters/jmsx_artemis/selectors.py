@@ -7,11 +7,20 @@ unless told so. Source: BROKER.md A21; the names are those of `SelectorTranslato
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Final
 
 from jmsx.core.headers import SENDER_HEADER
-from jmsx.core.selectors import check_quotes, in_decimals, signs_multiplied, spelled_out
+from jmsx.core.selectors import (
+    ends_operand,
+    in_decimals,
+    literal,
+    operand,
+    spelled_out,
+    tokens_of,
+)
+from jmsx.errors import InvalidSelectorError
 
 #: Compares texts with numbers too; every property is a text over STOMP.
 NUMBERS: Final = "convert_string_expressions:"
@@ -53,6 +62,37 @@ def core_filter(selector: str, *, durable: bool = False) -> str:
         return text if text[0] == "'" and not modes else _NAMES.get(text, text)
 
     return NUMBERS + _TOKEN.sub(name, selector)
+
+
+def signs_multiplied(selector: str) -> str:
+    """Write each minus sign of a property, or of what is calculated with one, as a multiplication."""
+    tokens = tokens_of(selector)
+    signs: list[tuple[int, str]] = []
+    for index, token in enumerate(tokens):
+        if token.text != "-" or (index > 0 and ends_operand(tokens[index - 1])):
+            continue
+        negated = operand(tokens, index + 1, 1)
+        if any(one.kind == "name" for one in negated):
+            signs += [(token.start, "(-1.0*"), (negated[-1].end, ")")]
+    for at, written in sorted(signs, reverse=True):
+        selector = selector[:at] + written + selector[at + (written != ")") :]
+    return selector
+
+
+def check_quotes(selector: str) -> None:
+    """
+    Raise InvalidSelectorError where `selector` compares with a word in double quotes, which is meant as a text.
+
+    Only the name of a property that is no identifier needs them, as `"my-prop"` does.
+    """
+    tokens = tokens_of(selector)
+    for sign, token in itertools.pairwise(tokens):
+        quoted = token.kind == "name" and token.text.startswith('"')
+        if quoted and sign.text in {"=", "<>"} and token.text[1:-1].isidentifier():
+            raise InvalidSelectorError(
+                f"selector {selector!r} compares with {token.text}, which is the name of a property, being in double"
+                f" quotes; write a text in single quotes: {literal(token.text[1:-1])}"
+            )
 
 
 def formerly(meant: str, found: str) -> bool:

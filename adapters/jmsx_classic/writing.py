@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Final
 from jmsx.core.destination_names import is_composite, is_pattern, parts, wire_destination
 from jmsx.core.dialect import Body, Writing
 from jmsx.core.map_body import TRANSFORMATION, encode_map
-from jmsx.core.selectors import check_arithmetic, check_functions, in_decimals, spelled_out
+from jmsx.core.selectors import in_decimals, spelled_out
 from jmsx.core.values import StompAck
 from jmsx.errors import InvalidDestinationError, MessageFormatError, UnsupportedError
 from jmsx_classic.bodies import A_MAP, NO_TEXT, TEXT_HEADER, TRANSLATION_HEADER, looks_like_map
+from jmsx_classic.selectors import check_arithmetic, check_functions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

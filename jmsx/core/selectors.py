@@ -1,32 +1,20 @@
 """
 What a JMS selector means where every property is a text, as over STOMP.
 
-A bare `flag` is never true there, so it is sent as `flag = TRUE`, which is the same for a property that is a boolean. A
-text is read as the kind of number that it is compared with, so whole numbers are sent as decimals. A text is nothing to
-calculate with: on Classic the broker then fails at each message, whoever sends it, and no other consumer of the queue
-gets any more. So arithmetic is refused before it is sent, and so are Classic's own functions, which fail likewise. What
-cannot be parsed is left to the broker.
+A bare `flag` is never true there, so it is sent as `flag = TRUE`, which is the same for a property that is a boolean.
+A text is read as the kind of number that it is compared with, so whole numbers are sent as decimals. What cannot be
+parsed is left to the broker. What one kind of broker alone makes of a selector is in its adapter.
 
 Source: `SelectorParser.jj` and `ArithmeticExpression.java` of ActiveMQ; probed on Classic 6.1.8 and Artemis 2.44.0.
 """
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections import deque
 from typing import Final, NamedTuple
 
 from jmsx.core.headers import INT
-from jmsx.errors import InvalidSelectorError
-
-#: Names whose values are numbers on the broker.
-_NUMBERS: Final = frozenset(
-    {
-        "JMSPriority", "JMSTimestamp", "JMSExpiration", "JMSXDeliveryCount", "JMSXGroupSeq", "JMSActiveMQBrokerInTime",
-        "JMSActiveMQBrokerOutTime",
-    }
-)  # fmt: skip
 
 #: A whole number that is as exact as a decimal; what begins with a 0 is octal.
 _WHOLE: Final = re.compile(r"(0|[1-9][0-9]{0,14})[lL]?")
@@ -50,7 +38,9 @@ _TOKEN: Final = re.compile(
 )
 
 
-class _Token(NamedTuple):
+class Token(NamedTuple):
+    """A word, name, text, number or sign of a selector, and where it stands in that."""
+
     kind: str  #: text, number, name, word (a keyword) or sign
     text: str  #: keywords in capitals
     start: int
@@ -68,7 +58,7 @@ def spelled_out(selector: str) -> str:
     Write out a comparison for each bare `flag` in `selector`; without that property
     neither it nor its NOT is true.
     """
-    for token, negated in reversed(_truths(_tokens(selector))):
+    for token, negated in reversed(_truths(tokens_of(selector))):
         truth = "<> FALSE" if negated else "= TRUE"
         selector = f"{selector[: token.start]}({token.text} {truth}){selector[token.end :]}"
     return selector
@@ -82,14 +72,14 @@ def in_decimals(selector: str) -> str:
     as in Java. Source: `ComparisonExpression.compare` and `ArithmeticExpression.divide` of ActiveMQ, which Artemis has
     too.
     """
-    tokens = _tokens(selector)
+    tokens = tokens_of(selector)
     divisions = {last: first for first, last in _divisions(tokens)}
     index = len(tokens)
     while index > 0:
         index -= 1
         if index in divisions:
             first, last = divisions[index], index
-            whole_run = _ends_operand(tokens[last])  # else it goes on with what is no whole number
+            whole_run = ends_operand(tokens[last])  # else it goes on with what is no whole number
             value = _calculated(tokens[first : last + 1]) if whole_run else None
             if value is not None and _begins_operand(tokens, first):
                 start, end = tokens[first].start, tokens[last].end
@@ -104,22 +94,7 @@ def in_decimals(selector: str) -> str:
     return selector
 
 
-def signs_multiplied(selector: str) -> str:
-    """Write each minus sign of a property, or of what is calculated with one, as a multiplication."""
-    tokens = _tokens(selector)
-    signs: list[tuple[int, str]] = []
-    for index, token in enumerate(tokens):
-        if token.text != "-" or (index > 0 and _ends_operand(tokens[index - 1])):
-            continue
-        operand = _operand(tokens, index + 1, 1)
-        if any(one.kind == "name" for one in operand):
-            signs += [(token.start, "(-1.0*"), (operand[-1].end, ")")]
-    for at, written in sorted(signs, reverse=True):
-        selector = selector[:at] + written + selector[at + (written != ")") :]
-    return selector
-
-
-def _divisions(tokens: list[_Token]) -> list[tuple[int, int]]:
+def _divisions(tokens: list[Token]) -> list[tuple[int, int]]:
     """Return where whole numbers, and nothing else, are calculated with, and divided: the first and last token."""
     found = []
     first = 0
@@ -141,12 +116,12 @@ def _divisions(tokens: list[_Token]) -> list[tuple[int, int]]:
     return found
 
 
-def _begins_operand(tokens: list[_Token], index: int) -> bool:
+def _begins_operand(tokens: list[Token], index: int) -> bool:
     """Return whether what begins there is calculated first, and is no list or argument."""
-    return index == 0 or not (_ends_operand(tokens[index - 1]) or tokens[index - 1].text == "IN")
+    return index == 0 or not (ends_operand(tokens[index - 1]) or tokens[index - 1].text == "IN")
 
 
-def _calculated(tokens: list[_Token]) -> int | None:
+def _calculated(tokens: list[Token]) -> int | None:
     """Return what whole numbers come to, as in Java; None where that is beyond its int, or nothing."""
     rest = deque(token.text for token in tokens)
     try:
@@ -193,69 +168,20 @@ def _int(value: int) -> int:
     return value
 
 
-def _of_wholes(token: _Token) -> bool:
+def _of_wholes(token: Token) -> bool:
     return (
         token.text in ("+", "-", "*", "/", "%", "(", ")")
         or _WHOLE.fullmatch(token.text) is not None
     )
 
 
-def _depth(tokens: list[_Token]) -> int:
+def _depth(tokens: list[Token]) -> int:
     return sum((one.text == "(") - (one.text == ")") for one in tokens)
 
 
-def check_arithmetic(selector: str) -> None:
-    """Raise InvalidSelectorError where `selector` does arithmetic with a property."""
-    tokens = _tokens(selector)
-    for index, token in enumerate(tokens):
-        if token.kind != "sign" or token.text not in "+-*/%":
-            continue
-        operands = [_operand(tokens, index + 1, 1)]
-        if index > 0 and _ends_operand(tokens[index - 1]):
-            operands.append(_operand(tokens, index - 1, -1))
-        if token.text == "+" and any(one.kind == "text" for part in operands for one in part):
-            continue  # it joins texts
-        for one in (one for part in operands for one in part):
-            if one.kind == "name" and one.text not in _NUMBERS:
-                raise InvalidSelectorError(
-                    f"selector {selector!r} calculates with the property {one.text}, which over STOMP is a"
-                    f" text: ActiveMQ Classic would fail at '{token.text}' for each message, and stop the destination"
-                    f" for everybody; compare {one.text} with a number that the program has calculated"
-                )
-
-
-def check_functions(selector: str) -> None:
-    """Raise InvalidSelectorError where `selector` calls a function, which JMS has none of."""
-    tokens = _tokens(selector)
-    for index, token in enumerate(tokens[1:]):
-        if token.text == "(" and tokens[index].kind == "name":
-            called = tokens[index].text
-            raise InvalidSelectorError(
-                f"selector {selector!r} calls {called}, which is no part of JMS: ActiveMQ Classic would fail at it"
-                " for each message that does not fit, and stop the destination for everybody; send what it finds out as"
-                " a property"
-            )
-
-
-def check_quotes(selector: str) -> None:
-    """
-    Raise InvalidSelectorError where `selector` compares with a word in double quotes, which is meant as a text.
-
-    Only the name of a property that is no identifier needs them, as `"my-prop"` does.
-    """
-    tokens = _tokens(selector)
-    for sign, token in itertools.pairwise(tokens):
-        quoted = token.kind == "name" and token.text.startswith('"')
-        if quoted and sign.text in {"=", "<>"} and token.text[1:-1].isidentifier():
-            raise InvalidSelectorError(
-                f"selector {selector!r} compares with {token.text}, which is the name of a property, being in double"
-                f" quotes; write a text in single quotes: {literal(token.text[1:-1])}"
-            )
-
-
-def _tokens(selector: str) -> list[_Token]:
+def tokens_of(selector: str) -> list[Token]:
     """Return the tokens of `selector`; none if it contains what no selector contains."""
-    found: list[_Token] = []
+    found: list[Token] = []
     at = 0
     while at < len(selector):
         match = _TOKEN.match(selector, at)
@@ -265,21 +191,22 @@ def _tokens(selector: str) -> list[_Token]:
         if kind == "name" and text.upper() in _KEYWORDS:
             kind, text = "word", text.upper()
         if kind != "blank":
-            found.append(_Token(kind, text, at, match.end()))
+            found.append(Token(kind, text, at, match.end()))
         at = match.end()
     return found
 
 
-def _ends_operand(token: _Token) -> bool:
+def ends_operand(token: Token) -> bool:
+    """Return whether an operand may end with `token`."""
     return token.kind in ("text", "number", "name") or token.text in (")", "TRUE", "FALSE", "NULL")
 
 
-def _operand(tokens: list[_Token], index: int, step: int) -> list[_Token]:
+def operand(tokens: list[Token], index: int, step: int) -> list[Token]:
     """Return the operand that begins (`step` 1) or ends (-1) at `index`, without signs; parentheses are one operand."""
     while step > 0 and index < len(tokens) and tokens[index].text in ("+", "-"):
         index += 1
     opening, closing = ("(", ")") if step > 0 else (")", "(")
-    found: list[_Token] = []
+    found: list[Token] = []
     depth = 0
     while 0 <= index < len(tokens):
         token = tokens[index]
@@ -291,7 +218,7 @@ def _operand(tokens: list[_Token], index: int, step: int) -> list[_Token]:
     return found
 
 
-def _truths(tokens: list[_Token]) -> list[tuple[_Token, bool]]:
+def _truths(tokens: list[Token]) -> list[tuple[Token, bool]]:
     """Return the names that stand where a boolean is wanted, each with whether it stands behind a NOT."""
     words = ["", *(token.text if token.kind in ("word", "sign") else "?" for token in tokens), ""]
     ranges = 0
