@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jmsx import Session
-from jmsx.check.finding import QueueCounts
 from jmsx.core.management import Inquiry
+from jmsx.core.values import QueueCounts
 from jmsx_artemis.asking import ask_if_it_answers
 from jmsx_artemis.questions import count, queues
 

@@ -14,8 +14,8 @@ import time
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from jmsx import Message, Session
-from jmsx.check.finding import QueueCounts
 from jmsx.core.headers import whole
+from jmsx.core.values import QueueCounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -3,7 +3,8 @@ The broker's own counts of an app's queues, for observers that keep them: a book
 
 An event log shows what this process saw. Whether others read the same queue, what nobody has read, and what has expired
 in the broker, only the broker knows. It is asked over a connection that lives for the moment, by what an adapter has in
-the entry point group `jmsx.counts`; a broker that does not tell is not asked again.
+the entry point group `jmsx.counts`: a function of a started session and URIs of queues that returns `QueueCounts` of
+each that exists, or None if the broker does not tell. Such a one is not asked again.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress, BrokerUri
 from jmsx.core.destination_names import is_pattern
 from jmsx.core.events import ClockCompared, QueueCounted, Source
+from jmsx.core.values import QueueCounts
 from jmsx.drivers.changed import Event
 from jmsx.drivers.threads import start
 from jmsx.errors import BrokerTimeoutError, JmsxError, LinkError
@@ -30,8 +32,6 @@ from jmsx.observe import Observer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from jmsx.check.finding import QueueCounts
 
 #: Queues that are asked for in one look: a program that makes up names has no end of them.
 MOST: Final = 100

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from jmsx.core.frames import Frame
 from jmsx.core.modes import AcknowledgeMode
@@ -140,3 +140,12 @@ class Failure:
 
 #: A rollback or recover() of the application's own: nothing was raised.
 NO_FAILURE = Failure()
+
+
+class QueueCounts(NamedTuple):
+    """What a broker itself counts of one queue, in messages; all but the size since its start, or the queue's."""
+
+    enqueued: int
+    dequeued: int  #: acknowledged, dead-lettered or expired
+    expired: int
+    size: int  #: in it now, at consumers too
