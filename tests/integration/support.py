@@ -200,6 +200,25 @@ def of_an_attempt_that_tells(attempt: Callable[[], T]) -> T:
     return attempt()
 
 
+@contextlib.contextmanager
+def telling_what_is_kept(broker: Broker, queue: Destination) -> Iterator[None]:
+    """
+    Have what fails in the block tell whether the broker keeps a message of `queue` for nobody.
+
+    The block ends the clients that it has begun.
+
+    Raises:
+        KeptForNobodyError: a message is in delivery when nobody is there any more.
+
+    """
+    try:
+        yield
+    except AssertionError as failed:
+        if stays_in_delivery(broker, queue):
+            raise KeptForNobodyError(f"the broker keeps a message of {queue}") from failed
+        raise
+
+
 def stays_in_delivery(broker: Broker, queue: Destination) -> bool:
     """Whether a message of a queue is with nobody, and is not given back: what a client of ours held would be."""
     assert eventually(lambda: not broker.statistics(queue.name).consumer_count, 5)

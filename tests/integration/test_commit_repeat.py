@@ -24,6 +24,7 @@ from tests.integration.support import (
     of_an_attempt_that_tells,
     stays_in_delivery,
     stranded,
+    telling_what_is_kept,
 )
 from tests.integration.support import Outcome as Call
 
@@ -219,26 +220,33 @@ def test_another_process_that_has_the_input_meanwhile(artemis_broker: Broker) ->
 
     The broker would take the output of both: it looks for duplicates when a SEND comes in, and not at a COMMIT (A69).
     """
-    source, target = fresh_queue(), fresh_queue()
-    with one_that_is_cut(artemis_broker, marked=True) as (way, doubtful, other):
-        other.create_session().create_producer(source).send(jmsx.Message("a"))
 
-        def work(connection: jmsx.Connection) -> jmsx.Session:
-            session = connection.create_session(jmsx.AcknowledgeMode.SESSION_TRANSACTED)
-            assert session.create_consumer(source).receive(10) is not None
-            session.create_producer(target).send(jmsx.Message("out"))
-            await_marker(session)
-            return session
+    def attempt() -> list[str]:
+        source, target = fresh_queue(), fresh_queue()
+        with (
+            telling_what_is_kept(artemis_broker, source),
+            one_that_is_cut(artemis_broker, marked=True) as (way, doubtful, other),
+        ):
+            other.create_session().create_producer(source).send(jmsx.Message("a"))
 
-        first = work(doubtful)
-        way.cut_at(b"COMMIT", to_broker=True, passed=False)
-        with way.shut():
-            call = Call(first.commit)
-            second = work(other)
-        assert isinstance(call.join(20).error, TransactionInDoubtError)
-        second.commit()
-        assert eventually(lambda: artemis_broker.statistics(source.name).size == 0, 5)
-    assert bodies(artemis_broker, target) == ["out"]
+            def work(connection: jmsx.Connection) -> jmsx.Session:
+                session = connection.create_session(jmsx.AcknowledgeMode.SESSION_TRANSACTED)
+                assert session.create_consumer(source).receive(10) is not None
+                session.create_producer(target).send(jmsx.Message("out"))
+                await_marker(session)
+                return session
+
+            first = work(doubtful)
+            way.cut_at(b"COMMIT", to_broker=True, passed=False)
+            with way.shut():
+                call = Call(first.commit)
+                second = work(other)
+            assert isinstance(call.join(20).error, TransactionInDoubtError)
+            second.commit()
+            assert eventually(lambda: artemis_broker.statistics(source.name).size == 0, 5)
+        return bodies(artemis_broker, target)
+
+    assert of_an_attempt_that_tells(attempt) == ["out"]
 
 
 @pytest.mark.broker
@@ -248,31 +256,40 @@ def test_who_waits_for_an_input_takes_nothing_else(artemis_broker: Broker) -> No
 
     The commit ends when the input comes, and then the session gets everything.
     """
-    source, target = fresh_queue(), fresh_queue()
-    with one_that_is_cut(artemis_broker) as (way, doubtful, other):
-        sender = other.create_session().create_producer(source)
-        sender.send(jmsx.Message("a"))
-        session = doubtful.create_session(jmsx.AcknowledgeMode.SESSION_TRANSACTED)
-        consumer = session.create_consumer(source)
-        assert consumer.receive(10) is not None
-        session.create_producer(target).send(jmsx.Message("out"))
-        way.cut_at(b"COMMIT", to_broker=True, passed=False)
-        with way.shut():
-            call = Call(session.commit)
-            holder = other.create_session(jmsx.AcknowledgeMode.SESSION_TRANSACTED)
-            assert holder.create_consumer(source).receive(10) is not None
-        holding = link_of(holder).engine
-        assert eventually(lambda: artemis_broker.statistics(source.name).consumer_count == 2, 5)
-        numbers = [str(number) for number in range(10)]
-        for number in numbers:
-            sender.send(jmsx.Message(number))
-        assert eventually(lambda: holding.call(lambda core, _now: waiting(core)) == len(numbers), 5)
-        holder.close()
-        assert call.join(5).error is None
-        got = [consumer.receive(5) for _ in numbers]
-        assert [one and one.text for one in got] == numbers
-        session.commit()
-    assert bodies(artemis_broker, target) == ["out"]
+
+    def attempt() -> list[str]:
+        source, target = fresh_queue(), fresh_queue()
+        with (
+            telling_what_is_kept(artemis_broker, source),
+            one_that_is_cut(artemis_broker) as (way, doubtful, other),
+        ):
+            sender = other.create_session().create_producer(source)
+            sender.send(jmsx.Message("a"))
+            session = doubtful.create_session(jmsx.AcknowledgeMode.SESSION_TRANSACTED)
+            consumer = session.create_consumer(source)
+            assert consumer.receive(10) is not None
+            session.create_producer(target).send(jmsx.Message("out"))
+            way.cut_at(b"COMMIT", to_broker=True, passed=False)
+            with way.shut():
+                call = Call(session.commit)
+                holder = other.create_session(jmsx.AcknowledgeMode.SESSION_TRANSACTED)
+                assert holder.create_consumer(source).receive(10) is not None
+            holding = link_of(holder).engine
+            assert eventually(lambda: artemis_broker.statistics(source.name).consumer_count == 2, 5)
+            numbers = [str(number) for number in range(10)]
+            for number in numbers:
+                sender.send(jmsx.Message(number))
+            assert eventually(
+                lambda: holding.call(lambda core, _now: waiting(core)) == len(numbers), 5
+            )
+            holder.close()
+            assert call.join(5).error is None
+            got = [consumer.receive(5) for _ in numbers]
+            assert [one and one.text for one in got] == numbers
+            session.commit()
+        return bodies(artemis_broker, target)
+
+    assert of_an_attempt_that_tells(attempt) == ["out"]
 
 
 @pytest.mark.broker
@@ -288,7 +305,10 @@ def test_a_group_is_not_kept_from_who_has_waited(
 
     def attempt() -> list[str | None]:
         source, target = fresh_queue(), fresh_queue()
-        with one_that_is_cut(artemis_broker) as (way, doubtful, other):
+        with (
+            telling_what_is_kept(artemis_broker, source),
+            one_that_is_cut(artemis_broker) as (way, doubtful, other),
+        ):
             sender = other.create_session().create_producer(source)
             sender.send(jmsx.Message("a", group_id="g"))
             sender.send(jmsx.Message("b", properties={"kind": "b"}))
