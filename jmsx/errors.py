@@ -35,7 +35,7 @@ others are read, at the end: code that is not ours may raise anything.
     │   └── SpoiltTransactionError       the handler has ended or broken the transaction that it shares
     └── DrainError                     the app was stopped before all was finished and confirmed
 
-`retriable` says whether the same call may be made again as it is.
+`retriable` says whether the same may be done again as it is: the call, or the whole transaction that was rolled back.
 Source: the names of the leaves follow the exceptions of Jakarta Messaging 3.1, chapter 8.
 """
 
@@ -52,7 +52,8 @@ if TYPE_CHECKING:
 class JmsxError(Exception):
     """The root of all errors that jmsx raises."""
 
-    #: Whether the same call may be made again as it is: nothing was done, and it may succeed another time.
+    #: Whether the same may be done again as it is: nothing was done, and it may succeed another time. Of a transaction
+    #: that is all of it: `commit()` alone would commit nothing.
     retriable: ClassVar[bool] = False
 
 
@@ -175,7 +176,7 @@ class SpoiltTransactionError(StoreError):
 
 
 class TransactionRolledBackError(RefusedError):
-    """The commit failed: sends are gone, messages will be delivered again."""
+    """The commit failed: sends are gone, messages will be delivered again; do all of it again, and then commit."""
 
     retriable = True
 

@@ -128,7 +128,7 @@ def errors() -> str:
     lines = [
         "# Errors",
         "",
-        "The class says who is at fault, and whether the same call may be made again as it is.",
+        "The class says who is at fault, and whether the same may be done again: the call, or the whole transaction.",
         "",
         "| error | is a | may I repeat it? | meaning |",
         "|---|---|---|---|",

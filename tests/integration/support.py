@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import pytest
 
-from jmsx import AcknowledgeMode, Connection, Queue, RedeliveryPolicy
+from jmsx import AcknowledgeMode, Connection, Queue, RedeliveryPolicy, Reject
 from jmsx.core.events import DeliveryEnded, Event, MessageDeadLettered, MessagesReceived, Source
 from jmsx.core.frames import Frame
 from jmsx.core.identity import stamp
@@ -73,6 +73,13 @@ MODES: Final[dict[str, dict[str, Any]]] = {
 def fresh_queue() -> Queue:
     """A queue that no other test knows."""
     return Queue(f"jmsx.test.{uuid.uuid4().hex[:10]}")
+
+
+def reject_bad(message: Message) -> None:
+    """Reject a message "bad", and acknowledge any other: a listener."""
+    if message.text == "bad":
+        raise Reject
+    message.acknowledge()
 
 
 def text(message: Message | None) -> str:

@@ -256,13 +256,6 @@ def test_a_link_that_is_cut_while_a_transaction_is_open_beside_a_copy(
     assert bodies(classic_broker, out) == ["done"]
 
 
-def reject_bad(message: Message) -> None:
-    """A listener."""
-    if message.text == "bad":
-        raise Reject
-    message.acknowledge()
-
-
 def test_transactions_of_the_application_beside_those_of_copies(
     classic_broker: Broker, queue: Queue
 ) -> None:

@@ -36,6 +36,7 @@ from tests.integration.support import (
     Diary,
     bodies,
     fresh_queue,
+    reject_bad,
     settles,
     take,
 )
@@ -383,13 +384,6 @@ def test_a_copy_that_is_refused(classic: LocalBroker, diary: Diary, mode: Acknow
 def reject(_message: Message) -> None:
     """A listener."""
     raise Reject
-
-
-def reject_bad(message: Message) -> None:
-    """Another."""
-    if message.text == "bad":
-        raise Reject
-    message.acknowledge()
 
 
 @pytest.mark.parametrize("mode", [AUTO, TRANSACTED])

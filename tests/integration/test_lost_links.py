@@ -31,6 +31,7 @@ from tests.integration.support import (
     outage,
     put,
     settles,
+    text,
     within,
 )
 from tests.integration.support import Outcome as Call
@@ -40,12 +41,6 @@ if TYPE_CHECKING:
     from tests.integration.proxy import Proxy
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
-
-
-def text(message: Message | None) -> str:
-    """Text alone: what was on a wire that is cut is flagged by the broker, and nobody knows whether it was seen."""
-    assert message is not None
-    return message.text
 
 
 def told(message: Message | None) -> tuple[str, int]:

@@ -14,7 +14,7 @@ from tests.integration.broker_support import eventually
 from tests.integration.support import Diary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from pathlib import Path
 
     from jmsx import IdempotencyStore
@@ -41,13 +41,6 @@ class Deadly:
 
     def flush(self) -> None:
         """Write nothing."""
-
-
-@pytest.fixture(params=["classic", "artemis"])
-def server(request: pytest.FixtureRequest) -> Iterator[FakeBrokerServer]:
-    """A broker."""
-    with FakeBrokerServer(request.param) as running:
-        yield running
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from jmsx.testing import FakeBrokerServer
 from tests.integration.broker_support import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
     from jmsx.core.ledger import StoreKey
@@ -49,13 +49,6 @@ class Slow(MemoryStore):
         """As it does, but later."""
         self._wait()
         super().once_each(identities, work)
-
-
-@pytest.fixture(params=["classic", "artemis"])
-def server(request: pytest.FixtureRequest) -> Iterator[FakeBrokerServer]:
-    """A broker."""
-    with FakeBrokerServer(request.param) as running:
-        yield running
 
 
 @pytest.mark.parametrize("mode", [AUTO, INDIVIDUAL, TRANSACTED])

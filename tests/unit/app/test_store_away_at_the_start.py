@@ -20,7 +20,7 @@ from jmsx.testing import FakeBrokerServer
 from tests.integration.broker_support import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.timeout(60)
@@ -52,13 +52,6 @@ class Database:
 def database(tmp_path: Path) -> Database:
     """It is away."""
     return Database(tmp_path / "shop.db")
-
-
-@pytest.fixture(params=["classic", "artemis"])
-def server(request: pytest.FixtureRequest) -> Iterator[FakeBrokerServer]:
-    """A broker."""
-    with FakeBrokerServer(request.param) as running:
-        yield running
 
 
 @pytest.fixture(autouse=True)
