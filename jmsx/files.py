@@ -25,11 +25,11 @@ def appearing(path: Path) -> Iterator[Path]:
     """
     Yield a file to write to, which at the end becomes `path`, in place of an earlier one.
 
-    It gets the mode of that, and the owner if that is allowed.
-    Where writing fails, or the process is killed, an earlier one stays as it is; a kill leaves a `.jmsx-…` beside it.
-    A link leads to what is replaced. Written to itself is what is no file, such as a pipe; what a link of the system
-    leads to, such as /dev/stdout; and what cannot be replaced: the folder takes no file, or it is mounted by itself.
-    OSError that is raised within tells of `path`.
+    The new file gets the mode of the earlier one, and its owner if that is allowed. Where writing fails, or the process
+    is killed, the earlier file stays as it is; a kill leaves a `.jmsx-…` beside it. If `path` is a link, the file that
+    it leads to is replaced. `path` itself is yielded where nothing can be put in its place: it is no file but a pipe or
+    the like, it is a link of the system such as /dev/stdout, it is mounted by itself, or its folder takes no new file.
+    An OSError that is raised within names `path`.
     """
     if _is_written_itself(path):
         yield path

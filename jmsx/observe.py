@@ -16,13 +16,14 @@ _log = logger("jmsx.observe")
 @runtime_checkable
 class Observer(Protocol):
     """
-    Is told each event, in order for each session; called from several threads, so be thread-safe, and of an app with
-    `async def` handlers on its event loop, too.
+    What is told each event, in order for each session; it is called from several threads, so it must be thread-safe,
+    and in an app with `async def` handlers on the event loop, too.
 
-    One with an attribute `keeps_counts` that is true has an `App` ask the broker for its counts (`QueueCounted`). One
-    with a method `note_paused(destination, consumer, *, paused)` is told when a CircuitBreaker opens and closes. Where
-    all have an attribute `follows_ends` that is false, it is not told how each message was acknowledged and ended
-    (`MessagesAcknowledged`, `DeliveryEnded`), save behind a refused dead letter or an unreadable frame.
+    Three more attributes are looked at, where an observer has them. `keeps_counts`, if true: an `App` asks the broker
+    for its counts, and tells them (`QueueCounted`). `note_paused(destination, consumer, *, paused)` is called when a
+    CircuitBreaker opens and closes. `follows_ends`, if false for all observers: how each message was acknowledged and
+    ended (`MessagesAcknowledged`, `DeliveryEnded`) is not told, save behind a refused dead letter or an unreadable
+    frame.
     """
 
     def observe(self, event: Event, source: Source) -> None:

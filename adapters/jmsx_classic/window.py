@@ -141,7 +141,7 @@ class WindowModel:
         self._individual = individual
         self._wider = 0  #: beyond the prefetch, by aborted ACKs or by messages that are held
         self._asked = 0  #: unsettled messages when more was last asked for
-        self._sure = True  #: asking again would be of no use
+        self._sure = True  #: that the last asking was enough: another one would be of no use
 
     @property
     def opened(self) -> bool:

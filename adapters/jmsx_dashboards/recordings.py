@@ -20,7 +20,7 @@ _APART: Final = "instance, worker"
 
 
 def late_ratio(seconds: float) -> str:
-    """Name what is recorded of messages that took longer, up to its window."""
+    """Return the recorded name, without its window, of the share of messages that took longer than `seconds`."""
     return f"job_destination:jmsx_end_to_end_latency_over_{seconds:g}s:ratio_rate".replace(".", "_")
 
 

@@ -86,7 +86,7 @@ def quantiles(
     *,
     thresholds: tuple[tuple[float, str], ...] = (),
 ) -> Panel:
-    """Draw median, 95th and 99th percentile of `histogram`, or only the 95th for each `by`."""
+    """Draw median, 95th and 99th percentile of `histogram`; with `by` the 95th for each value of that label."""
     levels = ((0.95, f"{{{{{by}}}}}"),) if by else ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"))
     labels = f"le, {by}" if by else "le"
     return Panel(

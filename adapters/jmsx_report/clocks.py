@@ -32,7 +32,7 @@ UNKNOWN_US: Final = 3_600_000_000
 #: What a clock that is never set shows: it begins with its host.
 _RUNNING_US: Final = (0, PLAUSIBLE_US[1])
 _SECOND_US: Final = 1_000_000
-#: So long before the first line of a stretch may a key of it have been made.
+#: A message's key may be so much older than the first line of its stretch of a log.
 _BEFORE_US: Final = 60_000_000
 #: Whether the clock of a stretch was set: then it has several.
 _IS_SET: Final = pl.col("writer").is_duplicated()

@@ -58,7 +58,7 @@ _MANY: Final = 2000
 #: Shapes of a kind that are looked for in a batch, and lines that are looked at for each.
 _SHAPES: Final = 4
 _SAMPLE: Final = 16
-#: What a text that is written as it is does not have.
+#: Characters that JSON escapes; a text without them stands in its line as it is.
 _UNLIKE_A_TEXT: Final = r'["\\\x00-\x1f]'
 
 

@@ -74,10 +74,10 @@ def lines_before(events: Path, segment: Segment) -> int:
 
 def chunks(events: Path, segment: Segment, most: int) -> Iterator[tuple[int, bytes]]:
     """
-    Read from `begin` to `size`, in chunks of whole lines and about `most` bytes: where each begins, and it.
+    Yield a segment's bytes from `begin` to `size` in chunks of whole lines and about `most` bytes: (where, bytes).
 
     Raises:
-        ConfigurationError: it cannot be read, or is not the file any more that it was.
+        ConfigurationError: the segment cannot be read, or is another file than it was.
 
     """
     with opened(events, segment.path) as file:

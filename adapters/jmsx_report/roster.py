@@ -47,7 +47,7 @@ def roster(found: Completeness, writers: pl.DataFrame, clocks: Clocks) -> pl.Dat
 
 
 def kept(here: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
-    """Add to the roster of a log what earlier reports knew and it does not tell, for as long as that may be asked."""
+    """Return the roster `here`, and what earlier reports knew of others that wrote within two days before its end."""
     newest = here["last_us"].max()
     since = newest - 2 * DAY_US if isinstance(newest, int) else 0
     others = before.filter(pl.col("last_us") >= since).join(here, on="writer", how="anti")

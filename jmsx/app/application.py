@@ -193,7 +193,9 @@ class App:
         self._watch: Watch | None = None
         self._counting: Counting | None = None
         self._failure: JmsxError | None = None
-        self._given_loop: asyncio.AbstractEventLoop | None = None  #: that it is entered on
+        self._given_loop: asyncio.AbstractEventLoop | None = (
+            None  #: on which `async with` entered it
+        )
         self._loop: Loop | None = None  #: of handlers, while it runs
         self._flowing = False  #: all consumers are open and messages may come
         self._left: IllegalStateError | None = None  #: why it neither starts nor stops here
@@ -711,8 +713,9 @@ class App:
         """
         For FastAPI and Starlette: `FastAPI(lifespan=app.lifespan)` has this app run as long as that one.
 
-        The web server waits some seconds for the start, and goes on without consumers while that waits for its broker:
-        as long as it waits it hears no signal. Raises what `start` raises; at the end, if that comes later.
+        The web server waits for `start`, during which it hears no signal; but some seconds at most: where the broker is
+        away, it serves meanwhile, and the consumers begin when the broker is there. Raises what `start` raises; at the
+        end, if that comes later.
         """
         async with beside_a_server(self, self.quit):
             yield

@@ -135,7 +135,7 @@ class DeadLetters:
         self._plain: set[str] = set()  #: where the broker refused to commit copies
         self._open: dict[_Move, None] = {}
         self.refused: list[tuple[float, _Move]] = []  #: by the time of the next try
-        #: Whose copies the broker has; see `_commit_ready`.
+        #: Transactions whose copies the broker has, and that are to be committed; see `_commit_ready`.
         self._ready: list[_CopyTransaction] = []
 
     def move(

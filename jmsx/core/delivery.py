@@ -243,7 +243,7 @@ class Delivery:
         """
         Merge what the process has `remembered` and the ledger's `entry` for this hand-out into the history.
 
-        Later hand-outs of the message only have another entry: what is known of it by then was done here.
+        At a later hand-out only the entry is new: whatever else has happened to the message since, this session did.
         """
         if entry is not None:
             self.entry = entry

@@ -92,7 +92,7 @@ class DoubtingLedger(Ledger, Protocol):
     """
 
     def fail(self, entries: Iterable[Entry]) -> None:
-        """Record that these have failed: nobody need ask whether their process lives."""
+        """Record that the application has failed at these: nobody need ask whether its process lives."""
 
     def give_back(self, entries: Iterable[Entry]) -> None:
         """Record that the application has not seen these: they are no deliveries."""

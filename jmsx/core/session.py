@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
 
-#: Of what nobody has handled, and nothing is wrong with.
+#: How a delivery ends that nobody has handled, and with which nothing is wrong: it is given back.
 _RELEASED: Final = Failure(disposition=Disposition.RELEASE)
 
 #: With these a delivery has failed; with the others it is done, or was not tried.

@@ -170,9 +170,10 @@ class Splitter:
 
     def share(self, told: Told) -> None:
         """
-        Tell the other links of the session by `told`, and believe what they have told until now.
+        Have `told` pass on what this link finds to the session's next links, and take from it what earlier ones found.
 
-        What this link tells itself proves nothing to it: a message may have been looked at before all of it was here.
+        What this link itself finds from now on proves nothing to it: a message may have been looked at before all of
+        it was here.
         """
         self._told = told
         self._told_acks, self._told_links = told.acks, told.links

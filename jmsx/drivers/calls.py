@@ -282,7 +282,7 @@ class Calls:
                     message = read(delivery)
                 except Exception as error:
                     if _is_readable(delivery, read):
-                        raise  # by a signal handler, then
+                        raise  # the message can be read, so a signal handler has raised this
                     self._refuse(core, delivery, error, now)
                     continue
                 begin(core, delivery, now)

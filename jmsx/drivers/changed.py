@@ -35,7 +35,7 @@ class Event(threading.Event):
 
     def __init__(self) -> None:
         super().__init__()
-        self._wakes: list[Callable[[], None]] = []  #: of those that wait
+        self._wakes: list[Callable[[], None]] = []  #: called by `set()`, one for each that waits
 
     def set(self) -> None:
         """Set it as `threading.Event.set` does."""

@@ -318,11 +318,11 @@ class DeliveryLedger:
         self._note(entries, HandOutEnd.FINISHED)
 
     def fail(self, entries: Iterable[Entry]) -> None:
-        """Note that these have failed, as their process says: nobody need ask whether it lives."""
+        """Note that the application has failed at these hand-outs: nobody need ask whether its process lives."""
         self._note(entries, HandOutEnd.FAILED)
 
     def give_back(self, entries: Iterable[Entry]) -> None:
-        """Note that the application has not got these after all: they are no deliveries."""
+        """Note that the application was not handed these after all: they count as no deliveries."""
         self._note(entries, HandOutEnd.UNSEEN)
 
     def settle(self, entries: Iterable[Entry]) -> None:
