@@ -270,8 +270,8 @@ class ConnectionOptions:
         transacted_individual_ack: whether in SESSION_TRANSACTED each message has an ACK of its own; False: one covers
             those before it.
         use_async_send: whether persistent messages are sent without waiting for the receipt; False.
-        dead_letter: where a message goes that is not delivered again: a DeadLetterStrategy (`safe`, `broker`), or a
-            queue for confirmed copies, such as `queue://orders.dead`.
+        dead_letter: where a message goes that is not delivered again: a DeadLetterStrategy (`safe`, the default, or
+            `broker`), or a queue for confirmed copies, such as `queue://orders.dead`.
         use_management: whether the broker's management is asked for what STOMP does not tell; True.
         ledger: a path or a DeliveryLedger that counts deliveries beyond this process; None: there is none.
         dialect: the kind of broker, such as `classic`; None: what the broker calls itself.

@@ -110,11 +110,11 @@ class RedeliveryPolicy:
         back_off_multiplier: of the delay, from each redelivery to the next, 5, if it backs off exponentially.
         use_exponential_back_off: whether it does; False.
         maximum_redelivery_delay: cap of the exponential back-off; None, or -1: there is none.
-        collision_avoidance_factor: 0.15 means plus or minus 15 % of each delay, by chance.
+        collision_avoidance_factor: how much chance changes a delay at the most; 0.15, the default: by 15 % up or down.
         use_collision_avoidance: whether chance changes the delays; False.
         pre_dispatch_check: whether a message over the limit on arrival is a dead letter at once: in transacted
             sessions, and with a ledger in all; True.
-        mode: who keeps a message until its redelivery: `local`, this session, or `scheduled`, the broker.
+        mode: who keeps a message until its redelivery: `local`, the default, this session; `scheduled` the broker.
 
     """
 
@@ -195,10 +195,10 @@ class ArtemisRedeliveryPolicy:
     Args:
         redelivery_delay: before the first redelivery, 0 s.
         multiplier: of the delay, from each redelivery to the next, 1.
-        collision_avoidance_factor: 0.15 means plus or minus 15 % of each delay, by chance; 0.
+        collision_avoidance_factor: how much chance changes a delay at the most; 0.15: by 15 % up or down; 0.
         max_redelivery_delay: the longest delay; None: ten times redelivery_delay.
         max_delivery_attempts: deliveries in all, 10; then it is a dead letter. -1: for ever.
-        mode: who keeps a message until its redelivery: `local`, this session, or `scheduled`, the broker.
+        mode: who keeps a message until its redelivery: `local`, the default, this session; `scheduled` the broker.
 
     """
 
