@@ -145,6 +145,7 @@ class Engine:
         #: What is to be done because the link is gone
         self._losing: Callable[[], None] | None = None
         self._parts = False  #: and a thread is doing it
+        self._ending = ""  #: why the session is to end; empty: it is not, or has
         self._lost_for = ""  #: what ended the last link
         self._flaps = 0  #: links in a row that did not last, or were not to be had
         self._armed = self._epoch.next_timer()  #: what the thread waits for (seconds, monotonic)
@@ -163,7 +164,7 @@ class Engine:
         """End in the child of a fork, and tell nobody so: the link is the parent's."""
         self.lock = reentrant()
         self.changed = self._machine.changed(self.lock, self._refuse_to_wait)
-        self._losing, self._parts, self._working = None, False, False
+        self._losing, self._ending, self._parts, self._working = None, "", False, False
         self.cause = left_behind(
             f"the connection to {self.source.broker} was opened", "open one in the child"
         )
@@ -195,7 +196,6 @@ class Engine:
         another call of the session.
         """
         with self.lock:
-            self.check()
             if self._working:
                 self._refuse_reentry()
             try:
@@ -223,13 +223,14 @@ class Engine:
         )
 
     def work(self, operation: Callable[[SessionCore, float], T]) -> T:
-        """Run `operation(core, now)`, and do what the core then asks for; the caller holds the lock."""
+        """Do as `call` does; the caller holds the lock, and puts right what is interrupted."""
         if self._working:
             self._refuse_reentry()
         self._reentered = False
         now = self._machine.monotonic()
         try:
             self._working = True
+            self.check()  # now, for from here on no signal handler ends the session
             return operation(self.core, now)
         finally:
             try:
@@ -239,6 +240,8 @@ class Engine:
                     self._rearm()
                 finally:
                     self._working = False
+                    if self._ending:
+                        self._finish_losing()
 
     def do_due(self, now: float) -> None:
         """
@@ -307,7 +310,7 @@ class Engine:
         with self.lock:
             cause = f"{type(error).__name__}: {text_of(error)}"
             if self.state not in LINKED:
-                self._losing = None  # it may be what fails
+                self._losing, self._ending = None, ""  # it may be what fails
             self._lose("protocol", cause, LinkInput.GIVE_UP)
             if self.state not in FOR_GOOD:  # no link was lost, because there was none
                 self._give_up(self._gone(cause))
@@ -328,17 +331,22 @@ class Engine:
             return self.call(lambda core, _now: core.disconnect())
 
     def end(self, reason: str) -> None:
-        """Close the socket and stop the thread, which a caller that holds the lock does not wait for; idempotent."""
+        """
+        Close the socket and stop the thread, which a caller that holds the lock does not wait for; idempotent.
+
+        In the middle of a call, by a signal handler or an observer, the rest is done when that has come to its end.
+        """
         if self.forked:
             return
+        again = self.state in CLOSED
         self.on_lost = lambda _error: None
         self._connector.cancel()
-        self._epoch.drop()  # first, and without the lock: it also ends a write that blocks under it
+        self._ending = reason  # what is interrupted from here on the thread does
+        self._inbox.put(None)
+        self._epoch.drop()  # without the lock: it also ends a write that blocks under it
         with self.lock:
-            again = self.state in CLOSED
-            # A second time, too: the first one may have been interrupted here.
-            self._lose("closed", reason, LinkInput.END)
-            self._give_up(self.error or self._gone(reason), LinkInput.END)
+            if not self._working:
+                self._finish_losing()
         self._inbox.put(None)
         waits = threading.current_thread() is not self._thread and not self.changed.owned
         if waits and not again and self._thread.ident is not None:
@@ -698,6 +706,8 @@ class Engine:
         self._finish_losing()
 
     def _finish_losing(self) -> None:
+        if self._ending and self.state in LINKED:
+            self._losing = partial(self._lose_link, "closed", self._ending, LinkInput.END)
         if (losing := self._losing) is not None:
             self._parts = True
             try:
@@ -705,6 +715,9 @@ class Engine:
             finally:
                 self._parts = False
             self._losing = None
+        if self._ending:
+            self._give_up(self.error or self._gone(self._ending), LinkInput.END)
+            self._ending = ""
 
     def _lose_link(self, reason: str, detail: str, given: LinkInput) -> None:
         """See `_lose`; this is done once more if it was interrupted."""

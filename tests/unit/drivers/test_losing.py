@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from jmsx import AcknowledgeMode
+from jmsx import AcknowledgeMode, Message
 from jmsx.core.process_memory import ProcessMemory
+from jmsx.drivers.engine import Engine
 from jmsx.drivers.link_state import LINKED, LinkState
 from jmsx.drivers.transport import DriverTransport, Stream
-from jmsx.errors import ConnectionFailedError, IllegalStateError
+from jmsx.errors import ConnectionFailedError, IllegalStateError, JmsxError
 from tests.benchmarks.one_thread import OneThread
 from tests.depth import some
 from tests.unit.interrupts import Alarm, Interrupt
@@ -19,6 +20,7 @@ from tests.unit.interrupts import Alarm, Interrupt
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from jmsx import MessageConsumer
     from jmsx.jms.link import SessionLink
 
 #: What is interrupted.
@@ -97,6 +99,92 @@ def test_a_signal_handler_that_calls_the_session(act: str, handler: str) -> None
 
     for step in some(range(1, done() + 1)):
         done(step)
+
+
+#: Calls of a session that has received a message, on the main thread.
+CALLS: Final[
+    dict[str, tuple[AcknowledgeMode, Callable[[OneThread, MessageConsumer, Message], object]]]
+] = {
+    "receive": (
+        AcknowledgeMode.AUTO_ACKNOWLEDGE,
+        lambda _one, consumer, _message: consumer.receive(1),
+    ),
+    "acknowledge": (
+        AcknowledgeMode.CLIENT_ACKNOWLEDGE,
+        lambda _one, _consumer, message: message.acknowledge(),
+    ),
+    "send": (AcknowledgeMode.AUTO_ACKNOWLEDGE, lambda one, _consumer, _message: _send(one)),
+    "commit": (
+        AcknowledgeMode.SESSION_TRANSACTED,
+        lambda one, _consumer, _message: one.session.commit(),
+    ),
+    "rollback": (
+        AcknowledgeMode.SESSION_TRANSACTED,
+        lambda one, _consumer, _message: one.session.rollback(),
+    ),
+}
+
+
+def _send(one: OneThread) -> None:
+    one.session.create_producer("queue://answers").send(Message("x"), persistent=True)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_an_abort_in_the_middle_of_a_call(call: str) -> None:
+    """By a signal handler: that call comes to its end, or to a typed error, and waits for no answer."""
+
+    def done(*at: int) -> int:
+        mode, act = CALLS[call]
+        one, aborted = OneThread(mode, 2, request_timeout=None), list[Alarm]()
+        consumer, engine = one.consumer(), one.link.engine
+        engine.changed.wait(0.0)  # the messages are here
+        message = consumer.receive(1)
+        assert message is not None
+
+        def handle(alarm: Alarm) -> None:
+            aborted.append(alarm)
+            one.link.abort()
+
+        interrupt = Interrupt(*at, within=LOSING, handler=handle)
+        with contextlib.suppress(JmsxError):
+            interrupt.run(lambda: act(one, consumer, message))
+        assert engine.state is LinkState.ENDED or not aborted, (aborted, engine.state)
+        return interrupt.steps
+
+    for step in some(range(1, done() + 1)):
+        done(step)
+
+
+def test_an_abort_that_is_interrupted_at_any_step() -> None:
+    """The session has ended, or goes on: it does not wait on a link that nobody hears."""
+
+    def done(*at: int) -> int:
+        link = OneThread(AcknowledgeMode.AUTO_ACKNOWLEDGE, 0).link
+        engine, interrupt = link.engine, Interrupt(*at, within=("/jmsx/drivers/",))
+        with contextlib.suppress(Alarm):
+            interrupt.run(link.abort)
+        engine._listen(engine.now())  # the session's thread
+        assert engine.state is LinkState.ENDED or not engine._epoch.link._dropped, at
+        return interrupt.steps
+
+    for step in some(range(1, done() + 1)):
+        done(step)
+
+
+def test_a_commit_behind_the_end_of_its_session_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal handler has closed that, which undid the transaction, when the call had just begun."""
+    one = OneThread(AcknowledgeMode.SESSION_TRANSACTED, 0)
+    _send(one)
+    work = Engine.work
+
+    def interrupted_work(engine: Engine, operation: Any) -> object:
+        monkeypatch.undo()
+        one.session.close()
+        return work(engine, operation)
+
+    monkeypatch.setattr(Engine, "work", interrupted_work)
+    with pytest.raises(ConnectionFailedError):
+        one.session.commit()
 
 
 def test_a_fault_in_it_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
