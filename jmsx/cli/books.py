@@ -32,6 +32,7 @@ class Books:
         self.settled: Counter[str] = Counter()  #: key -> how often it was done
         self.settled_at: Counter[str] = Counter()  #: destination -> messages settled, dead ones too
         self.dead: dict[str, int] = {}  #: key -> deliveries it had
+        self.dead_letter_queues: set[str] = set()  #: URIs of those that copies went to
         self.processed = 0  #: deliveries that the handler finished
         self.redelivered = 0  #: redeliveries that were decided
 
@@ -52,6 +53,8 @@ class Books:
                     self.settled_at[event.destination] += 1
                 case MessageDeadLettered():
                     self.dead[event.message_key] = event.attempts
+                    if event.dead_letter_destination is not None:
+                        self.dead_letter_queues.add(event.dead_letter_destination)
                     self.settled_at[event.destination] += 1
                 case RedeliveryScheduled():
                     self.redelivered += 1

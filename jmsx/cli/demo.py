@@ -73,7 +73,7 @@ def demo(
             report = report and not trial.interrupted
             if report:
                 _err.print("accounting, by Spark …")
-            result = trial.judge(running, broker, with_report=report)
+            result = trial.judge(running, with_report=report)
     if as_json:
         print_json(result.as_dict())
     else:

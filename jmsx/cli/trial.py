@@ -14,15 +14,13 @@ import jmsx
 from jmsx import plugins
 from jmsx.cli import reconciliation
 from jmsx.cli.books import Books
+from jmsx.dead_letters.opening import open_access
 from jmsx.errors import ConfigurationError, ConnectionFailedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from types import ModuleType
 
-
-#: Where dead letters lie, by the kind of broker.
-DEAD_LETTERS: Final = {"classic": "queue://ActiveMQ.DLQ", "artemis": "queue://DLQ"}
 
 #: What a broker of the demo is told, by its kind: Artemis would forget the counts of a queue that nobody reads any
 #: more, and show the first 200 messages of one.
@@ -121,17 +119,14 @@ class Trial:
             raise
         self._app.stop()
 
-    def judge(self, broker: Any, kind: str, *, with_report: bool) -> DemoResult:
+    def judge(self, broker: Any, *, with_report: bool) -> DemoResult:
         """Compare what was sent with what was settled and what lies on the broker."""
         metrics_path = self._out / "metrics.prom"
         metrics_path.write_bytes(_exposition(self._metrics))
-        lying = broker.browse(DEAD_LETTERS[kind])
-        dead = [message.headers.get("jmsx_key", "") for message in lying]
-        left = [
-            message.headers.get("jmsx_key", "")
-            for queue in self.queues
-            for message in broker.browse(queue)
-        ]
+        with open_access(broker.url) as access:
+            places = {f"queue://{name}" for name in access.queues()}
+        dead = _keys_in(broker, places | self.books.dead_letter_queues)
+        left = _keys_in(broker, self.queues)
         differences = self._broker_differences(broker, len(dead))
         differences += reconciliation.metric_differences(self.books, self._metrics)
         audit, page = "not run", ""
@@ -196,6 +191,13 @@ class Trial:
                 last, since = now_open, time.monotonic()
             elif time.monotonic() - since > PATIENCE:
                 return
+
+
+def _keys_in(broker: Any, queues: Iterable[str]) -> list[str]:
+    """Return the keys of the messages that lie in `queues`, by their URIs."""
+    return [
+        message.headers.get("jmsx_key", "") for queue in queues for message in broker.browse(queue)
+    ]
 
 
 @contextlib.contextmanager

@@ -117,6 +117,35 @@ def test_artemis_and_no_spark(tmp_path: Path) -> None:
     assert told["redelivered"] == 25 * 2 + 5 * 3
 
 
+OWN_QUEUE = """
+from jmsx import App, Message, Reject
+
+app = App("stomp://localhost:61613", dead_letter="queue://own.dead")
+
+
+@app.consumer("queue://orders")
+def ship(order: Message) -> None:
+    if order.text == "7":
+        raise Reject("no")
+
+
+def messages(count):
+    return [("queue://orders", str(number)) for number in range(count)]
+"""
+
+
+def test_an_application_that_names_its_dead_letter_queue(tmp_path: Path) -> None:
+    """What lies there is not lost."""
+    program = tmp_path / "shop.py"
+    program.write_text(OWN_QUEUE)
+    options = ("--app", str(program), "--messages", "10", "--no-report", "--out", str(tmp_path))
+    demo = start_demo("--json", *options)
+    out, err = demo.communicate(timeout=120)
+    assert demo.returncode == 0, err
+    told = json.loads(out)
+    assert (told["dead_lettered"], told["lost"], told["differences"]) == (1, 0, [])
+
+
 def test_a_killed_broker_is_a_clear_error(tmp_path: Path) -> None:
     """SIGKILL of the broker in the middle ends the demo with words, exit code 1 and no process left."""
     demo = start_demo("--json", "--messages", "1000000", "--out", str(tmp_path))
