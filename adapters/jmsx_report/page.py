@@ -254,7 +254,7 @@ def _hours(audit: Mapping[str, Any]) -> str:
             ["hour", "destination", "verdict", *told, "because"],
             rows,
             len(hours),
-            "tables/audit (Parquet)",
+            "summary.json (hours)",
         ),
     )
 

@@ -78,14 +78,13 @@ def stream(
         is_enough: is asked several times a second, between reports, whether the stream shall end.
 
     Raises:
-        ConfigurationError: no Java 17, no such Spark, no folder of a log, nowhere to write, another report is being
-            made there, or a segment is another one than it was.
+        ConfigurationError: no time between reports, no Java 17, no such Spark, no folder of a log, nowhere to write,
+            another report is being made there, or a segment is another one than it was.
 
     """
     terms = terms_of(deadline_seconds, expect)
+    _check(events_directory, report_seconds)
     events, out = Path(events_directory).absolute(), Path(out_directory).absolute()
-    if not events.is_dir():
-        raise ConfigurationError(f"{events_directory} is no directory of an event log")
     store = store_of(out)
     store.open()
     try:
@@ -187,6 +186,13 @@ def _begun(
     finally:
         ending.set()
         query.stop()
+
+
+def _check(events: Path | str, report_seconds: float) -> None:
+    if not report_seconds > 0:
+        raise ConfigurationError(f"report_seconds must be more than 0 s, not {report_seconds!r}")
+    if not Path(events).is_dir():
+        raise ConfigurationError(f"{events} is no directory of an event log")
 
 
 def _add(

@@ -134,7 +134,7 @@ def report(
         "since": begin,
         "until": end,
         "master": master,
-        "report_seconds": None if every is None else seconds("--every", every),
+        "report_seconds": None if every is None else _pause(every),
     }
     given = {option: value for option, value in options.items() if value is not None}
     make = _following if follow else _once
@@ -269,6 +269,13 @@ def _progress(work: Callable[..., Any]) -> Iterator[dict[str, Any]]:
     with parts.Progress(*columns, console=_err.rich, transient=True) as bar:
         task = bar.add_task("reading", total=None)
         yield {"progress": lambda done, of: bar.update(task, completed=done, total=of)}
+
+
+def _pause(every: str) -> float:
+    pause = seconds("--every", every)
+    if pause == 0:
+        raise ConfigurationError(f"--every must be more than 0 s, not {every!r}; write 30s, or 1m")
+    return pause
 
 
 def _expected(texts: Sequence[str]) -> dict[str, int]:

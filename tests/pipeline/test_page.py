@@ -256,7 +256,7 @@ def test_a_page_of_30_days_is_small(tmp_path: Path) -> None:
     tables = re.findall(r"<tbody>(.*?)</tbody>", text, re.DOTALL)
     assert len(tables) >= 9
     assert max(table.count("<tr>") for table in tables) == 50
-    assert "14,350 more in tables/audit (Parquet)" in text
+    assert "14,350 more in summary.json (hours)" in text
     assert "9,950 more in tables/quarantine (Parquet)" in text
     lines = re.findall(r' d="([^"]*)"', text)
     # The steps of a curve are two vertices each.

@@ -170,8 +170,10 @@ def test_killed_at_any_point_it_goes_on_where_it_was(
 
 
 def test_what_is_wrong_is_told(spark: SparkSession, tmp_path: Path, log: dict[Path, bytes]) -> None:
-    """A folder that is not there, and a segment that is another one than it was."""
+    """A folder that is not there, no time between reports, and a segment that is another one than it was."""
     assert spark.version >= "4.2"
+    with pytest.raises(ConfigurationError, match=r"report_seconds must be more than 0 s, not 0\.0"):
+        next(stream(tmp_path, tmp_path / "out", report_seconds=0.0))
     with pytest.raises(ConfigurationError, match="nowhere is no directory of an event log"):
         next(stream(tmp_path / "nowhere", tmp_path / "out"))
     _grow(log, 0.5)

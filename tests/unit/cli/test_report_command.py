@@ -244,6 +244,7 @@ def test_a_stream_ends_where_what_is_done_with_its_report_fails(
         (["--follow", "--since", "1h"], "--follow takes no --since"),
         (["--follow", "--engine", "local"], "--follow is done by Spark"),
         (["--follow", "--every", "soon"], "--every 'soon' is no duration"),
+        (["--follow", "--every", "0"], "--every must be more than 0 s, not '0'"),
         (["--every", "5s"], "takes no --every; leave it out, or use --follow"),
     ],
 )
