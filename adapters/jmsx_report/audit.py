@@ -20,7 +20,7 @@ from jmsx_report.conclusions import (
     rows_of,
     with_sent_to,
 )
-from jmsx_report.events import CONTRADICTION
+from jmsx_report.events import CONTRADICTION, NAMESAKE
 from jmsx_report.roster import kept
 from jmsx_report.summary import summary
 
@@ -118,7 +118,12 @@ def _contradicting(held: Books) -> list[str]:
     aside = held.terms.quarantine
     if aside is None:
         return []
-    return aside.filter(what=CONTRADICTION)["writer"].drop_nulls().unique().to_list()
+    return (
+        aside.filter(pl.col("what").is_in([CONTRADICTION, NAMESAKE]))["writer"]
+        .drop_nulls()
+        .unique()
+        .to_list()
+    )
 
 
 def _but_forwarded(

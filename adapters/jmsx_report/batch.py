@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 import polars as pl
 
 from jmsx_report import segments
-from jmsx_report.events import ABOUT, CONTRADICTION, EMPTY, UNREADABLE, Events
+from jmsx_report.events import ABOUT, CONTRADICTION, EMPTY, NAMESAKE, UNREADABLE, Events
 from jmsx_report.lines import Content, Reading, read
 
 if TYPE_CHECKING:
@@ -20,7 +20,9 @@ LOOKED_AT_BYTES: Final = 60 * 1024 * 1024
 _WHERE: Final = ("writer", "seq")
 Earlier: TypeAlias = "Mapping[str, Sequence[Content]] | None"
 T = TypeVar("T")
-_FAULT: Final = {"line": pl.UInt32, "why": pl.String}
+#: What another process added, as to a copy of a segment that was still written to.
+_RECOVERED: Final = '"kind":"log.recovered"'
+_FAULT: Final = {"line": pl.UInt32, "what": pl.String, "why": pl.String}
 
 
 def each(
@@ -95,11 +97,8 @@ def events_of(contents: Sequence[Content], earlier: Earlier = None) -> Events:
     repeats = pl.concat(again).unique("line", keep="first", maintain_order=True)
     aside = pl.concat(
         [
-            rows.select("line", pl.lit(what).alias("what"), "why")
-            for what, rows in (
-                (UNREADABLE, reading.aside),
-                (CONTRADICTION, repeats.filter(pl.col("why").is_not_null())),
-            )
+            reading.aside.select("line", pl.lit(UNREADABLE).alias("what"), "why"),
+            repeats.drop_nulls("why"),
         ]
     )
     frames = reading.frames
@@ -154,7 +153,7 @@ def _runs(numbered: pl.DataFrame) -> pl.DataFrame:
 
 
 def _repeats_within(reading: Reading, numbered: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
-    """Return lines whose number was in the same segment before: line, why (null: it is the same line)."""
+    """Return lines whose number was in the same segment before: line, what, why (null: it is the same line)."""
     if (ranges["high"] - ranges["low"] + 1).sum() == numbered.height:
         return pl.DataFrame(schema=_FAULT)
     place = ["segment", *_WHERE]
@@ -162,33 +161,40 @@ def _repeats_within(reading: Reading, numbered: pl.DataFrame, ranges: pl.DataFra
     return (
         several.sort("line")
         .with_columns(
-            pl.col("text").first().over(place).alias("before"),
+            pl.col("text", "ts_us").first().over(place).name.suffix("_before"),
             pl.col("line").first().over(place).alias("first"),
         )
         .filter(pl.col("line") != pl.col("first"))
-        .select("line", _why(pl.lit("the same segment")))
+        .select("line", *_fault(pl.lit("the same segment")))
     )
 
 
 def _repeats(reading: Reading, numbered: pl.DataFrame, other: Content) -> pl.DataFrame:
-    """Return lines of `numbered` whose number is in `other` too: line, why (null: it is the same line)."""
+    """Return lines of `numbered` whose number is in `other` too: line, what, why (null: it is the same line)."""
     theirs = read([other])
     before = (
         theirs.numbered()
         .join(theirs.lines, on="line")
         .unique(_WHERE, keep="first", maintain_order=True)
-        .select(*_WHERE, pl.col("text").alias("before"))
+        .select(*_WHERE, pl.col("text", "ts_us").name.suffix("_before"))
     )
     return (
         numbered.join(reading.lines, on="line")
         .join(before, on=_WHERE)
-        .select("line", _why(pl.lit(other.path)))
+        .select("line", *_fault(pl.lit(other.path)))
     )
 
 
-def _why(where: pl.Expr) -> pl.Expr:
+def _fault(where: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+    """Return `what` and `why` of a line whose number is in `where` before."""
+    by_another = pl.any_horizontal(
+        pl.col("text", "text_before").str.contains(_RECOVERED, literal=True)
+    )
+    one = (pl.col("ts_us") == pl.col("ts_us_before")) | by_another
+    what = pl.when(one).then(pl.lit(CONTRADICTION)).otherwise(pl.lit(NAMESAKE))
     differs = pl.format("seq {} of {} has another content in {}", "seq", "writer", where)
-    return pl.when(pl.col("text") != pl.col("before")).then(differs).alias("why")
+    why = pl.when(pl.col("text") != pl.col("text_before")).then(differs)
+    return what.alias("what"), why.alias("why")
 
 
 def _lines(reading: Reading) -> pl.DataFrame:

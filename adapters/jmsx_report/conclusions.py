@@ -14,7 +14,7 @@ import polars as pl
 from jmsx_report import balance
 from jmsx_report.additive import HOUR_US
 from jmsx_report.books import Books
-from jmsx_report.events import CONTRADICTION
+from jmsx_report.events import NAMESAKE
 from jmsx_report.flows import NAMELESS, SETTLES
 from jmsx_report.horizon import gaps
 
@@ -31,8 +31,6 @@ _WORST: Final = (SUSPECT, UNVERIFIABLE, BALANCED)
 _HOUR: Final = r"date=(?<date>\d{4}-\d{2}-\d{2})/hour=(?<hour>\d{2})"
 _COUNTED: Final = ("sent", "settled", *dict.fromkeys(SETTLES.values()))
 _GRAIN: Final = ("dest", "route", "hour_us")
-#: The first segment of a writer, by its name.
-_FIRST: Final = r"-0+\.jsonl[^/]*$"
 #: Why lines are missing of which nobody knows what they were about.
 _NAMESAKES: Final = "two processes have its name, and lines of one were put aside"
 #: More lines than any log has.
@@ -272,13 +270,15 @@ def _quarantined(held: Books) -> pl.DataFrame:
     """Return gaps for lines put aside and files that were not read: what their writer touched in that hour."""
     schema = gaps(held.complete, held.horizon.silent).schema
     none, hour = pl.lit(None, pl.Int64), pl.col("path").str.extract_groups(_HOUR)
-    # The first line of a process tells when it began: nobody writes that twice. When the other one ended is not known.
-    begins = pl.col("path").str.contains(_FIRST) & (pl.col("line") == 1)
-    namesakes = ((pl.col("what") == CONTRADICTION) & begins).any().over("writer")
-    aside = pl.when(namesakes).then(pl.lit(_NAMESAKES)).otherwise(pl.lit("lines were put aside"))
+    # Lines of one process stand in for those that the other one lacks, and nobody knows when that wrote.
+    quarantine, whole = held.terms.quarantine, pl.DataFrame(schema=schema)
+    if quarantine is not None:
+        twins = quarantine.filter(what=NAMESAKE).select("writer", why=pl.lit(_NAMESAKES)).unique()
+        whole = pl.concat([whole, twins], how="diagonal")
+        quarantine = quarantine.filter(pl.col("what") != NAMESAKE)
     told = (
-        (held.terms.quarantine, pl.lit(1, pl.Int64), aside),
-        (held.terms.passed_over, none, pl.lit("files were not read")),
+        (quarantine, pl.lit(1, pl.Int64), "lines were put aside"),
+        (held.terms.passed_over, none, "files were not read"),
     )
     begun = (
         pl.format("{}T{}:00", hour.struct.field("date"), hour.struct.field("hour"))
@@ -286,20 +286,18 @@ def _quarantined(held: Books) -> pl.DataFrame:
         .cast(pl.Int64)
     )
     rows = [
-        frame.with_columns(begun.alias("low_us"), why.alias("why")).select(
+        frame.with_columns(begun.alias("low_us"), why=pl.lit(why)).select(
             "writer",
             pl.lit(None, pl.String).alias("service"),
             "low_us",
-            pl.when(pl.col("why") != _NAMESAKES)
-            .then(pl.col("low_us") + HOUR_US - 1)
-            .alias("high_us"),
+            (pl.col("low_us") + HOUR_US - 1).alias("high_us"),
             lines.alias("lines"),
             "why",
         )
         for frame, lines, why in told
         if frame is not None
     ]
-    return pl.concat([pl.DataFrame(schema=schema), *(frame.cast(schema) for frame in rows)])
+    return pl.concat([whole, *(frame.cast(schema) for frame in rows)])
 
 
 def explained(

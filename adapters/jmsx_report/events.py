@@ -25,8 +25,10 @@ SCHEMAS: Final[Mapping[str, Mapping[str, type[pl.DataType]]]] = {
 
 #: A line by itself is none of the log.
 UNREADABLE: Final = "unreadable"
-#: A line whose number is there before, with another line.
+#: A line whose number is there before, with another line of the same time: one of them was changed.
 CONTRADICTION: Final = "contradiction"
+#: The same with a line of another time: two processes write under one name.
+NAMESAKE: Final = "namesake"
 #: A segment without a line.
 EMPTY: Final = "empty"
 
@@ -49,7 +51,7 @@ ABOUT: Final[Mapping[str, Mapping[str, type[pl.DataType]]]] = {
         "aside": pl.Int64,
         "repeated": pl.Int64,
     },
-    # What was put aside, as what (one of the three above), and why in words; lines count from 1, and 0 is the segment
+    # What was put aside, as what (one of those above), and why in words; lines count from 1, and 0 is the segment
     # as a whole.
     "quarantine": {"path": pl.String, "line": pl.Int64, "what": pl.String, "why": pl.String},
 }

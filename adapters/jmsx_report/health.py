@@ -103,5 +103,5 @@ def _quarantined(sums: Sums, _context: Context) -> pl.DataFrame:
 
 
 #: Each line that is in no table, and why. Columns: path, line (from 1; 0: the segment as a whole), what (unreadable,
-#: contradiction: its number is there with another line; empty), why.
+#: contradiction: its number is there with another line; namesake: with one of another time; empty), why.
 QUARANTINE: Final = Table("quarantine", ("path", "line"), (QUARANTINED,), _quarantined)

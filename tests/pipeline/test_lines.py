@@ -289,7 +289,8 @@ def test_the_quarantine_names_path_and_line() -> None:
 
 def test_a_number_that_comes_twice_counts_once() -> None:
     """The same line again is left out; another line of that number is put aside, and the first one stays."""
-    texts = [line(seq=0), line(seq=1), line(seq=1), line(seq=1, dest="queue://b"), line(seq=2)]
+    other = [line(seq=1, dest="queue://b"), line(seq=1, ts_us=7)]
+    texts = [line(seq=0), line(seq=1), line(seq=1), *other, line(seq=2)]
 
     events = events_of([Content("a.jsonl", b"".join(text + b"\n" for text in texts))])
 
@@ -299,7 +300,8 @@ def test_a_number_that_comes_twice_counts_once() -> None:
         (2, "queue://a"),
     ]
     assert events.about("quarantine").rows() == [
-        ("a.jsonl", 4, "contradiction", "seq 1 of w has another content in the same segment")
+        ("a.jsonl", 4, "contradiction", "seq 1 of w has another content in the same segment"),
+        ("a.jsonl", 5, "namesake", "seq 1 of w has another content in the same segment"),
     ]
     assert events.about("ranges").select("low", "high").rows() == [(0, 2)]
 
@@ -307,16 +309,28 @@ def test_a_number_that_comes_twice_counts_once() -> None:
 def test_what_an_earlier_segment_has_is_taken_from_there() -> None:
     """Half of a segment shipped again counts once, and what differs is put aside with the name of the other."""
     first = Content("a.jsonl", b"".join(line(seq=number) + b"\n" for number in range(4)))
-    again = [line(seq=2), line(seq=3, dest="queue://b"), line(seq=4)]
+    again = [line(seq=2), line(seq=3, dest="queue://b"), line(seq=4), line(seq=1, ts_us=7)]
     second = Content("b.jsonl", b"".join(text + b"\n" for text in again))
 
     events = events_of([second], {"b.jsonl": [first]})
 
     assert events.of("send")["seq"].to_list() == [4]
     assert events.about("quarantine").rows() == [
-        ("b.jsonl", 2, "contradiction", "seq 3 of w has another content in a.jsonl")
+        ("b.jsonl", 2, "contradiction", "seq 3 of w has another content in a.jsonl"),
+        ("b.jsonl", 4, "namesake", "seq 1 of w has another content in a.jsonl"),
     ]
-    assert events.about("ranges").select("low", "high").rows() == [(2, 4)]
+    assert events.about("ranges").select("low", "high").rows() == [(1, 4)]
+
+
+def test_who_added_the_last_line_of_a_dead_writer_is_no_namesake() -> None:
+    """Two copies of a segment were recovered, or one that its writer still wrote to."""
+    recovered = [line(kind="log.recovered", seq=1, ts_us=at) for at in (5, 9)]
+    for one, two in (recovered, (recovered[0], line(seq=1)), (line(seq=1), recovered[0])):
+        first = Content("a.jsonl", line(seq=0) + b"\n" + one + b"\n")
+
+        events = events_of([Content("b.jsonl", two + b"\n")], {"b.jsonl": [first]})
+
+        assert events.about("quarantine")["what"].to_list() == ["contradiction"]
 
 
 def test_lines_of_any_order_give_the_same_ranges() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.pipeline.situations.fleet import Line, Segment, rewritten
 from tests.pipeline.situations.scene import Scene, situation
+from tests.pipeline.situations.shop import QUEUES
 from tests.pipeline.situations.truth import NOT_SUSPECT, UNVERIFIABLE, Truth
 
 if TYPE_CHECKING:
@@ -202,6 +203,47 @@ def two_writers_of_one_name_and_losses(scene: Scene) -> Truth:
     """The same, and messages were lost: not proven, and never balanced."""
     _twins(scene, lost=6)
     return Truth(UNVERIFIABLE, complete=False)
+
+
+def _twins_apart(scene: Scene, forgotten: int) -> Truth:
+    """
+    Two processes of one name read a queue each, and `forgotten` segments of each are deleted; nothing is lost.
+
+    The second one shares its queue, so its log is the shorter one: all of it is put aside.
+    """
+    shop = scene.shop(queues=QUEUES[:2], hosts=0)
+    one, two = (shop.fleet.process("worker", f"worker-{name}") for name in "ab")
+    two.writer = one.writer
+    shop.reads(one, QUEUES[0])
+    for process in (two, shop.fleet.process("other", "other")):
+        shop.reads(process, QUEUES[1])
+    shop.usual()
+    for folder, process in (("a", one), ("b", two)):
+        for segment in shop.fleet.segments_of(process)[forgotten:]:
+            segment.folder = f"{folder}/{segment.folder}"
+            segment.write(scene.directory)
+    for process in shop.fleet.processes:
+        if process not in (one, two):
+            scene.write(shop.fleet.segments_of(process))
+    return Truth(
+        UNVERIFIABLE,
+        findings=[(one.writer, "two processes")],
+        verdicts=dict.fromkeys(QUEUES[:2], UNVERIFIABLE),
+        complete=False,
+        may_be_lost=frozenset(),
+    )
+
+
+@situation
+def two_writers_of_one_name_that_read_apart(scene: Scene) -> Truth:
+    """Two processes wrote under one name, and each read a queue of its own: nobody knows what is put aside."""
+    return _twins_apart(scene, 0)
+
+
+@situation
+def two_writers_of_one_name_and_no_beginning(scene: Scene) -> Truth:
+    """The same, and the oldest segments of both were deleted: no log begins twice."""
+    return _twins_apart(scene, 1)
 
 
 @situation
