@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: A writer that has not ended, and whose last line is older than this beside the newest of all, is not waited for.
 SILENT_US: Final = 3_600_000_000
+#: One that has been silent for so long, while others wrote, is told of: an idle one writes its numbers each minute.
+QUIET_US: Final = 300_000_000
 _RANGES_TOLD: Final = 10
 _NOTED: Final = ("log.gap", "log.close", "log.recovered")
 #: What may be missing of the evidence: see `gaps`.
@@ -303,6 +305,9 @@ class Horizon:
     until_us: int | None  #: None: there is no line
     living: bool  #: somebody still writes, so that what came later is not judged yet
     silent: pl.DataFrame  #: writer, last_us: its log just stops, and is not waited for
+    newest_us: int | None  #: of the last line of all
+    #: writer, end_us (set right), waited: it has not ended, and wrote QUIET_US before the newest line the last time.
+    quiet: pl.DataFrame
 
 
 def horizon(found: Completeness, clocks: Clocks, open_segments: Collection[str]) -> Horizon:
@@ -324,7 +329,13 @@ def horizon(found: Completeness, clocks: Clocks, open_segments: Collection[str])
     )
     newest = ends["end_us"].max()
     if not isinstance(newest, int):
-        return Horizon(None, living=False, silent=ends.select("writer", "last_us"))
+        return Horizon(
+            until_us=None,
+            living=False,
+            silent=ends.select("writer", "last_us"),
+            newest_us=None,
+            quiet=ends.select("writer", "end_us", waited=pl.lit(value=False)),
+        )
     lately = pl.col("latest_us") >= newest - SILENT_US
     unended = ends.filter(pl.col("ended") == "open")
     here = {PurePath(name).name.split(".jsonl")[0].rsplit("-", 1)[0] for name in open_segments}
@@ -338,6 +349,10 @@ def horizon(found: Completeness, clocks: Clocks, open_segments: Collection[str])
         until_us=least if isinstance(least, int) else newest,
         living=isinstance(least, int),
         silent=unended.filter(~waited).select("writer", "last_us"),
+        newest_us=newest,
+        quiet=unended.select("writer", "end_us", waited=waited).filter(
+            pl.col("end_us") < newest - QUIET_US
+        ),
     )
 
 

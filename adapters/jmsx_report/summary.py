@@ -158,6 +158,7 @@ def _findings(held: Books, missing: pl.DataFrame, judged: pl.DataFrame) -> list[
     told += [
         _finding("roster", row["service"], row["says"]) for row in held.absent.iter_rows(named=True)
     ]
+    told += _quiet(held)
     told += [
         _finding("not_audited", dest, f"{dest} is not audited: {why}")
         for dest, why in sorted(held.routes.unaudited.items())[:LISTED]
@@ -206,6 +207,25 @@ def _findings(held: Books, missing: pl.DataFrame, judged: pl.DataFrame) -> list[
             for dest, n in numbers[:LISTED]
         ]
     return told
+
+
+def _quiet(held: Books) -> list[dict[str, Any]]:
+    """Say of writers that have not ended since when they are silent while others write."""
+    newest = held.horizon.newest_us
+    if newest is None:
+        return []
+    return [
+        _finding(
+            "silent",
+            writer,
+            f"{writer}: silent since {moment(end_us)} UTC, while others wrote until {moment(newest)} UTC:"
+            " it hangs, its log cannot be written (such as on a full disk), it died, or the rest is not here"
+            + ("; what was sent after that is not judged" if waited else ""),
+        )
+        for writer, end_us, waited in held.horizon.quiet.sort("end_us", "writer")
+        .head(LISTED)
+        .iter_rows()
+    ]
 
 
 def _removals(held: Books) -> list[dict[str, Any]]:

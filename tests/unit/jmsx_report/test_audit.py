@@ -219,6 +219,34 @@ def test_a_living_fleet_lost_something_before_its_horizon() -> None:
     assert told(log, open_segments=segments)["verdict"] == "suspect"
 
 
+@pytest.mark.parametrize(
+    ("minutes", "waited"), [(4, None), (6, True), (59, True), (61, False), (3000, False)]
+)
+def test_a_writer_that_is_silent_while_others_go_on_is_named(
+    minutes: int, waited: bool | None
+) -> None:
+    """Such as one whose disk is full; what is behind its last line is not judged for an hour, and then unverifiable."""
+    log = trade()
+    at = START + 9 * MINUTE + SECOND
+    log.send(SENDER, at + minutes * MINUTE)
+    segments = tuple(f"{writer}-000000000000.jsonl.open" for writer in (SENDER, WORKER))
+    summary = told(log, open_segments=segments)
+
+    until = {4: "06:13", 6: "06:15", 59: "07:08", 61: "07:10", 3000: "2026-11-22 08:09"}
+    day = "" if minutes == 3000 else "2026-11-20 "
+    said = (
+        f"{WORKER}: silent since 2026-11-20 06:09:01 UTC, while others wrote until {day}{until[minutes]}:01 UTC:"
+        " it hangs, its log cannot be written (such as on a full disk), it died, or the rest is not here"
+    )
+    expected = {
+        None: [],
+        True: [f"{said}; what was sent after that is not judged"],
+        False: [said],
+    }
+    assert findings(summary, "silent") == expected[waited]
+    assert summary["verdict"] == ("unverifiable" if waited is False else "balanced")
+
+
 def test_a_log_that_just_stops_is_not_waited_for() -> None:
     """The others have ended; nobody knows what its writer did since."""
     log = trade().closes(SENDER, START + 2 * HOUR).opens("third").closes("third", START + HOUR)
