@@ -3,7 +3,8 @@ How far the clock of each writer is ahead of the broker's.
 
 Nothing is received before it was sent. So what the consumer's clock shows on receipt, less the broker's timestamp, is
 never less than the consumer's offset; and what the sender's clock showed when it made the key, less the broker's
-timestamp, is never more than the sender's. The bounds of all writers of one host hold for its one clock.
+timestamp, is never more than the sender's. A writer that had the broker show its clock (`broker.clock`) tells both. The
+bounds of all writers of one host hold for its one clock.
 
 A clock that is set while its process runs has several offsets. When it was set, and by how much, the lines of the
 process tell: each has the time of a second clock, which is never set. Between two such moments is a *stretch*. Offsets
@@ -13,13 +14,17 @@ are those of the last stretch, because ends are compared most; times of others a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
 from jmsx_report.additive import Adds, Partial
 from jmsx_report.events import Events, named
 from jmsx_report.flows import PLAUSIBLE_US, keyed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 
 #: Messages of each writer and hour that are looked at from both ends: those whose keys have the least hashes, which
 #: are the same ones at both, however the log is cut into batches.
@@ -103,6 +108,37 @@ RECEIPTS: Final = Partial(
 )
 
 
+#: No clock is off by more.
+_WRONG_US: Final = (-PLAUSIBLE_US[1], PLAUSIBLE_US[1])
+
+
+def _comparisons(events: Events) -> pl.DataFrame:
+    behind, within = -pl.col("ahead_us"), pl.col("within_us")
+    return (
+        events.coded("broker.clock")
+        .lazy()
+        .filter(pl.col("ahead_us").is_between(*_WRONG_US) & within.is_between(0, _WRONG_US[1]))
+        .group_by("writer", _STRETCH)
+        .agg(
+            # The broker's clock is cut to milliseconds, so it is ahead by up to one more.
+            (behind - within - _CUT_US).max().alias("low_us"),
+            (behind + within).min().alias("high_us"),
+        )
+        .collect()
+        .pipe(named)
+    )
+
+
+#: Between what the clock of a writer is ahead of the broker's, as that showed its own.
+COMPARISONS: Final = Partial(
+    "comparisons",
+    ("writer", "stretch"),
+    {"low_us": Adds.MAX, "high_us": Adds.MIN},
+    _comparisons,
+    apart=("writer",),
+)
+
+
 def _samples(events: Events) -> pl.DataFrame:
     return (
         events.once(keyed)
@@ -145,6 +181,10 @@ SAMPLES: Final = Partial(
     _samples,
     apart=("writer",),
 )
+
+
+#: What clocks are estimated by.
+CLOCKED: Final = (STRETCHES, RECEIPTS, SAMPLES, COMPARISONS)
 
 
 def are_few(rows: int, writers: int) -> bool:
@@ -258,10 +298,9 @@ def _shifted(stretches: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def clocks(
-    stretches: pl.DataFrame, receipts: pl.DataFrame, samples: pl.DataFrame, writers: pl.DataFrame
-) -> Clocks:
-    """Estimate the offsets; columns as `STRETCHES`, `RECEIPTS`, `SAMPLES`, and at least writer and host."""
+def clocks(sums: Mapping[str, pl.DataFrame], writers: pl.DataFrame) -> Clocks:
+    """Estimate the offsets; `sums` has CLOCKED, and `writers` at least writer and host."""
+    stretches, receipts, samples, compared = (sums[partial.name] for partial in CLOCKED)
     shifted = _shifted(stretches)
     of_others = shifted.filter(pl.col("shift_us") != 0)
 
@@ -280,7 +319,15 @@ def clocks(
         )
         for side in ("send", "delivery")
     }
-    highs = in_last(receipts, "high_us").group_by("writer").agg(pl.col("high_us").min())
+    shown = in_last(compared, "low_us", "high_us")
+    highs = (
+        pl.concat(
+            [in_last(receipts, "high_us"), shown.select("writer", "stretch", "high_us")],
+            how="diagonal",
+        )
+        .group_by("writer")
+        .agg(pl.col("high_us").min())
+    )
     reach = of_others.group_by("writer").agg(
         pl.col("shift_us").max().clip(lower_bound=0).alias("back_us"),
         pl.col("shift_us").min().clip(upper_bound=0).alias("on_us"),
@@ -295,8 +342,11 @@ def clocks(
             on="hash",
         )
     )
-    lows = both.group_by(pl.col("sender").alias("writer")).agg(
-        (pl.col("key_us") - pl.col("sent_us") - _CUT_US).max().alias("low_us")
+    by_keys = both.select(writer="sender", low_us=pl.col("key_us") - pl.col("sent_us") - _CUT_US)
+    lows = (
+        pl.concat([by_keys, shown.select("writer", "low_us")])
+        .group_by("writer")
+        .agg(pl.col("low_us").max())
     )
     pairs = (
         both.group_by("sender", "receiver")

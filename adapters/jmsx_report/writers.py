@@ -7,7 +7,7 @@ from typing import Final
 import polars as pl
 
 from jmsx_report.additive import Adds, Partial, added
-from jmsx_report.clocks import RECEIPTS, SAMPLES, STRETCHES, clocks
+from jmsx_report.clocks import CLOCKED, clocks
 from jmsx_report.events import Events
 from jmsx_report.table import Context, Sums
 
@@ -42,15 +42,14 @@ SOCKETS: Final = Partial(
 def context(sums: Sums) -> Context:
     """Gather what tables need to know of writers; `sums` has KNOWN."""
     writers = sums[WRITERS.name]
-    seen = [writers, *(sums[partial.name] for partial in (STRETCHES, RECEIPTS, SAMPLES))]
+    seen = [writers, *(sums[partial.name] for partial in CLOCKED)]
     hosts = (
         pl.concat([rows.select("writer") for rows in seen])
         .unique()
         .join(writers.select("writer", "host"), on="writer", how="left")
     )
-    told = clocks(sums[STRETCHES.name], sums[RECEIPTS.name], sums[SAMPLES.name], hosts)
-    return Context(writers=writers, sockets=sums[SOCKETS.name], clocks=told)
+    return Context(writers=writers, sockets=sums[SOCKETS.name], clocks=clocks(sums, hosts))
 
 
 #: The partial tables that `context` reads.
-KNOWN: Final = (WRITERS, SOCKETS, STRETCHES, RECEIPTS, SAMPLES)
+KNOWN: Final = (WRITERS, SOCKETS, *CLOCKED)

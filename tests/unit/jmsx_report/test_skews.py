@@ -6,8 +6,9 @@ from itertools import pairwise
 from typing import Final
 
 import polars as pl
+import pytest
 
-from jmsx_report.clocks import RECEIPTS, SAMPLES, STRETCHES, Clocks, clocks
+from jmsx_report.clocks import CLOCKED, Clocks, clocks
 from jmsx_report.period import Period
 from tests.unit.jmsx_report.logs import (
     HOUR,
@@ -54,13 +55,15 @@ def test_clocks_are_the_same_however_the_log_is_cut() -> None:
         made = log.send(SENDER, at)
         done = at + (1 + number * 7 % 97) * SECOND
         log.deliver(WORKER, made, done, sent_us=at, recv_us=done, start_us=done, end_us=done)
+        if number % 20 == 0:
+            _shows(log, SENDER, at, number // 100)
     lines = closed(log).lines
 
     def estimated(pieces: int) -> Clocks:
         cut = [events(lines[number::pieces]) for number in range(pieces)]
-        sums = [merged(one, cut) for one in (STRETCHES, RECEIPTS, SAMPLES)]
+        sums = {one.name: merged(one, cut) for one in CLOCKED}
         hosts = pl.DataFrame({"writer": [SENDER, WORKER], "host": [SENDER, WORKER]})
-        return clocks(sums[0], sums[1], sums[2], hosts)
+        return clocks(sums, hosts)
 
     whole = estimated(1)
     assert whole.pairs.height == 1
@@ -223,6 +226,33 @@ def test_a_clock_that_is_proven_to_be_wrong_is_told_of() -> None:
     assert findings(told(closed(log)), "clock") == [
         "the clock of shop is about 60.0 s ahead of the broker's",
         "the clock of work is about 119.0 s behind the broker's",
+    ]
+
+
+def _shows(log: Log, writer: str, at: int, ahead: int) -> None:
+    """The writer tells the broker's clock, to 2 ms; its own is so many seconds ahead."""
+    of = {"broker": "b:61613", "ahead_us": -ahead * SECOND + 1500, "within_us": 2000}
+    log.line(writer, "broker.clock", at + ahead * SECOND, session_id=f"{writer}-1", epoch=1, **of)
+
+
+@pytest.mark.parametrize("ahead", [-86400, 86400])
+@pytest.mark.parametrize(("sent", "verdict"), [(30, "suspect"), (235, "balanced")])
+def test_what_a_broker_shows_of_its_clock_dates_messages_that_nobody_got(
+    ahead: int, sent: int, verdict: str
+) -> None:
+    """The sender's is a day wrong, and no delivery tells: one is sent 210 minutes before the end, and one 5."""
+    log = Log().opens(SENDER, START + ahead * SECOND).opens(WORKER)
+    log.reads(WORKER)
+    for writer, skew in ((SENDER, ahead), (WORKER, 0)):
+        for minute in range(0, 240, 10):
+            _shows(log, writer, START + minute * MINUTE, skew)
+    log.send(SENDER, START + sent * MINUTE + ahead * SECOND)
+    log.closes(SENDER, START + 4 * HOUR + ahead * SECOND).closes(WORKER, START + 4 * HOUR)
+    summary = told(log, deadline_us=HOUR)
+
+    assert summary["verdict"] == verdict
+    assert findings(summary, "clock") == [
+        f"the clock of shop is about 86400.0 s {'ahead of' if ahead > 0 else 'behind'} the broker's"
     ]
 
 

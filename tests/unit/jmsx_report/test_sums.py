@@ -12,7 +12,7 @@ from jmsx_report.merge import Totals, sums
 from jmsx_report.registry import PARTIALS
 from jmsx_report.segments import Segment
 from jmsx_report.store import Part, Store
-from tests.unit.jmsx_report.logs import MINUTE, Log, ended, events, trade
+from tests.unit.jmsx_report.logs import MINUTE, SENDER, Log, ended, events, trade
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,6 +23,8 @@ APART = [name for name, partial in PARTIALS.items() if partial.apart]
 def _twice() -> Log:
     """A log that says everything twice, as the lines of a process do whose log was copied into itself."""
     log = ended(trade())
+    shown = {"broker": "b:61613", "ahead_us": 5, "within_us": 9}
+    log.line(SENDER, "broker.clock", log.lines[-1]["ts_us"], **shown)
     for line in list(log.lines):
         rest = {name: line[name] for name in line if name not in ("kind", "writer", "seq", "ts_us")}
         log.line(line["writer"], line["kind"], line["ts_us"] + 10 * MINUTE, **rest)
