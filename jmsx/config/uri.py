@@ -83,7 +83,10 @@ def parse_broker_uri(text: str, options: ConnectionOptions | None = None) -> Bro
         raise ConfigurationError("there is no broker in the URI; write stomp://HOST:PORT")
     users = {user for _, user in brokers if user is not None}
     if len(users) > 1:
-        raise ConfigurationError("the brokers of one URI have different users or passwords")
+        raise ConfigurationError(
+            "the brokers of one URI have different users or passwords, and a connection has one: write it at one of"
+            " them, or at none and give username= and password="
+        )
     for username, password in users:
         options = replace(options, username=username)
         options = options if password is None else replace(options, password=password)

@@ -28,7 +28,7 @@ from jmsx.core.frames import Frame, Outbox
 from jmsx.core.headers import whole
 from jmsx.core.journal_barrier import journal_barrier
 from jmsx.core.requests import Request, Requests
-from jmsx.core.transaction import Transaction
+from jmsx.core.transaction import ALL_AGAIN, Transaction
 from jmsx.core.values import StompAck
 from jmsx.errors import (
     BrokerFaultError,
@@ -71,7 +71,7 @@ class _UnansweredCommit:
         elif disproof in seen:
             text = (
                 f"the connection to {self.commit.broker} was lost before the broker committed"
-                f" {whole.subject}, which it has rolled back"
+                f" {whole.subject}, which it has rolled back; {ALL_AGAIN}"
             )
             whole.end(now, TransactionRolledBackError(text))
         return whole.done

@@ -18,6 +18,9 @@ from jmsx.core.frames import Frame
 from jmsx.core.identity import identify
 from jmsx.errors import IllegalStateError
 
+#: What an error says of a transaction that was rolled back.
+ALL_AGAIN: Final = "what was received comes again: do all of it once more"
+
 
 class TxState(Enum):
     """The states of a transaction."""

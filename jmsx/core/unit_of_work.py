@@ -30,7 +30,7 @@ from jmsx.core.journal_barrier import journal_barrier
 from jmsx.core.lost_deliveries import LostDeliveries
 from jmsx.core.requests import Request, Requests, answered, unanswered
 from jmsx.core.sends import Sends
-from jmsx.core.transaction import COMMITTING, Transaction, TxInput, TxSend, TxState
+from jmsx.core.transaction import ALL_AGAIN, COMMITTING, Transaction, TxInput, TxSend, TxState
 from jmsx.core.two_steps import TwoSteps
 from jmsx.core.values import SessionSettings
 from jmsx.errors import (
@@ -362,7 +362,7 @@ class UnitOfWork:
             return None
         return TransactionRolledBackError(
             f"transaction {self._transaction.transaction_id} on {self.settings.broker}"
-            f" was rolled back: {cause}"
+            f" was rolled back: {cause}; {ALL_AGAIN}"
         )
 
     def lost(self, epoch: int, now: float) -> None:
@@ -565,7 +565,9 @@ class UnitOfWork:
         transaction.step(TxInput.REFUSED)
         self._note_refused(batches)
         self._outbox.disconnect(f"{broker} refused to commit {name}")
-        return TransactionRolledBackError(f"{broker} refused to commit {name}: {words}")
+        return TransactionRolledBackError(
+            f"{broker} refused to commit {name}: {words}; {ALL_AGAIN}"
+        )
 
     def _abandon(self, batches: Batches, now: float, *, failed: bool) -> None:
         for consumer, batch in batches:

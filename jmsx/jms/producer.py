@@ -295,7 +295,9 @@ class MessageProducer:
                 )
             return destination_of(given)
         if self._target is None:
-            raise UnsupportedError("a producer without a destination needs one with each message")
+            raise UnsupportedError(
+                "this producer has no destination; name one with each message: send(message, destination=...)"
+            )
         return self._target
 
 
