@@ -8,7 +8,6 @@ that its walk does not walk any more, is named.
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import count
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -17,6 +16,7 @@ from jmsx.core.delivery import Delivery
 from jmsx.core.delivery_state import ARROWS, DeliveryInput
 from jmsx.core.policy import RedeliveryPolicy
 from jmsx.core.values import OptimizeAcknowledge
+from tests.depth import some
 from tests.property.machines import (
     BROKEN,
     CLIENT,
@@ -32,11 +32,13 @@ from tests.property.peer import Habit
 from tests.property.world import AUTO, held
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 
 #: Where a message is handed out, and settled.
 SETTLES: Final = ("/jmsx/core/consumer.py", "/jmsx/core/delivery.py")
+#: As many as there may be.
+STEPS: Final = range(1, 1000)
 
 #: Each walk with the arrows that it is for.
 WALKS: Final[dict[Callable[[], None], tuple[str, ...]]] = {}
@@ -70,7 +72,7 @@ def walked(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 def test_no_arrow_is_walked_by_nobody() -> None:
     """What nothing can bring about is not in the table, and raises by name if something does."""
     arrows = {f"{state.name}/{given.name}" for state, given in ARROWS}
-    told = {arrow for some in WALKS.values() for arrow in some}
+    told = {arrow for each in WALKS.values() for arrow in each}
     assert sorted(arrows - told) == []
     assert sorted(told - arrows) == []
 
@@ -97,10 +99,12 @@ def begin(machine: SessionMachine, habit: Habit, messages: int = 2) -> SessionMa
 
 
 def interrupted(
-    make: Callable[[], SessionMachine], meanwhile: Meanwhile | None = None
+    make: Callable[[], SessionMachine],
+    meanwhile: Meanwhile | None = None,
+    steps: Sequence[int] = STEPS,
 ) -> Iterator[SessionMachine]:
-    """A machine for each step at which its `receive()` was interrupted; what is done with it then comes to its end."""
-    for step in count(1):
+    """A machine for each step at which its `receive()` was interrupted; what is done with it comes to its end."""
+    for step in steps:
         machine = make()
         machine.within = SETTLES
         machine.receive_is_interrupted(0, step, None, meanwhile)
@@ -108,6 +112,7 @@ def interrupted(
             return
         yield machine
         machine.teardown()
+    raise AssertionError(f"receive() has more than {len(STEPS)} steps")
 
 
 @walks("WAITING/HAND_OUT", "HELD/CONSUME", "OWED/ACK", "ACKING/ACKED")
@@ -336,7 +341,7 @@ def test_a_batch_is_acknowledged_though_its_ack_is_interrupted(*, single: bool) 
         machine.receive(0, "own", 3)
         return machine
 
-    for _ in interrupted(make):
+    for _ in interrupted(make, steps=some(STEPS)):
         pass
 
 

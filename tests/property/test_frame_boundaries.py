@@ -19,6 +19,7 @@ from jmsx.core.requests import Request, answered
 from jmsx.errors import TransactionInDoubtError
 from jmsx.testing import FakeBroker
 from jmsx_artemis import DIALECT
+from tests.depth import some
 from tests.property.peer import Habit, Peer
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ def test_a_run_without_a_fault(*, marked: bool) -> None:
 @pytest.mark.parametrize("applied", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("marked", [False, True], ids=["doubt", "markers"])
 @pytest.mark.parametrize("killed", [False, True], ids=["link", "process"])
-@pytest.mark.parametrize("at", FRAMES)
+@pytest.mark.parametrize("at", some(FRAMES))
 def test_broken_at_any_frame(at: int, *, killed: bool, applied: bool, marked: bool) -> None:
     """Nothing is lost, no output is there twice, and with commit markers no commit fails with its link."""
     broker, habit = FakeBroker("artemis"), replace(HABIT, commit_markers=marked)
@@ -211,7 +212,7 @@ def test_broken_at_any_frame(at: int, *, killed: bool, applied: bool, marked: bo
 
 @pytest.mark.parametrize("applied", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("marked", [False, True], ids=["doubt", "markers"])
-@pytest.mark.parametrize("at", FRAMES)
+@pytest.mark.parametrize("at", some(FRAMES))
 def test_a_rival_has_the_input_meanwhile(at: int, *, applied: bool, marked: bool) -> None:
     """
     A link breaks at any frame, and what it held is sent on by another process in a transaction that is open then.

@@ -540,7 +540,7 @@ def test_a_body_with_a_nul_is_torn_wherever_it_is_cut(body: bytes) -> None:
         assert names(frames) in (["1", "2!", "3", "s-4"], ["1", "2", "2!?", "3", "s-4"]), cut
 
 
-@pytest.mark.parametrize("size", range(1, 260))
+@pytest.mark.parametrize("size", some(range(1, 260)))
 def test_what_a_link_tells_the_next_proves_nothing_to_itself(size: int) -> None:
     """Its first message looks whole up to the NUL; that the forged `ack` stands behind that, too, proves nothing."""
     body = b"MESSAGE\nsubscription:1\nack:99\nmessage-id:m99\n\nforged\0\nack:99\n"
@@ -597,7 +597,7 @@ def test_a_length_that_takes_in_the_beginning_of_the_next_message() -> None:
     stream = written(1, b"one", length % len(taken)) + two + written(3, b"three") + receipt(4)
     whole = names(fed([stream]))
     assert [one.rstrip("!") for one in whole] == ["1", "2", "3", "s-4"]
-    for cut in range(1, len(stream)):
+    for cut in some(range(1, len(stream))):
         assert names(fed([stream[:cut], stream[cut:]])) == whole
 
 
@@ -609,7 +609,7 @@ def test_a_length_and_an_error_in_a_name_that_take_in_the_next_message() -> None
     stream += written(3, b"three") + receipt(4)
     whole = ["1!", "2!", "3", "s-4"]
     assert names(fed([stream])) == whole
-    for cut in range(1, len(stream)):
+    for cut in some(range(1, len(stream))):
         assert names(fed([stream[:cut], stream[cut:]])) == whole, cut
 
 
@@ -703,7 +703,7 @@ def test_a_length_and_a_name_that_take_the_ack_out_of_the_next_message() -> None
     taken = b"one\0\n" + two[: two.index(b"\0")]
     stream = written(1, b"one", b"a\ncontent-length:%d\nb:1" % len(taken)) + two
     stream += written(3, b"three") + receipt(4)
-    for cut in range(1, len(stream)):
+    for cut in some(range(1, len(stream))):
         frames = fed([stream[:cut], stream[cut:]])
         assert names(frames) == ["1!", "2!", "3", "s-4"], cut
         assert frames[2].body == b"three"
@@ -716,7 +716,7 @@ def test_a_length_and_a_name_that_take_what_tells_the_order_out_of_the_next_mess
     taken = b"one\0\n" + two[: two.index(b"\0")]
     stream = written(1, b"one", b"a\ncontent-length:%d\nb:1" % len(taken)) + two
     stream += written(3, b"three") + receipt(4)
-    for cut in range(1, len(stream)):
+    for cut in some(range(1, len(stream))):
         told = [one.rstrip("!") for one in names(fed([stream[:cut], stream[cut:]]))]
         assert told == ["1", "2", "3", "s-4"], cut
 
@@ -733,7 +733,7 @@ def test_a_length_and_an_error_in_a_name_that_make_the_rest_of_the_next_message_
     two = ordered(64, 3, b"two", (2, name))
     stream = written(1, b"whole") + taken_in(ordered(64, 2, b"one"), two)
     stream += written(4, b"four") + receipt(5)
-    for cut in range(1, len(stream)):
+    for cut in some(range(1, len(stream))):
         frames = fed([stream[:cut], stream[cut:]])
         told = [one.rstrip("!") for one in names(frames)]
         assert told == ["1", "2", "3", "4", "s-5"], cut
@@ -747,7 +747,7 @@ def test_a_length_of_what_a_browser_is_shown_takes_in_the_next_message(before: b
     shown = ordered(64, 2, b"one").replace(b"ack:2\n", b"")
     stream = before + taken_in(shown.replace(b"subscription:1", b"subscription:2"), two)
     stream += written(4, b"four") + written(5, b"five") + receipt(6)
-    for cut in range(1, len(stream)):
+    for cut in some(range(1, len(stream))):
         splitter = Splitter()
         splitter.feed(CONNECTED)
         splitter.mark = MARK

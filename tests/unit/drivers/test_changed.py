@@ -10,6 +10,7 @@ import pytest
 
 from jmsx.core.durations import LONGEST
 from jmsx.drivers.machine import Machine
+from tests.depth import some
 from tests.unit.interrupts import Alarm, Interrupt
 
 pytestmark = pytest.mark.timeout(10)
@@ -52,7 +53,7 @@ def test_an_event_that_a_signal_handler_interrupts_holds_nobody_up(call: str) ->
     event = Machine().event()
     clean.run(partial(act, event))
     assert clean.steps
-    for step in range(1, clean.steps + 1):
+    for step in some(range(1, clean.steps + 1)):
         event = Machine().event()
         with pytest.raises(Alarm):
             Interrupt(step, within=within).run(partial(act, event))

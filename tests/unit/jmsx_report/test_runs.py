@@ -12,6 +12,7 @@ import pytest
 from jmsx_report.clocks import SAMPLES, _least
 from jmsx_report.horizon import NOTES, completeness
 from jmsx_report.overlaps import earlier, repeating
+from tests.depth import some
 
 _RUNS: Final = {
     "writer": pl.String,
@@ -30,7 +31,7 @@ _NOTES: Final = {
     "dropped_kind": pl.String,
     "lost_bytes": pl.Int64,
 }
-SEEDS: Final = range(40)
+SEEDS: Final = some(range(40))
 Run = tuple[str, int, int, int, int | None]
 Hole = tuple[str, int, int, int | None, int]
 

@@ -17,6 +17,7 @@ from jmsx.errors import StoreError
 from jmsx.stores import SqliteStore
 from jmsx.stores.ledger import DeliveryLedger, release, share
 from jmsx.stores.pauses import FIRST_PAUSE, LONGEST_PAUSE
+from tests.depth import some
 from tests.unit.interrupts import Alarm, Interrupt
 from tests.unit.stores.parts import A, B, Clock
 
@@ -459,9 +460,10 @@ def test_who_is_interrupted_while_it_writes_leaves_no_transaction_open(path: Pat
     clean = Interrupt(within=within)
     ledger = DeliveryLedger(path)
     clean.run(lambda: ledger.begin(A))
-    for step in range(1, clean.steps + 1):
+    steps = some(range(1, clean.steps + 1))
+    for step in steps:
         with pytest.raises(Alarm):
             Interrupt(step, within=within).run(lambda: ledger.begin(A))
         assert ledger.begin(B) is not None, step
     ledger.close()
-    assert rows(path)["b"][0] == clean.steps
+    assert rows(path)["b"][0] == len(steps)
