@@ -9,8 +9,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fastapi import FastAPI
-from fastapi.testclient import TestClient
 
 from jmsx import App, Message, ReconnectPolicy
 from jmsx.app import loops
@@ -20,7 +18,24 @@ from jmsx.testing import FakeBrokerServer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from fastapi import FastAPI
+    from fastapi.testclient import TestClient
+
 pytestmark = pytest.mark.timeout(60)
+
+
+def web_of(app: App) -> FastAPI:
+    """A web application that lives as long as `app`."""
+    from fastapi import FastAPI  # noqa: PLC0415 - each worker process would load it to collect tests
+
+    return FastAPI(lifespan=app.lifespan)
+
+
+def client_of(web: FastAPI) -> TestClient:
+    """A client that starts it."""
+    from fastapi.testclient import TestClient  # noqa: PLC0415 - see web_of()
+
+    return TestClient(web)
 
 
 @pytest.mark.parametrize("kind", ["classic", "artemis"])
@@ -29,7 +44,7 @@ def test_endpoints_send_and_ask(kind: str) -> None:
     with FakeBrokerServer(kind) as server:
         app, used = App(server.url), list[asyncio.AbstractEventLoop]()
         handled = threading.Event()
-        web = FastAPI(lifespan=app.lifespan)
+        web = web_of(app)
 
         @app.consumer("queue://orders", mode="transacted")
         async def ship(order: Message) -> None:
@@ -61,7 +76,7 @@ def test_endpoints_send_and_ask(kind: str) -> None:
             found: dict[str, int] = app.request("queue://prices", article, timeout="10s").json()
             return found
 
-        with TestClient(web) as client:
+        with client_of(web) as client:
             assert app.ready().ok
             assert client.post("/orders", params={"article": "a book"}).json()["key"]
             assert handled.wait(10)
@@ -78,7 +93,7 @@ def test_a_broker_that_is_not_there() -> None:
     app.consumer("queue://orders")(lambda _message: None)
     with (
         pytest.raises(ConnectionFailedError, match=r"127\.0\.0\.1:1"),
-        TestClient(FastAPI(lifespan=app.lifespan)),
+        client_of(web_of(app)),
     ):
         pass
 
@@ -100,7 +115,7 @@ def test_a_broker_that_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loops, "ENTERING", 0.2)
     server = FakeBrokerServer("classic")  # it listens, and answers nobody yet
     app, handled = App(server.url), threading.Event()
-    web = FastAPI(lifespan=app.lifespan)
+    web = web_of(app)
 
     @app.consumer("queue://orders")
     async def ship(order: str) -> None:
@@ -111,7 +126,7 @@ def test_a_broker_that_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
     async def ready() -> bool:
         return app.ready().ok
 
-    with TestClient(web) as client:
+    with client_of(web) as client:
         assert client.get("/ready").json() is False
         server.start()
         app.send("queue://orders", "a book")
