@@ -97,7 +97,7 @@ def buckets(sends: pl.DataFrame, deliveries: pl.DataFrame) -> pl.DataFrame:
 
 
 def beginnings(
-    sent_by: pl.DataFrame,
+    sends: pl.DataFrame,
     compared: pl.DataFrame,
     routes: Routes,
     readers: pl.DataFrame,
@@ -107,25 +107,40 @@ def beginnings(
     Return when copies of a topic's messages began to be kept: sender, route, begin_us (by the sender's clock).
 
     A subscription gets what is sent from then on. It is there at the latest when it is first read, and at the time of
-    the oldest message that it ever gave. `sent_by` as `senders`, `compared` as `buckets`, `readers` as `READERS`.
+    the oldest message that it ever gave, of whichever of those who sent then. `sends` as `sends_by_route`, `compared`
+    as `buckets`, `readers` as `READERS`.
     """
-    oldest = (
-        compared.filter((pl.col("settled_n") > 0) & (pl.col("bucket") >= 0))
-        .group_by("route")
-        .agg(pl.col("bucket").min().alias("oldest_us"))
+    sent = sends.filter("fanned").select("route", "bucket", sender="writer").unique()
+    gave = (
+        sent.join(_gave(compared), on=["route", "bucket"], how="semi")
+        .group_by("route", "bucket")
+        .agg(
+            (clocks.latest("bucket", "sender").max() + BUCKET_US).alias("latest_us"),
+            (pl.col("bucket").first() + BUCKET_US).alias("own_us"),
+            pl.when(pl.len() == 1).then(pl.col("sender").first()).alias("sender"),
+        )
     )
+    oldest = gave.group_by("route").agg(pl.col("latest_us").min())
+    own = gave.drop_nulls("sender").group_by("sender", "route").agg(pl.col("own_us").min())
     read = (
         readers.join(routes.reads, on=["dest", "subscription"], nulls_equal=True)
         .group_by("route")
         .agg(clocks.latest("first_us").min().alias("read_us"))
     )
-    read_us = pl.col("read_us") + clocks.most("sender")
+    by_others = pl.min_horizontal("latest_us", "read_us") + clocks.most("sender")
     return (
-        sent_by.filter("fanned")
+        sent.select("sender", "route")
+        .unique()
         .join(oldest, on="route", how="left")
+        .join(own, on=["sender", "route"], how="left")
         .join(read, on="route", how="left")
-        .select("sender", "route", pl.min_horizontal("oldest_us", read_us).alias("begin_us"))
+        .select("sender", "route", pl.min_horizontal("own_us", by_others).alias("begin_us"))
     )
+
+
+def _gave(compared: pl.DataFrame) -> pl.DataFrame:
+    """Keep the rows of `buckets` of which something was settled, at a time that is known."""
+    return compared.filter((pl.col("settled_n") > 0) & (pl.col("bucket") >= 0))
 
 
 def removals(
@@ -163,9 +178,8 @@ def removals(
         .select("end", begun_us="latest_us")
     )
     sent = sends.join(ends, on="route", how="semi").select("route", "bucket", "writer").unique()
-    settled = compared.filter((pl.col("settled_n") > 0) & (pl.col("bucket") >= 0))
     gave = (
-        sent.join(settled, on=["route", "bucket"], how="semi")
+        sent.join(_gave(compared), on=["route", "bucket"], how="semi")
         .group_by("route", "bucket")
         .agg(
             clocks.earliest("bucket").min().alias("earliest_us"),

@@ -191,7 +191,7 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
         clocks=clocked,
         horizon=horizon(complete, clocked, terms.open_segments),
         compared=compared,
-        begun=balance.beginnings(senders, compared, found_routes, readers, clocked),
+        begun=balance.beginnings(sends, compared, found_routes, readers, clocked),
         removed=balance.removals(sends, compared, sums[SPANS.name], clocked),
         book=brokerbook.reconciled(
             stats,

@@ -204,6 +204,44 @@ def test_what_was_sent_before_a_subscription_is_no_loss_whatever_the_sender_show
     assert told(log)["unaccounted"] == 1
 
 
+def test_what_a_subscription_gave_first_tells_no_sender_of_another_clock_when_it_began() -> None:
+    """The one sender is four minutes behind the other, so what it sent right afterwards has an older key."""
+    log = Log().opens(SENDER).opens("behind").opens(WORKER)
+    topic, begin = "topic://t", START + 10 * MINUTE
+    durable = {"dest": topic, "subscription": "durable:c.s"}
+    log.send(SENDER, begin - MINUTE, topic)
+    log.line(WORKER, "sub.open", begin, session_id="work-1", epoch=1, consumer="c", **durable)
+    for writer in (SENDER, "behind"):
+        _shows(log, writer, START, -240 * (writer == "behind"))
+        for minute in range(1, 5):
+            at = begin + minute * MINUTE
+            made = log.send(writer, at - 4 * MINUTE * (writer == "behind"), topic)
+            log.deliver(WORKER, made, at + SECOND, sent_us=at, recv_us=at + SECOND, **durable)
+    summary = told(closed(log.closes("behind", START + 4 * HOUR)))
+
+    assert (summary["verdict"], summary["unaccounted"]) == ("balanced", 0)
+    log.send("behind", begin - 2 * MINUTE, topic)
+    assert told(log)["unaccounted"] == 1
+
+
+def test_a_subscription_began_no_sooner_than_its_first_message() -> None:
+    """Ten seconds are counted together: what was sent just before it, and what it got first."""
+    log = Log().opens(SENDER).opens(WORKER)
+    topic = "topic://t"
+    durable = {"dest": topic, "subscription": "durable:c.s"}
+    begin = START + 5 * SECOND
+    log.send(SENDER, START + 3 * SECOND, topic)
+    log.line(WORKER, "sub.open", begin, session_id="work-1", epoch=1, consumer="c", **durable)
+    for after in (1, 2, 20):
+        at = begin + after * SECOND
+        log.deliver(WORKER, log.send(SENDER, at, topic), at + SECOND, **durable)
+    summary = told(closed(log))
+
+    assert (summary["verdict"], summary["unaccounted"]) == ("balanced", 0)
+    log.send(SENDER, begin + 3 * SECOND, topic)
+    assert told(log)["unaccounted"] == 1
+
+
 def test_messages_that_waited_prove_no_wrong_clock() -> None:
     """They lay in their queue for three hours, or the worker's clock is ahead: nobody knows."""
     log = opened()
