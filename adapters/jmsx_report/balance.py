@@ -111,8 +111,8 @@ def beginnings(
     as `buckets`, `readers` as `READERS`.
     """
     sent = sends.filter("fanned").select("route", "bucket", sender="writer").unique()
-    gave = (
-        sent.join(_gave(compared), on=["route", "bucket"], how="semi")
+    given = (
+        sent.join(gave(compared), on=["route", "bucket"], how="semi")
         .group_by("route", "bucket")
         .agg(
             (clocks.latest("bucket", "sender").max() + BUCKET_US).alias("latest_us"),
@@ -120,8 +120,8 @@ def beginnings(
             pl.when(pl.len() == 1).then(pl.col("sender").first()).alias("sender"),
         )
     )
-    oldest = gave.group_by("route").agg(pl.col("latest_us").min())
-    own = gave.drop_nulls("sender").group_by("sender", "route").agg(pl.col("own_us").min())
+    oldest = given.group_by("route").agg(pl.col("latest_us").min())
+    own = given.drop_nulls("sender").group_by("sender", "route").agg(pl.col("own_us").min())
     read = (
         readers.join(routes.reads, on=["dest", "subscription"], nulls_equal=True)
         .group_by("route")
@@ -138,7 +138,7 @@ def beginnings(
     )
 
 
-def _gave(compared: pl.DataFrame) -> pl.DataFrame:
+def gave(compared: pl.DataFrame) -> pl.DataFrame:
     """Keep the rows of `buckets` of which something was settled, at a time that is known."""
     return compared.filter((pl.col("settled_n") > 0) & (pl.col("bucket") >= 0))
 
@@ -178,8 +178,8 @@ def removals(
         .select("end", begun_us="latest_us")
     )
     sent = sends.join(ends, on="route", how="semi").select("route", "bucket", "writer").unique()
-    gave = (
-        sent.join(_gave(compared), on=["route", "bucket"], how="semi")
+    given = (
+        sent.join(gave(compared), on=["route", "bucket"], how="semi")
         .group_by("route", "bucket")
         .agg(
             clocks.earliest("bucket").min().alias("earliest_us"),
@@ -189,7 +189,7 @@ def removals(
         .filter(pl.col("earliest_us") >= pl.col("end_us"))
         .select("end", "begun_us")
     )
-    begun = pl.concat([opens, gave]).group_by("end").agg(pl.col("begun_us").min())
+    begun = pl.concat([opens, given]).group_by("end").agg(pl.col("begun_us").min())
     removed_us = pl.col("at_us") + clocks.believed("sender")
     return (
         ends.join(begun, on="end", how="left")

@@ -15,7 +15,7 @@ from jmsx_report import balance
 from jmsx_report.additive import HOUR_US
 from jmsx_report.books import Books
 from jmsx_report.events import NAMESAKE
-from jmsx_report.flows import NAMELESS, SETTLES
+from jmsx_report.flows import BUCKET_US, DURABLE, NAMELESS, SETTLES
 from jmsx_report.horizon import gaps
 
 if TYPE_CHECKING:
@@ -307,15 +307,15 @@ def explained(
     Add to each key how many of its unaccounted messages may have been settled in a gap, or wait, or went elsewhere.
 
     A gap that ended before a message was sent explains nothing, and a gap of so many lines no more than so many
-    messages; nor does the broker hold more than it says, nor consumers (`in_hand`), whose messages the broker counts,
-    too, until they are acknowledged: so where it counted after they spoke, its word is the last one. Messages come to
-    a consumer in order: what was overdue when it last was done with another one, it does not have, unless it is stuck
-    there. What is beyond that is proven, though not of which key: `explained` takes the oldest, so that it adds up to
-    what is explained in all; `explicable` does so in each hour by itself; `proven` are only the keys that nothing
-    explains.
+    messages (but see `_with_removals`); nor does the broker hold more than it says, nor consumers (`in_hand`), whose
+    messages the broker counts, too, until they are acknowledged: so where it counted after they spoke, its word is the
+    last one. Messages come to a consumer in order: what was overdue when it last was done with another one, it does not
+    have, unless it is stuck there. What is beyond that is proven, though not of which key: `explained` takes the
+    oldest, so that it adds up to what is explained in all; `explicable` does so in each hour by itself; `proven` are
+    only the keys that nothing explains.
     """
     by_route = (
-        missing.filter("reads")
+        _with_removals(missing.filter("reads"), held)
         .group_by("route")
         .agg(
             pl.when(pl.col("high_us").is_null().any())
@@ -377,6 +377,54 @@ def explained(
     )
 
 
+def _with_removals(missing: pl.DataFrame, held: Books) -> pl.DataFrame:
+    """
+    Have a gap of who reads a durable subscription explain all that was sent until that surely gave a message again.
+
+    A missing line may have told that it was removed: nothing is owed to it from then on, nor what it still had.
+    """
+    durable = held.routes.reads.filter(pl.col("subscription").str.starts_with(DURABLE))["route"]
+    may_be = pl.col("route").is_in(durable.unique().implode())
+    gave = (
+        balance.gave(held.compared)
+        .join(_skews(held), on="route")
+        .select(
+            "route",
+            (pl.col("bucket") - pl.col("most")).alias("from_us"),
+            (pl.col("bucket") + BUCKET_US - pl.col("least")).alias("again_us"),
+        )
+    )
+    again = (
+        missing.filter(may_be & pl.col("high_us").is_not_null())
+        .sort("high_us")
+        .join_asof(
+            gave.sort("from_us"),
+            left_on="high_us",
+            right_on="from_us",
+            by="route",
+            strategy="forward",
+            check_sortedness=False,  # it is, and cannot be checked by route
+        )
+        .select("gap", "route", "again_us")
+    )
+    return (
+        missing.join(again.unique(), on=["gap", "route"], how="left")
+        .with_columns(
+            pl.when(may_be).then("again_us").otherwise("high_us").alias("high_us"),
+            pl.when(~may_be).then("lines").alias("lines"),
+        )
+        .drop("again_us")
+    )
+
+
+def _skews(held: Books) -> pl.DataFrame:
+    """Return by how much the clocks of who sends there are ahead, as far as it may be: route, least, most."""
+    return held.senders.group_by("route").agg(
+        held.clocks.least("sender").min().alias("least"),
+        held.clocks.most("sender").max().alias("most"),
+    )
+
+
 def _fitting(among: Sequence[str]) -> pl.Expr:
     """
     Return how many messages of each key are explained, the oldest first of those that have the columns `among` in
@@ -425,16 +473,12 @@ def conclusions(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Da
         .alias("unproven_expiry"),
     )
     # Hours are of the senders' clocks, and gaps are set right.
-    skews = held.senders.group_by("route").agg(
-        held.clocks.least("sender").min().alias("least"),
-        held.clocks.most("sender").max().alias("most"),
-    )
     begin = pl.col("hour_us") - pl.col("most").fill_null(0)
     end = pl.col("hour_us") + HOUR_US - pl.col("least").fill_null(0)
     tainted = (
         numbered.select("route", "hour_us")
         .unique()
-        .join(skews, on="route", how="left")
+        .join(_skews(held), on="route", how="left")
         .join(missing, on="route")
         .filter(
             (pl.col("low_us").is_null() | (end > pl.col("low_us")))

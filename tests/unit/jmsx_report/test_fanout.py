@@ -50,6 +50,28 @@ def test_a_virtual_topic_is_settled_once_for_each_of_its_queues() -> None:
     assert told(log)["unaccounted"] == 1
 
 
+@pytest.mark.parametrize(("again", "verdict"), [(False, "unverifiable"), (True, "suspect")])
+def test_a_missing_line_may_have_told_of_a_removal(*, again: bool, verdict: str) -> None:
+    """Nothing is owed from then on, however many were sent, until the subscription surely gave a message again."""
+    topic, log = "topic://t", Log().opens(SENDER).opens(WORKER)
+    durable = {"dest": topic, "subscription": "durable:c.s"}
+    log.reads(WORKER, **durable)
+    given = [0, 10, *([35, 40] if again else [])]
+    for minute in (0, 10, 20, 30, 35, 40, 50):
+        at = START + minute * MINUTE
+        made = log.send(SENDER, at, topic)
+        if minute in given:
+            log.deliver(WORKER, made, at + SECOND, **durable)
+        if minute == 10:
+            log.line(WORKER, "sub.removed", at + MINUTE, subscription="durable:c.s")
+            log.lines.pop()
+    summary = told(ended(log, START + HOUR))
+
+    assert (summary["verdict"], summary["unaccounted"]) == (verdict, 7 - len(given))
+    assert summary["unaccounted"] - summary["explained"] == int(again)
+    assert len(summary["lost"]) == int(again)
+
+
 def test_what_nobody_sent_is_told_where_its_settlements_are() -> None:
     """All that is read from the queue of a virtual topic counts at the topic, and so do repeats of it."""
     topic, queue = "topic://VirtualTopic.t", "queue://Consumer.A.VirtualTopic.t"
