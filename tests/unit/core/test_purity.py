@@ -56,7 +56,7 @@ def statements(path: Path) -> tuple[list[Statement], list[Statement]]:
     tree = ast.parse(path.read_text("utf-8"))
     hidden = [
         statement
-        for node in ast.walk(tree)
+        for node in all_in(tree)
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
         for statement in statements_in(node)
     ]
@@ -65,7 +65,15 @@ def statements(path: Path) -> tuple[list[Statement], list[Statement]]:
 
 def statements_in(tree: ast.AST) -> list[Statement]:
     """All that import."""
-    return [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    return [node for node in all_in(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+def all_in(node: ast.AST) -> Iterator[ast.AST]:
+    """Every statement, at any depth; expressions, which are most of a file, hold none."""
+    for block in ("body", "orelse", "handlers", "finalbody", "cases"):
+        for inner in getattr(node, block, ()):
+            yield inner
+            yield from all_in(inner)
 
 
 def imports(path: Path) -> frozenset[str]:
