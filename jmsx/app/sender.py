@@ -18,7 +18,7 @@ from jmsx.drivers.locks import NonReentrantLock, mutex, reentered
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.process import tell_of_forks
 from jmsx.drivers.threads import start_serving
-from jmsx.errors import ConfigurationError, ConnectionFailedError
+from jmsx.errors import ConfigurationError, ConnectionFailedError, JmsxError, afresh
 from jmsx.jms.connection import Connection
 from jmsx.jms.destination import Destination
 from jmsx.jms.message import Message, PropertyValue
@@ -305,6 +305,8 @@ class _SharedConnection(Generic[T]):
                 f"{self.connection!r} reached no broker in the {round(left or 0.0, 3):g} s of the caller's timeout;"
                 " nothing was sent"
             )
+        if isinstance(self._error, JmsxError):
+            raise afresh(self._error)  # in each who waits
         if self._error is not None:
             raise self._error
         return self._opened  # type: ignore[return-value]  # without an error it has been set

@@ -13,7 +13,7 @@ from jmsx.app.sender import Sender
 from jmsx.core.durations import LONGEST
 from jmsx.drivers.locks import NonReentrantLock
 from jmsx.drivers.machine import Machine
-from jmsx.errors import IllegalStateError
+from jmsx.errors import ConnectionFailedError, IllegalStateError
 from tests.depth import some
 from tests.unit.interrupts import Alarm, Interrupt
 
@@ -70,6 +70,21 @@ def test_a_send_that_interrupts_the_first_one_is_refused() -> None:
     assert made.send(Message("main"), "queue://q", {}) == "main"
     assert len(refused) == 1
     assert made.send(Message("next"), "queue://q", {}) == "next"
+
+
+def test_an_error_that_many_wait_for_does_not_grow() -> None:
+    """By what each of them was about to send, and by its line in the log."""
+
+    def fail() -> None:
+        raise ConnectionFailedError("no broker")
+
+    shared = sender(fail)._current()
+    depths = []
+    for _ in range(3):
+        with pytest.raises(ConnectionFailedError, match="no broker") as told:
+            shared.ready(None)
+        depths.append(len(told.traceback))
+    assert depths == [depths[0]] * 3
 
 
 def test_a_send_that_may_take_for_ever() -> None:
