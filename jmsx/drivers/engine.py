@@ -345,6 +345,7 @@ class Engine:
         self._inbox.put(None)
         self._epoch.drop()  # without the lock: it also ends a write that blocks under it
         with self.lock:
+            self._ending = reason  # again, for a fault forgets it
             if not self._working:
                 self._finish_losing()
         self._inbox.put(None)
@@ -706,8 +707,11 @@ class Engine:
         self._finish_losing()
 
     def _finish_losing(self) -> None:
-        if self._ending and self.state in LINKED:
-            self._losing = partial(self._lose_link, "closed", self._ending, LinkInput.END)
+        ending = (
+            self._ending
+        )  # once, for another thread that ends the session sets it without the lock
+        if ending and self.state in LINKED:
+            self._losing = partial(self._lose_link, "closed", ending, LinkInput.END)
         if (losing := self._losing) is not None:
             self._parts = True
             try:
@@ -715,8 +719,8 @@ class Engine:
             finally:
                 self._parts = False
             self._losing = None
-        if self._ending:
-            self._give_up(self.error or self._gone(self._ending), LinkInput.END)
+        if ending:
+            self._give_up(self.error or self._gone(ending), LinkInput.END)
             self._ending = ""
 
     def _lose_link(self, reason: str, detail: str, given: LinkInput) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import threading
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -149,6 +151,42 @@ def test_an_abort_in_the_middle_of_a_call(call: str) -> None:
         with contextlib.suppress(JmsxError):
             interrupt.run(lambda: act(one, consumer, message))
         assert engine.state is LinkState.ENDED or not aborted, (aborted, engine.state)
+        return interrupt.steps
+
+    for step in some(range(1, done() + 1)):
+        done(step)
+
+
+#: What a session's own thread does while another thread aborts the session.
+SERVES: Final[dict[str, Callable[[Engine], object]]] = {
+    "listens": lambda engine: engine._listen(engine.now()),
+    "loses its link": lambda engine: engine.renew("a test"),
+    "fails": lambda engine: engine.fault(ValueError("a test")),
+    "fails in an outage": lambda engine: (engine.renew("a test"), engine.fault(ValueError())),
+}
+
+
+@pytest.mark.parametrize("act", SERVES)
+def test_an_abort_by_another_thread(act: str) -> None:
+    """At any step: the session has ended, and its link with it, so that whoever waits for an answer is told."""
+
+    def done(*at: int) -> int:
+        link = OneThread(AcknowledgeMode.AUTO_ACKNOWLEDGE, 0).link
+        engine, others = link.engine, list[threading.Thread]()
+
+        def handle(_alarm: Alarm) -> None:
+            other = threading.Thread(target=link.abort)
+            others.append(other)
+            other.start()
+            while other.is_alive() and not engine._ending:
+                time.sleep(0.001)
+
+        interrupt = Interrupt(*at, within=LOSING[:1], handler=handle)
+        interrupt.run(lambda: SERVES[act](engine))
+        for other in others:
+            other.join()
+        ended = engine.state is LinkState.ENDED and not engine.core.linked
+        assert ended or not at, (at, engine.state)
         return interrupt.steps
 
     for step in some(range(1, done() + 1)):
