@@ -165,6 +165,8 @@ class Engine:
         self.lock = reentrant()
         self.changed = self._machine.changed(self.lock, self._refuse_to_wait)
         self._losing, self._ending, self._parts, self._working = None, "", False, False
+        self._todo.clear()
+        self.core.take_actions()
         self.cause = left_behind(
             f"the connection to {self.source.broker} was opened", "open one in the child"
         )

@@ -13,6 +13,7 @@ import pytest
 
 from jmsx import AcknowledgeMode
 from jmsx.app.signals import Signals
+from jmsx.core.events import Event, MessagesAcknowledged, Source
 from jmsx.core.ledger import Entry, StoreKey
 from jmsx.drivers.link_state import LinkState
 from jmsx.errors import IllegalStateError
@@ -244,3 +245,38 @@ def test_signal_ends_a_child_of_a_running_app() -> None:
     with Signals():
         assert in_child(lambda: signal.getsignal(signal.SIGTERM)) == str(previous)
         assert signal.getsignal(signal.SIGTERM) != previous
+
+
+def test_child_tells_nothing_of_what_another_thread_was_telling() -> None:
+    """An observer would count the parent's messages twice."""
+    begun, done, told = threading.Event(), threading.Event(), list[str]()
+
+    class Slow:
+        """An observer that is in the middle of a call of another thread while the process forks."""
+
+        def observe(self, event: Event, _source: Source) -> None:
+            told.append(type(event).__name__)
+            if isinstance(event, MessagesAcknowledged):
+                begun.set()
+                done.wait(10)
+
+        def close(self) -> None:
+            """Hold nothing."""
+
+    one = OneThread(AcknowledgeMode.AUTO_ACKNOWLEDGE, 2, [Slow()])
+    consumer = one.consumer()
+    thread = threading.Thread(target=lambda: consumer.receive(1))
+    thread.start()
+    begun.wait(10)
+    assert one.link.engine._todo
+
+    def use() -> list[str]:
+        told.clear()
+        with pytest.raises(IllegalStateError, match="before fork"):
+            one.link.engine.call(lambda _core, now: now)
+        return told
+
+    heard = in_child(use)
+    done.set()
+    thread.join()
+    assert heard == "[]"
