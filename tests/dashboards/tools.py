@@ -37,5 +37,5 @@ def promtool(*arguments: str | Path, given: str = "") -> subprocess.CompletedPro
         capture_output=True,
         text=True,
         check=False,
-        timeout=580,  # all rules' tests take it a minute of a processor, which it shares
+        timeout=580,  # the rules' tests take it ten seconds of a processor, which it shares
     )
