@@ -157,12 +157,18 @@ def test_an_abort_in_the_middle_of_a_call(call: str) -> None:
         done(step)
 
 
+def fails_in_an_outage(engine: Engine) -> None:
+    """As a session that could not note that its link is gone."""
+    engine.renew("a test")
+    engine.fault(ValueError("a test"))
+
+
 #: What a session's own thread does while another thread aborts the session.
 SERVES: Final[dict[str, Callable[[Engine], object]]] = {
     "listens": lambda engine: engine._listen(engine.now()),
     "loses its link": lambda engine: engine.renew("a test"),
     "fails": lambda engine: engine.fault(ValueError("a test")),
-    "fails in an outage": lambda engine: (engine.renew("a test"), engine.fault(ValueError())),
+    "fails in an outage": fails_in_an_outage,
 }
 
 
