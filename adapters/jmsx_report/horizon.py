@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 #: A writer that has not ended, and whose last line is older than this beside the newest of all, is not waited for.
 SILENT_US: Final = 3_600_000_000
-#: One that has been silent for so long, while others wrote, is told of: an idle one writes its numbers each minute.
+#: One that has been silent for so long, while others wrote, is told of: with a connection, an idle one, too, writes
+#: its numbers each minute.
 QUIET_US: Final = 300_000_000
 _RANGES_TOLD: Final = 10
 _NOTED: Final = ("log.gap", "log.close", "log.recovered")

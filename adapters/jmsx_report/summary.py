@@ -219,7 +219,8 @@ def _quiet(held: Books) -> list[dict[str, Any]]:
             "silent",
             writer,
             f"{writer}: silent since {moment(end_us)} UTC, while others wrote until {moment(newest)} UTC:"
-            " it hangs, its log cannot be written (such as on a full disk), it died, or the rest is not here"
+            " it has no connection open, it hangs, its log cannot be written (such as on a full disk), it died,"
+            " or the rest is not here"
             + ("; what was sent after that is not judged" if waited else ""),
         )
         for writer, end_us, waited in held.horizon.quiet.sort("end_us", "writer")

@@ -236,7 +236,8 @@ def test_a_writer_that_is_silent_while_others_go_on_is_named(
     day = "" if minutes == 3000 else "2026-11-20 "
     said = (
         f"{WORKER}: silent since 2026-11-20 06:09:01 UTC, while others wrote until {day}{until[minutes]}:01 UTC:"
-        " it hangs, its log cannot be written (such as on a full disk), it died, or the rest is not here"
+        " it has no connection open, it hangs, its log cannot be written (such as on a full disk), it died, or the rest"
+        " is not here"
     )
     expected = {
         None: [],
