@@ -709,9 +709,8 @@ class Engine:
         self._finish_losing()
 
     def _finish_losing(self) -> None:
-        ending = (
-            self._ending
-        )  # once, for another thread that ends the session sets it without the lock
+        # Read once, for another thread that ends the session sets it without the lock.
+        ending = self._ending
         if ending and self.state in LINKED:
             self._losing = partial(self._lose_link, "closed", ending, LinkInput.END)
         if (losing := self._losing) is not None:
