@@ -160,19 +160,22 @@ class Connector:
 
         `lost` is the broker whose link was lost; `flaps` links in a row did not last, which is as if attempts had
         failed, so that pauses go on growing. Without a policy there is one attempt, and others only for as long as the
-        broker may have our client id for the link that was lost. Returns the number of attempts; raises the last
-        JmsxError.
+        broker may have our client id for the link that was lost, `UNHEARD` at most. Returns the number of attempts;
+        raises the last JmsxError.
         """
         policy = self.policy or ONCE
         self._failed = lost
         if flaps:
             self._cancelled.wait(min(policy.delay(flaps), max(CALM, policy.delay(1))))
+        seconds = UNHEARD if self.policy is None else math.inf
         retrying = self._retrying(
-            policy, policy.maximum_attempts, math.inf, lambda _error: False, before=flaps
+            policy, policy.maximum_attempts, seconds, lambda _error: False, before=flaps
         )
         if self.policy is None:
             once = retrying.stop
-            retrying.stop = lambda state: once(state) and not self._is_our_own(state)
+            retrying.stop = lambda state: (
+                once(state) and (self.cancelled or not self._is_our_own(state))
+            )
         retrying(attempt)
         return int(retrying.statistics["attempt_number"])
 

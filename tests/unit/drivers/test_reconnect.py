@@ -14,6 +14,7 @@ import pytest
 from jmsx import AcknowledgeMode, Connection
 from jmsx.config.options import FOR_EVER, ConnectionOptions, ReconnectPolicy
 from jmsx.config.uri import BrokerAddress, BrokerUri
+from jmsx.drivers import reconnect
 from jmsx.drivers.changed import Event
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.reconnect import UNHEARD, Connector
@@ -166,6 +167,20 @@ def test_our_client_id_that_the_broker_has_for_the_link_that_was_lost() -> None:
     with pytest.raises(ConnectionFailedError):
         waiting.restore(waiting.attempt, A, flaps=0)
     assert waiting.rounds == 2
+
+
+def test_our_client_id_is_waited_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no longer, however long the pauses have grown; nor once the session is being closed."""
+    connector = Stubborn(None, InvalidClientIdError("in use"))
+    monkeypatch.setattr(reconnect, "_spent", lambda _state: sum(connector.pauses.seconds))
+    with pytest.raises(InvalidClientIdError):
+        connector.restore(connector.attempt, A, flaps=0)
+    assert sum(connector.pauses.seconds) == pytest.approx(UNHEARD)
+
+    closing = Stubborn(None, InvalidClientIdError("in use"), tell=lambda _round: closing.cancel())
+    with pytest.raises(InvalidClientIdError):
+        closing.restore(closing.attempt, A, flaps=0)
+    assert closing.rounds == 1
 
 
 @pytest.mark.parametrize("client_id", ["ours", None])
