@@ -193,9 +193,8 @@ class App:
         self._watch: Watch | None = None
         self._counting: Counting | None = None
         self._failure: JmsxError | None = None
-        self._given_loop: asyncio.AbstractEventLoop | None = (
-            None  #: on which `async with` entered it
-        )
+        #: On which `async with` entered it
+        self._given_loop: asyncio.AbstractEventLoop | None = None
         self._loop: Loop | None = None  #: of handlers, while it runs
         self._flowing = False  #: all consumers are open and messages may come
         self._left: IllegalStateError | None = None  #: why it neither starts nor stops here

@@ -198,10 +198,17 @@ def await_marker(session: jmsx.Session) -> None:
 
 @contextlib.contextmanager
 def one_that_is_cut(
-    broker: Broker, *, marked: bool = False
+    broker: Broker, source: jmsx.Queue, *, marked: bool = False
 ) -> Iterator[tuple[Proxy, jmsx.Connection, jmsx.Connection]]:
-    """A way that can be cut, a connection on it that clears up its commits, and another one; both are started."""
+    """
+    A way that can be cut, a connection on it that clears up its commits, and another one; both are started.
+
+    Raises:
+        KeptForNobodyError: what failed did so where the broker keeps a message of `source` for nobody.
+
+    """
     with (
+        telling_what_is_kept(broker, source),
         Proxy(broker.url) as way,
         jmsx.Connection(
             f"failover:({way.url})?maxReconnectDelay=100", commit_markers=True
@@ -223,10 +230,7 @@ def test_another_process_that_has_the_input_meanwhile(artemis_broker: Broker) ->
 
     def attempt() -> list[str]:
         source, target = fresh_queue(), fresh_queue()
-        with (
-            telling_what_is_kept(artemis_broker, source),
-            one_that_is_cut(artemis_broker, marked=True) as (way, doubtful, other),
-        ):
+        with one_that_is_cut(artemis_broker, source, marked=True) as (way, doubtful, other):
             other.create_session().create_producer(source).send(jmsx.Message("a"))
 
             def work(connection: jmsx.Connection) -> jmsx.Session:
@@ -259,10 +263,7 @@ def test_who_waits_for_an_input_takes_nothing_else(artemis_broker: Broker) -> No
 
     def attempt() -> list[str]:
         source, target = fresh_queue(), fresh_queue()
-        with (
-            telling_what_is_kept(artemis_broker, source),
-            one_that_is_cut(artemis_broker) as (way, doubtful, other),
-        ):
+        with one_that_is_cut(artemis_broker, source) as (way, doubtful, other):
             sender = other.create_session().create_producer(source)
             sender.send(jmsx.Message("a"))
             session = doubtful.create_session(jmsx.AcknowledgeMode.SESSION_TRANSACTED)
@@ -305,10 +306,7 @@ def test_a_group_is_not_kept_from_who_has_waited(
 
     def attempt() -> list[str | None]:
         source, target = fresh_queue(), fresh_queue()
-        with (
-            telling_what_is_kept(artemis_broker, source),
-            one_that_is_cut(artemis_broker) as (way, doubtful, other),
-        ):
+        with one_that_is_cut(artemis_broker, source) as (way, doubtful, other):
             sender = other.create_session().create_producer(source)
             sender.send(jmsx.Message("a", group_id="g"))
             sender.send(jmsx.Message("b", properties={"kind": "b"}))
