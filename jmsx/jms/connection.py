@@ -82,7 +82,12 @@ class Connection:
         return self._links.stop(timeout_of("timeout", timeout))
 
     def close(self) -> None:
-        """Close all sessions, each of them also if another fails; idempotent, and nothing in the child of a fork."""
+        """
+        Close all sessions, when no listener runs any more, each of them also if another fails.
+
+        Until they return, or `request_timeout` is over, the listeners may use all of the connection. Idempotent, and
+        nothing in the child of a fork.
+        """
         self._links.close()
 
     def abort(self) -> None:

@@ -113,7 +113,7 @@ class Dispatcher:
             )
 
     def leave(self, subscription_id: str) -> bool:
-        """Take a subscription's listener away, and wait for it as `stop` does; False if it has not finished."""
+        """Take a subscription's listener away, and wait for it as `finish` does; False if it has not finished."""
         with self._engine.lock:
             self.listeners.pop(subscription_id, None)
             self._awaited = True
@@ -125,11 +125,15 @@ class Dispatcher:
             )
             return waited and not self._failed
 
-    def stop(self) -> bool:
-        """Call no listener any more, and wait for one that runs, unless that calls; False if it has not finished."""
+    def stop(self) -> None:
+        """Call no listener any more; one that runs goes on."""
         with self._engine.lock:
             self._stopped = True
             self._engine.wake()
+
+    def finish(self) -> bool:
+        """Stop, and wait for a listener that runs, unless that calls; False if it has not finished."""
+        self.stop()
         if self._thread is not None and not self.inside:
             self._thread.join(self._engine.request_timeout)  # two listeners may wait for each other
         return self.inside or not (self._busy or self._failed)

@@ -212,15 +212,15 @@ class SessionLink:
 
     def close(self) -> None:
         """Do as `Session.close` does; one that is interrupted leaves all that is not settled to the broker."""
-        if self.closed:
-            if not self._closing:  # it may have been interrupted even where it ends
-                self.abort()
-                self.shared.forget(self, reachable=False)
+        if self._closing:
+            return
+        if self.closed:  # it may have been interrupted even where it ends
+            self.abort()
+            self.shared.forget(self, reachable=False)
             return
         self.engine.refuse_reentry()
-        self._closing = True
         try:
-            self.closed = True
+            self._closing = True
             self._close()
         finally:
             self._closing = False
@@ -228,8 +228,9 @@ class SessionLink:
     def _close(self) -> None:
         reachable = self.engine.reachable
         try:
+            idle = self.dispatcher.finish()  # what runs may still use all of the session
+            self.closed = True
             self.calls.begin_close()
-            idle = self.dispatcher.stop()
             self.calls.tidy_up()
             if self.engine.error is None:
                 self.calls.linger()
@@ -239,6 +240,7 @@ class SessionLink:
             self.engine.end("no DISCONNECT")  # which would not be answered either
             raise
         finally:
+            self.closed = True
             self.calls.leave("session closed")
             if reachable:
                 peer = BrokerPeer(self.broker, self.dialect)
@@ -417,7 +419,8 @@ class ConnectionLinks:
         self._spare: OpenedLink | None = None
         self._durables: dict[str, SessionLink] = {}  #: by the names of subscriptions in use
         self._unstarted = True  #: never started, and nobody was told of it
-        self._closed = False
+        self._closing = False  #: `close()` was called
+        self._closed = False  #: no listener runs any more, and nothing can be begun
         self._aborted = False
         self._left: IllegalStateError | None = None  #: why it is of no use in this process
         tell_of_forks(self)
@@ -506,31 +509,42 @@ class ConnectionLinks:
         if self._left is not None:
             return
         with self._lock:
-            if self._closed:
+            if self._closing:
                 return
             open_links = list(self._links)
         for link in open_links:  # before any is closed
             link.engine.refuse_reentry()
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            links, spare = self._let_go()
         errors: list[JmsxError] = []
-        for link in links:
-            try:
-                link.close()
-            except JmsxError as error:
-                errors.append(error)
-            except BaseException:
-                # Ctrl-C: the others are not waited for, and they would never be closed.
-                self.abort()
-                raise
+        try:
+            with self._lock:
+                if self._closing:
+                    return
+                self._closing = True
+            self._finish_listeners(open_links)
+            with self._lock:
+                self._closed = True
+                links, spare = self._let_go()
+            for link in links:
+                try:
+                    link.close()
+                except JmsxError as error:
+                    errors.append(error)
+        except BaseException:
+            # Ctrl-C: the others are not waited for, and they would never be closed.
+            self.abort()
+            raise
         if spare is not None:
             spare.calls.leave("connection closed")
         self._release_ledger()
         if errors and not self._aborted:
             raise errors[0]
+
+    def _finish_listeners(self, links: Iterable[SessionLink]) -> None:
+        """Call no listener any more, and wait for those that run: until they return, no session of theirs is closed."""
+        for link in links:
+            link.dispatcher.stop()
+        for link in links:
+            link.dispatcher.finish()
 
     def abort(self) -> None:
         """Do as `Connection.abort` does."""

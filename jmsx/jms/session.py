@@ -284,8 +284,9 @@ class Session:
         """
         Wait for a running listener or commit, roll back what is not committed, give the rest back, and say DISCONNECT.
 
-        Idempotent. From within a listener it does not wait for that listener, whose message is then done; one that has
-        not returned after `request_timeout` is left alone, and its message comes again.
+        Idempotent. The running listener may still use all of the session. From within a listener it does not wait for
+        that listener, whose message is then done; one that has not returned after `request_timeout` is left alone, and
+        its message comes again.
         """
         self._link.close()
 
