@@ -65,6 +65,10 @@ class ArtemisWriting(Writing):
         routing, address = parted(single(destination))
         return {"destination": address, "destination-type": routing}
 
+    def queue_name(self, name: str) -> str:
+        """Return the queue's own name, which it has in the whole broker, of `address::queue` too (BROKER.md A9)."""
+        return name.rpartition("::")[2]
+
     def check_properties(self, properties: Mapping[str, str]) -> None:
         """Refuse repeated schedules (BROKER.md A13), and ends of groups by their sequence, which STOMP cannot tell."""
         for name in _CLASSIC_SCHEDULES & properties.keys():

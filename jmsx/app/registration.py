@@ -14,7 +14,7 @@ from jmsx.app.pacing import CircuitBreaker, RateLimit, error_types, rate_limit_o
 from jmsx.app.parameters import Parameters
 from jmsx.config.custom_policy import careful
 from jmsx.config.options import ConnectionOptions, ConsumerOptions
-from jmsx.core.destination_names import is_pattern, matches, parts
+from jmsx.core.destination_names import is_pattern, parts
 from jmsx.core.durations import Duration, bounded, seconds
 from jmsx.core.ledger import StoreKey
 from jmsx.core.modes import AcknowledgeMode
@@ -34,13 +34,13 @@ from jmsx.core.policy import (
     RedeliveryPolicy,
     check_policy,
 )
-from jmsx.core.values import DeadLetterStrategy, DestinationKind
+from jmsx.core.values import DestinationKind
 from jmsx.errors import ConfigurationError, InDoubtError, JmsxError, LinkError, StoreError
 from jmsx.jms.destination import Destination
 from jmsx.jms.handlers import check_runs, check_takes_message
 from jmsx.jms.message import Message
 from jmsx.jms.outcomes import Again, Reject, Steering
-from jmsx.jms.subscribing import stated
+from jmsx.jms.subscribing import check_elsewhere, stated
 from jmsx.stores.idempotency import IdempotencyStore, Key, key_text
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class Consumer:
         own.check_mode(self.mode)
         if own.dead_letter is not None:
             object.__setattr__(self, "dead_letter", own.dead_letter)
-            _check_elsewhere(self.destination.uri, own.dead_letter)
+            check_elsewhere(self.destination.uri, own.dead_letter)
         self._check_batch()
         stated(self.selector)
         self._check_topic()
@@ -381,27 +381,6 @@ def _check_source(source: str) -> None:
         raise ConfigurationError(
             f"{source} is temporary, and only the session that made it may read it; name a queue or topic"
         )
-
-
-def _check_elsewhere(source: str, dead_letter: str) -> None:
-    """Raise ConfigurationError if who reads `source` gets its own dead letters, too."""
-    if dead_letter in tuple(DeadLetterStrategy):
-        return
-    place = Destination(dead_letter)
-    for kind, name in parts(source):
-        if kind == place.address.kind and matches(_parted(name), _parted(place.name)):
-            raise ConfigurationError(
-                f"dead_letter={dead_letter!r} is read by this consumer of {source}, so what fails would come to it for"
-                " ever; name another queue, or safe for the broker's own"
-            )
-
-
-def _parted(name: str) -> list[str]:
-    """
-    Return the parts of a queue's name; of `address::queue`, Artemis' full name, the queue's (jmsx_artemis/BROKER.md
-    A9).
-    """
-    return name.rpartition("::")[2].split(".")
 
 
 def acknowledge_mode(given: object) -> AcknowledgeMode:

@@ -78,6 +78,10 @@ class Writing(Protocol):
         """Return the `reply-to` header for a URI."""
         return self.send_headers(destination)["destination"]
 
+    def queue_name(self, name: str) -> str:
+        """Return which queue is meant by the name that a URI has for it."""
+        return name
+
     def subscribe_headers(
         self,
         *,

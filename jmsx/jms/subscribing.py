@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from jmsx.config.options import ConsumerOptions
+from jmsx.core.destination_names import matches, parts, split_name
 from jmsx.core.headers import INT, SENDER_HEADER, whole
 from jmsx.core.option_checks import check_text
 from jmsx.core.selectors import literal
-from jmsx.core.values import ConsumerSettings, DestinationKind, StompAck
+from jmsx.core.values import ConsumerSettings, DeadLetterStrategy, DestinationKind, StompAck
 from jmsx.errors import ConfigurationError, InvalidSelectorError
 from jmsx.jms.destination import Destination
 from jmsx.jms.link import SessionLink
 from jmsx.jms.scheduling import scheduled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +44,24 @@ def stated(selector: str | None) -> str | None:
     if selector is not None and "\0" in selector:
         raise InvalidSelectorError(f"the selector {selector!r} has a NUL character")
     return None if selector is None or not selector.strip() else selector
+
+
+def check_elsewhere(source: str, dead_letter: str, queue_name: Callable[[str], str] = str) -> None:
+    """
+    Raise ConfigurationError if who reads `source` gets its own dead letters, too.
+
+    `queue_name` returns the name of the queue that a name means to the broker; before there is one: as it stands.
+    """
+    if dead_letter in tuple(DeadLetterStrategy):
+        return
+    place_kind, place = split_name(dead_letter)
+    named = queue_name(place).split(".")
+    for kind, name in parts(source):
+        if kind == place_kind and matches(queue_name(name).split("."), named):
+            raise ConfigurationError(
+                f"dead_letter={dead_letter!r} is read by this consumer of {source}, so what fails would come to it for"
+                " ever; name another queue, or safe for the broker's own"
+            )
 
 
 def prefetch(link: SessionLink, wanted: ConsumerRequest) -> int:
@@ -75,6 +98,8 @@ def settings(link: SessionLink, wanted: ConsumerRequest, messages: int) -> Consu
     non_blocking = non_blocking or policy.non_blocking
     ack = _stomp_ack(link, non_blocking=non_blocking)
     own.check_mode(link.mode)
+    if own.dead_letter is not None:
+        check_elsewhere(destination.uri, own.dead_letter, link.dialect.writing.queue_name)
     optimizes = link.mode.does.may_optimize
     findings = link.examine(destination, kind, policy)
     queue, expired = findings.dead_letter_queue, findings.expired

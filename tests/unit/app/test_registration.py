@@ -191,9 +191,6 @@ def test_every_option_of_a_consumer_is_passed_on() -> None:
         ("queue://orders.*", "queue://orders.dead"),
         ("queue://#", "queue://orders.dead"),
         ("queue://b,queue://a", "queue://a"),
-        ("queue://a::a", "queue://a"),
-        ("queue://a", "queue://a::a"),
-        ("queue://x::a", "queue://y::a"),
     ],
 )
 def test_dead_letters_go_elsewhere(source: str, dead_letter: str) -> None:

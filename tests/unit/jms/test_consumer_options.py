@@ -10,6 +10,7 @@ from jmsx import (
     AcknowledgeMode,
     Connection,
     ConsumerOptions,
+    Destination,
     PrefetchPolicy,
     RedeliveryPolicy,
     RedeliveryPolicyMap,
@@ -167,3 +168,29 @@ def test_what_are_no_options(session: Session) -> None:
     given: Any = {"prefetch": 1}
     with pytest.raises(ConfigurationError, match="must be ConsumerOptions"):
         session.create_consumer("queue://a", options=given)
+
+
+@pytest.mark.parametrize(
+    ("profile", "source", "dead_letter"),
+    [
+        ("classic", "queue://a", "queue://a"),
+        ("classic", "queue://orders.>", "queue://orders.dead"),
+        ("artemis", "queue://a::a", "queue://a"),
+        ("artemis", "queue://a", "queue://a::a"),
+        ("artemis", "queue://x::a", "queue://y::a"),
+    ],
+)
+def test_dead_letters_go_elsewhere(profile: str, source: str, dead_letter: str) -> None:
+    """A consumer that gets its own dead letters fails for ever; what names the same queue, the broker's kind says."""
+    options = ConsumerOptions(dead_letter=dead_letter)
+    with FakeBrokerServer(profile) as broker, Connection(broker.url) as connection:
+        session = connection.create_session()
+        with pytest.raises(ConfigurationError, match="is read by this consumer of"):
+            session.create_consumer(Destination(source), options=options)
+
+
+def test_a_full_name_of_artemis_is_another_queue_elsewhere() -> None:
+    """Classic takes `::` for a part of a name."""
+    options = ConsumerOptions(dead_letter="queue://a")
+    with FakeBrokerServer() as broker, Connection(broker.url) as connection:
+        connection.create_session().create_consumer(Destination("queue://a::a"), options=options)
