@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 from jmsx_broker.artemis_recipe import ArtemisRecipe, Setting
 from jmsx_broker.local import LocalBroker
@@ -62,3 +62,12 @@ class ArtemisBroker(LocalBroker):
             journal_delay=journal_delay,
         )
         super().__init__(recipe, port, data=data, **doors)
+
+    @classmethod
+    def for_audit(cls) -> Self:
+        """
+        Return a broker whose books can be compared with others': it keeps the counts of queues that nobody reads any
+        more, and shows whole ones, where Artemis' default are the first 200 messages.
+        """
+        settings = {"auto-delete-queues": False, "management-browse-page-size": 1_000_000}
+        return cls(address_settings={"#": settings})

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -16,6 +15,7 @@ from jmsx.cli.interrupts import first_of_two
 from jmsx.cli.printing import JsonOption, print_json, print_table
 from jmsx.cli.terminal import console
 from jmsx.cli.writing import writing
+from jmsx.core.option_checks import unknown
 from jmsx.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -27,11 +27,9 @@ _out = console()
 _err = console(stderr=True)
 
 
-class Kind(StrEnum):
-    """The kinds of brokers that the demo can run on."""
-
-    CLASSIC = "classic"
-    ARTEMIS = "artemis"
+#: The kinds of brokers that are installed, and the one that the demo runs on unless it is told another.
+_KINDS: Final = plugins.names("jmsx.brokers")
+_DEFAULT: Final = "classic"
 
 
 def demo(
@@ -41,7 +39,9 @@ def demo(
         Path | None, typer.Option(help="A file with `app` and `messages(count)`.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Where the evidence goes.")] = None,
-    broker: Annotated[Kind, typer.Option(help="On which broker.")] = Kind.CLASSIC,
+    broker: Annotated[
+        str, typer.Option(help=f"On which broker: {' or '.join(_KINDS)}.")
+    ] = _DEFAULT,
     report: Annotated[
         bool, typer.Option(help="Have Spark audit the event log and make a page of it.")
     ] = True,
@@ -54,6 +54,8 @@ def demo(
     """
     from jmsx.cli.trial import Trial, find_example, fresh_broker  # noqa: PLC0415 - not for `jmsx --help`
 
+    if broker not in _KINDS:
+        raise unknown("broker", broker, _KINDS)
     if not logging.getLogger().isEnabledFor(logging.INFO):
         logging.getLogger("jmsx").setLevel(logging.CRITICAL)  # its handlers fail on purpose, often
     if report:

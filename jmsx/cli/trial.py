@@ -22,17 +22,6 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
-#: What a broker of the demo is told, by its kind: Artemis would forget the counts of a queue that nobody reads any
-#: more, and show the first 200 messages of one.
-_SETTINGS: Final[dict[str, dict[str, Any]]] = {
-    "classic": {},
-    "artemis": {
-        "address_settings": {
-            "#": {"auto-delete-queues": False, "management-browse-page-size": 1_000_000}
-        }
-    },
-}
-
 #: Seconds without any progress after which draining gives up.
 PATIENCE: Final = 30.0
 
@@ -202,9 +191,8 @@ def _keys_in(broker: Any, queues: Iterable[str]) -> list[str]:
 
 @contextlib.contextmanager
 def fresh_broker(kind: str) -> Iterator[Any]:
-    """Yield a broker of its own, gone afterwards."""
-    broker = plugins.load("jmsx.brokers", kind)(**_SETTINGS[kind])
-    with broker:
+    """Yield a broker of its own, of that kind of `jmsx.brokers`, gone afterwards; raises ConfigurationError."""
+    with plugins.load("jmsx.brokers", kind).for_audit() as broker:
         yield broker
 
 

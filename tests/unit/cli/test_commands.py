@@ -115,6 +115,13 @@ def started(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
     )  # fmt: skip
 
 
+def test_the_demo_runs_on_what_adapters_start() -> None:
+    """Its help names them, and another one is refused before anything is made."""
+    told = CliRunner().invoke(app, ["demo", "--help"], env={"COLUMNS": "200"}).output
+    assert "On which broker: artemis or classic." in told
+    assert "did you mean 'artemis'?" in started("demo", "--broker", "artemsi").stderr
+
+
 def test_help_waits_for_no_client() -> None:
     """Nor for the metrics, the boards, or what the demo runs."""
     code = (
