@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.dialect import DOUBTFUL, UNREADABLE, Addresses, Body, Reading, Sender
+from jmsx.core.dialect import DOUBTFUL, Addresses, Body, Reading, Sender, unreadable
 from jmsx.core.frames import Frame
 from jmsx.core.headers import KEY_HEADER, UNREADABLE_HEADER
 from jmsx.core.map_body import canonical_map, decode_map
@@ -16,7 +16,6 @@ from jmsx.errors import (
     InvalidSelectorError,
     JmsxError,
     MessageFormatError,
-    MessageNotReadableError,
     ResourceAllocationError,
     SecurityError,
 )
@@ -95,7 +94,7 @@ class ArtemisReading(Reading):
         """Read the body as the sender's header says; without one, bytes are what the broker has as a BytesMessage."""
         kind = headers.get(TYPE_HEADER)
         if not self.carries(headers, body):
-            raise MessageNotReadableError(UNREADABLE)
+            raise unreadable("a StreamMessage, an ObjectMessage or a MapMessage")
         if kind == NO_TEXT and not body:
             return None
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from jmsx.core.dialect import Dialect
+from jmsx.core.dialect import BrokerSettings, Dialect
 from jmsx.core.headers import INT, LONG
 from jmsx_classic.bodies import TEXT_HEADER, TRANSLATION_HEADER
 from jmsx_classic.copies import DEAD_LETTER_QUEUE, ClassicCopying
@@ -26,6 +26,11 @@ DIALECT: Final = Dialect(
     writing=_WRITING,
     reading=_READING,
     copying=ClassicCopying(_WRITING, _READING),
+    settings=BrokerSettings(
+        scheduler=" (schedulerSupport)",
+        priorities=" (prioritizedMessages, in a policy)",
+        frame_size=" (wireFormat.maxFrameSize)",
+    ),
     window=MessageWindow,
     header_limit=10_240,  # `StompWireFormat.java:46-50`: a longer line closes the connection
     translation_header=TRANSLATION_HEADER,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx.core.delivery import Delivery
 from jmsx.core.destination_names import destination_uri
-from jmsx.core.dialect import DOUBTFUL, UNREADABLE, Addresses, Body, Reading, Sender
+from jmsx.core.dialect import DOUBTFUL, Addresses, Body, Reading, Sender, unreadable
 from jmsx.core.frames import Frame
 from jmsx.core.headers import KEY_HEADER, UNREADABLE_HEADER
 from jmsx.core.identity import identify
@@ -25,7 +25,6 @@ from jmsx.errors import (
     InvalidSelectorError,
     JmsxError,
     MessageFormatError,
-    MessageNotReadableError,
     ResourceAllocationError,
     SecurityError,
 )
@@ -100,7 +99,7 @@ class ClassicReading(Reading):
         The broker puts the subscription's `transformation` on texts too, so the form decides what is a map.
         """
         if not self.carries(headers, body):
-            raise MessageNotReadableError(UNREADABLE)
+            raise unreadable("a StreamMessage or an ObjectMessage")
         marked = headers.get(TEXT_HEADER)
         if marked == NO_TEXT and not body:
             return None

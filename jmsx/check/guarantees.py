@@ -374,14 +374,16 @@ def _priorities(bench: Bench) -> Result:
     got = _bodies(left(connection, queue, 2))
     _expect("came", sorted(got), ["high", "low"])
     if got == ["low", "high"]:
-        return Level.NOTE, "this broker does not look at them here (a policy: prioritizedMessages)"
+        setting = link_of(connection.create_session()).dialect.settings.priorities
+        return Level.NOTE, f"this broker does not look at them here, but it may be told to{setting}"
     return Level.OK, "the urgent one came first"
 
 
 def _delay(bench: Bench) -> Result:
     queue, connection = bench.queue(), bench.connect()
     session = connection.create_session()
-    header = link_of(session).dialect.delay_header
+    dialect = link_of(session).dialect
+    header = dialect.delay_header
     if header is None:
         return Level.NOTE, "a broker of this kind delays nothing"
     consumer = connection.create_session().create_consumer(queue)
@@ -392,7 +394,7 @@ def _delay(bench: Bench) -> Result:
     if time.monotonic() - began < _DELAY * 0.9:
         return (
             Level.NOTE,
-            "what is delayed comes at once: the broker's scheduler is off (schedulerSupport)",
+            f"what is delayed comes at once: the broker's scheduler is off{dialect.settings.scheduler}",
         )
     return Level.OK, "a message came when its delay was over"
 

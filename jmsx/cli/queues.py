@@ -44,7 +44,7 @@ def queue_name(queue: str) -> str:
     uri = destination_uri(queue) or ""
     kind, _, name = uri.partition("://")
     if kind != "queue" or any(sign in name for sign in "*>,?"):
-        raise ConfigurationError(f"{queue!r} is not one queue, like ActiveMQ.DLQ")
+        raise ConfigurationError(f"{queue!r} is not one queue; write its name, such as orders")
     return name
 
 

@@ -22,7 +22,13 @@ from jmsx.core.headers import KEY_HEADER
 from jmsx.core.management import Management
 from jmsx.core.values import ConsumerSettings, DestinationKind, StompAck
 from jmsx.core.window import Unlimited, Window
-from jmsx.errors import BrokerError, JmsxError, MessageFormatError, UnsupportedError
+from jmsx.errors import (
+    BrokerError,
+    JmsxError,
+    MessageFormatError,
+    MessageNotReadableError,
+    UnsupportedError,
+)
 
 if TYPE_CHECKING:
     import re
@@ -41,6 +47,17 @@ class Addresses(NamedTuple):
     reply_to: str | None
 
 
+class BrokerSettings(NamedTuple):
+    """What the broker calls settings that a text advises to change, each as ` (NAME)`; empty: it has none."""
+
+    scheduler: str = ""  #: it delivers messages later
+    priorities: str = ""  #: it looks at priorities
+    frame_size: str = ""  #: the largest frame that it takes
+
+
+_NO_SETTINGS: Final = BrokerSettings()
+
+
 class Sender(Enum):
     """The kind of program that sent a message; it decides how a body is read, and nothing else."""
 
@@ -52,12 +69,14 @@ class Sender(Enum):
 #: Commands of which it matters whether they were done: of what a broker answers, only a known refusal tells that.
 DOUBTFUL: Final = ("SEND", "COMMIT")
 
-#: Why the body of a JMS sender's message cannot be read when none has come.
-UNREADABLE: Final = (
-    "it is a TextMessage without text, or one of a kind that the broker does not carry over STOMP, and it does not tell"
-    " which: a StreamMessage, an ObjectMessage, or (on Artemis) a MapMessage; its properties can be read, and"
-    " message.readable asks first; let the sender use a TextMessage or a BytesMessage"
-)
+
+def unreadable(kinds: str) -> MessageNotReadableError:
+    """Return the error for the body of a JMS sender's message that has not come; `kinds`: those that never do."""
+    return MessageNotReadableError(
+        "it is a TextMessage without text, or one of a kind that the broker does not carry over STOMP, and it does not"
+        f" tell which: {kinds}; its properties can be read, and message.readable asks first; let the sender use a"
+        " TextMessage or a BytesMessage"
+    )
 
 
 class Writing(Protocol):
@@ -256,6 +275,7 @@ class Dialect:
     writing: Writing
     reading: Reading
     copying: Copying
+    settings: BrokerSettings = _NO_SETTINGS  #: for texts that people read
     #: Makes a new window for one consumer on one link.
     window: Callable[[ConsumerSettings], Window] = Unlimited
     #: The inquiries for which STOMP has no frame; None: nothing can be asked.

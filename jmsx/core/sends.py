@@ -18,9 +18,11 @@ LARGE: Final = 10_000_000
 class Sends:
     """Writes the SENDs of one session outside transactions, and reports all of its SENDs."""
 
-    def __init__(self, requests: Requests, outbox: Outbox) -> None:
+    def __init__(self, requests: Requests, outbox: Outbox, frame_size: str = "") -> None:
+        """`frame_size`: the broker's setting for the largest frame, as its dialect has it."""
         self._requests = requests
         self._outbox = outbox
+        self._frame_size = frame_size
 
     def send(self, sent: TxSend) -> Request | None:
         """Write a SEND. Wait for the request of a persistent message; for others there is none."""
@@ -34,7 +36,7 @@ class Sends:
             outcome = "confirmed" if error is None else "unconfirmed" if doubt else "error"
             self.report(sent, now, outcome)
             if isinstance(error, LinkError | BrokerFaultError):
-                told = f"{error}{_large(sent.frame)}"
+                told = f"{error}{self._large(sent.frame)}"
                 unconfirmed = SendUnconfirmedError(sent.message_key, sent.destination, told)
                 unconfirmed.__cause__ = error
                 return unconfirmed
@@ -96,14 +98,13 @@ class Sends:
             )
         )
 
+    def _large(self, frame: Frame) -> str:
+        """Return a remark on the size of a large body: the broker may have hung up because of it, and not say so."""
+        size = len(frame.body)
+        if size < LARGE:
+            return ""
+        return f"; its body has {size} bytes: the broker may take less{self._frame_size}"
+
 
 def _with_receipt(frame: Frame, request: Request) -> Frame:
     return Frame("SEND", {**frame.headers, "receipt": request.receipt_id}, frame.body)
-
-
-def _large(frame: Frame) -> str:
-    """Return a remark on the size of a large body: the broker may have hung up because of it, and does not say so."""
-    size = len(frame.body)
-    if size < LARGE:
-        return ""
-    return f" (its body has {size} bytes: the broker may take less, as Classic by maxFrameSize)"

@@ -223,8 +223,8 @@ class MessageProducer:
             schedules = dialect.always_delays or broker_schedules(self._link)
             if dialect.delay_header is None or not schedules:
                 raise UnsupportedError(
-                    f"{self._link.address} does not delay messages, so it would deliver this one at once; ActiveMQ"
-                    " Classic does with schedulerSupport"
+                    f"{self._link.address} does not delay messages, so it would deliver this one at once: switch its"
+                    f" scheduler on{dialect.settings.scheduler}, if it has one, or send it when it is due"
                 )
             asked[dialect.delay_header] = str(max(round(delay * 1000), 1))
         if dedupe_id is not None:

@@ -1,7 +1,7 @@
 """
 Whether the broker delays messages: asked once for each connection, by sending one with a delay.
 
-A broker without scheduler delivers it at once and says nothing (Classic's `schedulerSupport` is off by default).
+A broker without scheduler delivers it at once and says nothing, as one whose scheduler is off does.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def scheduled(link: SessionLink, destination: str, kind: DestinationKind, policy
     elif is_pattern(destination):
         why = "it stands for several queues"
     elif not broker_schedules(link):
-        why = "the broker does not delay messages (schedulerSupport on Classic)"
+        why = f"the broker's scheduler is off{link.dialect.settings.scheduler}, or it has none"
     if why is not None:
         _log.warning("redelivery stays local", destination=destination, reason=why)
     return why is None

@@ -140,6 +140,7 @@ def test_a_scheduler_that_gives_nothing_back(
         session = connection.create_session(Mode.AUTO_ACKNOWLEDGE)
         assert Outcome(lambda: session.create_consumer(fresh_queue())).join(20).error is None
     assert "redelivery stays local" in caplog.text
+    assert ("schedulerSupport" in caplog.text) == (greeting == CONNECTED)  # its name on Classic
     assert "connection lost" not in caplog.text
 
 

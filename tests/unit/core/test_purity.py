@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -23,6 +24,42 @@ PACKAGE: Final = ROOT / "jmsx"
 PURE: Final = {
     "__future__", "base64", "bisect", "collections", "collections.abc", "dataclasses", "datetime", "difflib", "enum",
     "functools", "hashlib", "heapq", "itertools", "json", "math", "re", "typing", "urllib.parse", "xml.etree",
+}  # fmt: skip
+
+#: What only one kind of broker has or is called: its headers, settings, and ways to name a queue.
+FOREIGN: Final = re.compile(
+    r"classic|artemis|activemq|virtual.?topic|divert|AMQ[_.]|(?<!\(\?)::|\bDLQ|ExpiryQueue|\bbrowser:"
+    r"|schedulerSupport|maxFrameSize|prioritizedMessages|destination-type|subscription-type|window-size|original-destination|durable-subscription"
+    r"|amq-msg|ingress-|remote-temp",
+    re.IGNORECASE,
+)
+
+#: Where such a word stands in our code outside the adapters, and why.
+KNOWN: Final = {
+    ("__init__.py", "ArtemisRedeliveryPolicy"): "a formula, for any broker",
+    ("core/policy.py", "ArtemisRedeliveryPolicy"): "a formula, for any broker",
+    ("core/policy.py", "_artemis_rank"): "which pattern wins in a map of policies, for any broker",
+    ("core/policy.py", ": # must be the last part, as in Artemis"): "the same",
+    ("config/custom_policy.py", "ArtemisRedeliveryPolicy"): "a formula, for any broker",
+    ("config/query.py", "maxFrameSize"): "an option in the Java client's URLs, which are ours, too",
+    ("core/destination_names.py", "remote-temp-queue"): "our own name of another connection's, in URIs",
+    ("core/destination_names.py", "remote-temp-topic"): "the same",
+    ("core/destination_names.py", "remote-temp-"): "the same",
+    ("core/frames.py", "destination-type"): "kept of a message that cannot be read, whoever sent it",
+    ("core/wire.py", "ActiveMQ"): "OpenWire's first bytes: another protocol, not a broker",
+    ("core/wire.py", "\nbrowser:end"): "the end of a browser's messages, where heads have no escapes",
+    ("app/registration.py", "a virtual topic on Classic, a divert on Artemis"): "advice before there is a broker",
+    ("cli/commands.py", "Reliable messaging for Python services on ActiveMQ, over STOMP."): "what jmsx is for",
+    ("cli/commands.py", "dlq"): "our command",
+    ("cli/explain.py", "jmsx dlq show"): "our command",
+    ("cli/dlq.py", "jmsx dlq"): "our command",
+    ("check/preflight.py", "jmsx dlq"): "our command",
+    ("cli/explain.py", "dlq_dest"): "a column of our event log",
+    ("cli/reconciliation.py", "dlq"): "a row of our report",
+    ("cli/dlq.py", "such as ActiveMQ.DLQ"): "an example",
+    ("cli/demo.py", "classic"): "which of the brokers that adapters start is the default",
+    ("cli/run.py", "JMSX_ARTEMIS_URL"): "a variable of ours, which adapters read",
+    ("dead_letters/letter.py", r"(?:^|[.\-_])(?:DLQ|dead|"): "how people call such queues, at any broker",
 }  # fmt: skip
 
 #: What each folder, and each module at the root, may import of jmsx, and nothing else of it; `cli` and `__init__` any.
@@ -175,6 +212,71 @@ def test_no_adapter_and_one_stomp() -> None:
         return stomp or module.startswith(("jmsx_", "adapters", "."))
 
     assert offenders(is_strange) == []
+
+
+def test_only_adapters_know_one_kind_of_broker() -> None:
+    """Each file, outside the fake brokers, and the word in its code; docstrings and comments may explain."""
+    found = [
+        (path.relative_to(PACKAGE).as_posix(), text)
+        for path in FILES
+        if layer(path) != "testing"
+        for text in words(ast.parse(path.read_text("utf-8")))
+        if FOREIGN.search(text)
+    ]
+    known = {
+        (path, part)
+        for path, text in found
+        for place, part in KNOWN
+        if path == place and part in text
+    }
+    strange = {
+        f"{path} knows {text!r}"
+        for path, text in found
+        if not any(path == place and part in text for place, part in KNOWN)
+    }
+    assert strange == set()
+    assert known == set(KNOWN), "these are gone: take them off the list"
+
+
+def words(tree: ast.AST) -> Iterator[str]:
+    """The names and texts in a file's code, without its docstrings."""
+    docstrings = {
+        node.body[0].value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str(text)) if node not in docstrings:
+                yield text
+            case ast.Constant(value=bytes(data)):
+                yield data.decode("latin-1")
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
+                yield name
+            case (
+                ast.ClassDef(name=name)
+                | ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+            ):
+                yield name
+            case ast.alias(name=name):
+                yield name
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("ACK = b'ack'", ["ACK", "ack"]),
+        ("def artemis(x):\n    'Says Classic.'\n    return x.amq", ["artemis", "x", "x", "amq"]),
+        ("class A:\n    'Says Classic.'\n    text = f'to {1}::b'", ["A", "text", "to ", "::b"]),
+        ("import activemq", ["activemq"]),
+    ],
+)
+def test_each_word_of_code_is_seen(source: str, found: list[str]) -> None:
+    """So the test above means something."""
+    assert set(words(ast.parse(source))) - {"1"} == set(found)
 
 
 @pytest.mark.parametrize(
