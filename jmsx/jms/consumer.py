@@ -12,7 +12,6 @@ from jmsx.jms.destination import Destination
 from jmsx.jms.handlers import check_runs, check_takes_message
 from jmsx.jms.link import SessionLink
 from jmsx.jms.message import Message
-from jmsx.jms.translation import ReceivedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +64,7 @@ class MessageConsumer:
         deadline = None if seconds is None else engine.now() + seconds
         held = Held()
         try:
-            taking = calls.taking(self._names, self._read, begin=_consume, held=held)
+            taking = calls.taking(self._names, self._link.read, begin=_consume, held=held)
             # Nothing follows: from its end to that of the caller's line Python runs no signal handler.
             return calls.take(taking, deadline, self._given_up)
         except BaseException:
@@ -74,10 +73,6 @@ class MessageConsumer:
 
     def _names(self) -> tuple[str, ...]:
         return (self._subscription_id,)
-
-    def _read(self, delivery: Delivery) -> Message:
-        link = self._link
-        return ReceivedMessage(delivery, link.dialect, link.acknowledging(delivery))
 
     def _given_up(self) -> bool:
         return self._closed or self._link.closed

@@ -8,7 +8,6 @@ from contextvars import ContextVar
 from typing import Final
 
 from jmsx.core.delivery import Delivery
-from jmsx.core.dialect import Dialect
 from jmsx.core.session import SessionCore
 from jmsx.core.values import Failure
 from jmsx.drivers.calls import Calls
@@ -19,7 +18,6 @@ from jmsx.jms.failures import HandlerCall
 from jmsx.jms.handlers import check_ran
 from jmsx.jms.message import Message
 from jmsx.jms.outcomes import failure_of
-from jmsx.jms.translation import ReceivedMessage
 from jmsx.log import logger
 
 Listener = Callable[[Message], object]
@@ -45,15 +43,13 @@ class Dispatcher:
     def __init__(
         self,
         calls: Calls,
-        dialect: Dialect,
-        acknowledging: Callable[[Delivery], Callable[[], None] | None],
+        read: Callable[[Delivery], Message],
         machine: Machine,
     ) -> None:
         self._calls = calls
         self._engine = calls.engine
-        self._dialect = dialect
         self._machine = machine
-        self._acknowledging = acknowledging  #: makes a message's acknowledge()
+        self._read_message = read
         self.listeners: dict[str, Listener] = {}  #: by subscription, which may be closed
         self._thread: threading.Thread | None = None  #: runs while there is something to listen to
         self._handling: HandlerCall | None = None  #: the call that runs
@@ -206,8 +202,7 @@ class Dispatcher:
     def _read(self, delivery: Delivery) -> _Taken:
         """Find the listener, under the lock of the hand-out: if it is taken away now, it still gets this message."""
         listener = self.listeners[delivery.subscription_id]
-        message = ReceivedMessage(delivery, self._dialect, self._acknowledging(delivery))
-        return listener, message, delivery
+        return listener, self._read_message(delivery), delivery
 
     def _begin(self, _core: SessionCore, delivery: Delivery, _now: float) -> None:
         self._busy = True

@@ -13,7 +13,7 @@ from jmsx.jms.dispatcher import HANDLED
 from jmsx.jms.link import SessionLink
 from jmsx.jms.message import Message
 from jmsx.jms.outcomes import Unhandled, failure_of
-from jmsx.jms.translation import ReceivedMessage, delivery_of
+from jmsx.jms.translation import delivery_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -92,7 +92,7 @@ class Gathering:
 
         while len(batch) < most:
             held = Held()
-            taking = calls.taking(lambda: (name,), self._read, held=held)
+            taking = calls.taking(lambda: (name,), self._link.read, held=held)
             message = calls.take(taking, deadline, ended, stopped=stopped)
             if message is None:
                 return
@@ -134,7 +134,3 @@ class Gathering:
 
     def _is_lost(self, message: Message) -> bool:
         return self._link.engine.core.is_lost(delivery_of(message))
-
-    def _read(self, delivery: Delivery) -> Message:
-        link = self._link
-        return ReceivedMessage(delivery, link.dialect, link.acknowledging(delivery))

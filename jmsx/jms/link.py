@@ -43,6 +43,7 @@ from jmsx.errors import (
 from jmsx.jms.destination import Destination, Temporary, TemporaryQueue, TemporaryTopic
 from jmsx.jms.dispatcher import Dispatcher, Listener
 from jmsx.jms.inquiries import BrokerPeer, Inquiries
+from jmsx.jms.translation import ReceivedMessage
 from jmsx.log import counted, logger
 from jmsx.observe import Observer, Observers
 from jmsx.stores.ledger import release, share
@@ -93,7 +94,7 @@ class SessionLink:
         self.engine.hand_outs = HandOuts(self.shared.ledger)
         self.engine.hand_outs.look = lambda one: looking.look(one, self.engine.address)
         self.engine.ends_links = lambda one: looking.ends_links(one, self.engine.address)
-        self.dispatcher = Dispatcher(self.calls, self.dialect, self.acknowledging, self.machine)
+        self.dispatcher = Dispatcher(self.calls, self.read, self.machine)
 
     # How it stands ---------------------------------------------------------------------------------------------------
 
@@ -275,16 +276,15 @@ class SessionLink:
         """Wait `timeout` seconds (None: for ever) for a running listener, unless it calls; False if it runs on."""
         return self.dispatcher.wait_idle(timeout)
 
-    def acknowledging(self, delivery: Delivery) -> Callable[[], None] | None:
-        """Return what `message.acknowledge()` does for the message of `delivery`; None: nothing."""
-        if not self._acknowledges:
-            return None
+    def read(self, delivery: Delivery) -> ReceivedMessage:
+        """Return the message of `delivery`, whose `acknowledge()` does what the session's mode says."""
+        return ReceivedMessage(
+            delivery, self.dialect, self._acknowledge if self._acknowledges else None
+        )
 
-        def acknowledge() -> None:
-            self.check_open()
-            self.engine.call(lambda core, now: core.acknowledge(delivery, now))
-
-        return acknowledge
+    def _acknowledge(self, delivery: Delivery) -> None:
+        self.check_open()
+        self.engine.call(lambda core, now: core.acknowledge(delivery, now))
 
     # Messages that go ------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ a content-length makes a BytesMessage, its absence a TextMessage (jmsx_classic/B
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from jmsx.core.delivery import Delivery, MessageIdentity
@@ -108,18 +108,23 @@ class ReceivedMessage(Message):
     """
     The message of a delivery; each delivery gets a message of its own.
 
-    Nothing of it is worked out before somebody looks, and nothing fails, whatever came in. `acknowledge` is what the
-    message's `acknowledge()` does; None: nothing.
+    Nothing of it is worked out before somebody looks, and nothing fails, whatever came in. `acknowledge` is called with
+    the delivery when the message's `acknowledge()` is; None: that does nothing.
     """
 
     # What cannot be worked out again is in no dictionary, which a handler might clear.
     __slots__ = (
-        "_acknowledge", "_body", "_came", "_delivery", "_dialect", "_octets", "_unread",
-        "delivery_count", "message_id", "redelivered",
+        "_body", "_came", "_delivery", "_dialect", "_octets", "_unread",
+        "acknowledge", "delivery_count", "message_id", "redelivered",
     )  # fmt: skip
 
+    acknowledge: Callable[[], None]  #: as `Message.acknowledge`, made by whoever took the delivery
+
     def __init__(
-        self, delivery: Delivery, dialect: Dialect, acknowledge: Callable[[], None] | None = None
+        self,
+        delivery: Delivery,
+        dialect: Dialect,
+        acknowledge: Callable[[Delivery], None] | None = None,
     ) -> None:
         # Not Message's own, which would give each field a value.
         self.message_id = delivery.message_id
@@ -130,7 +135,7 @@ class ReceivedMessage(Message):
         self._came = delivery.frame
         self._octets: bytes | None = delivery.frame.body  #: None: it has another body now
         self._unread = True  #: nobody has looked at the body that came
-        self._acknowledge = acknowledge
+        self.acknowledge = _nothing if acknowledge is None else partial(acknowledge, delivery)
 
     @property
     def _identity(self) -> MessageIdentity:
@@ -247,11 +252,6 @@ class ReceivedMessage(Message):
         headers = self._came.headers
         return {name: headers[told] for name, told in GROUP_HEADERS.items() if told in headers}
 
-    def acknowledge(self) -> None:
-        """Settle it, in CLIENT mode with all that its session has delivered, as `Message.acknowledge`."""
-        if self._acknowledge is not None:
-            self._acknowledge()
-
     @property
     def _is_bodiless(self) -> bool:
         return self._octets == b"" and not self.readable
@@ -267,6 +267,10 @@ class ReceivedMessage(Message):
         if sender is Sender.JMSX:  # or its headers were sent on with another body
             return not identify(self._delivery, reading).vouched
         return sender is Sender.OTHER
+
+
+def _nothing() -> None:
+    """Acknowledge nothing."""
 
 
 def is_bodiless(message: Message) -> bool:

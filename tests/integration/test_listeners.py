@@ -69,7 +69,7 @@ def test_a_listener_that_is_taken_away_at_the_hand_out(
             consumer.set_listener(None)
             return ReceivedMessage(*came)
 
-        monkeypatch.setattr("jmsx.jms.dispatcher.ReceivedMessage", taken_away)
+        monkeypatch.setattr("jmsx.jms.link.ReceivedMessage", taken_away)
         consumer.set_listener(lambda message: seen.append(message.text))
         put(classic_broker, queue, "a", "b")
         assert settles(classic_broker, queue, size=1, inflight=1)
