@@ -11,7 +11,6 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.app.health import HealthReport
-from jmsx.drivers.web import WebServer
 from jmsx.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -53,16 +52,23 @@ def _answer(start: StartResponse, status: str, body: dict[str, Any]) -> list[byt
     return [text]
 
 
-class Endpoint(WebServer):
+class Endpoint:
     """A running server for `app` at `address` (HOST:PORT, or PORT for all of the machine's addresses)."""
 
     def __init__(self, address: str, app: WSGIApplication) -> None:
         """Begin to serve; raises ConfigurationError if the address makes no sense, or is not free."""
+        from jmsx.drivers.web import WebServer  # noqa: PLC0415 - 20 ms of http.server, for those who serve
+
         host, port = parse_address(address)
         try:
-            super().__init__(host, port, app, name="jmsx-health")
+            self._server = WebServer(host, port, app, name="jmsx-health")
         except OSError as error:
             raise ConfigurationError(f"cannot serve health at {address}: {error}") from error
+        self.port, self.url = self._server.port, self._server.url
+
+    def close(self) -> None:
+        """Stop serving, and give the port back; idempotent."""
+        self._server.close()
 
 
 def parse_address(text: str) -> tuple[str, int]:

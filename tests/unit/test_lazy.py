@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 import jmsx
@@ -24,3 +27,11 @@ def test_a_misspelt_name_is_none() -> None:
     """As of any module."""
     with pytest.raises(AttributeError, match="module 'jmsx' has no attribute 'Conection'"):
         _ = jmsx.Conection  # type: ignore[attr-defined]  # the refusal is what is tested
+
+
+def test_an_app_loads_what_only_some_need_when_they_do() -> None:
+    """A web server is for who serves health, the others for logs, models, metrics and adapters."""
+    code = "import sys; from jmsx import App; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    needless = {"http.server", "structlog", "pydantic", "prometheus_client", "importlib.metadata"}
+    assert needless & set(done.stdout.split()) == set()
