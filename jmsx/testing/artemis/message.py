@@ -113,11 +113,6 @@ class CoreMessage:
         return self._text("_AMQ_GROUP_ID")
 
     @property
-    def ends_group(self) -> bool:
-        """Whether the next message of its group may go to another consumer; `JMSXGroupSeq` cannot say so."""
-        return self._text("_AMQ_GROUP_SEQUENCE") == "-1"
-
-    @property
     def duplicate_id(self) -> str | None:
         """What the broker knows repeated messages by."""
         return self._text("_AMQ_DUPL_ID")

@@ -419,15 +419,12 @@ class ArtemisQueue:
         """
         Give all the rest of a group to the first consumer that had a message of it.
 
-        A message of a group that has an owner does not use up a turn, nor does the one that ends its group.
-        Source: QueueImpl.handleMessageGroup.
+        A message of a group that has an owner does not use up a turn. Source: QueueImpl.handleMessageGroup.
         """
         group = message.group_id
         if group is None:
             return
-        if not message.ends_group and group not in self._group_owners:
+        if group in self._group_owners:
+            self._turns.repeat()
+        else:
             self._group_owners[group] = taker
-            return
-        if message.ends_group:
-            self._group_owners.pop(group, None)
-        self._turns.repeat()
