@@ -57,6 +57,7 @@ class Dispatcher:
         self._serving = ""  #: the subscription whose listener runs, or ran last
         self._awaited = False  #: somebody waits, or has waited, for `_busy` to end
         self._stopped = False
+        self._stopped_at = 0.0  #: seconds, monotonic
         self._failed = False  #: its thread has ended by a fault: what that had is not done
         #: Takes the next message for a listener
         self._taking = calls.taking(self._names, self._read, begin=self._begin)
@@ -122,16 +123,20 @@ class Dispatcher:
             return waited and not self._failed
 
     def stop(self) -> None:
-        """Call no listener any more; one that runs goes on."""
+        """Call no listener any more; one that runs goes on, and `finish` gives it `request_timeout` from now."""
         with self._engine.lock:
-            self._stopped = True
+            if not self._stopped:
+                self._stopped, self._stopped_at = True, self._machine.monotonic()
             self._engine.wake()
 
     def finish(self) -> bool:
         """Stop, and wait for a listener that runs, unless that calls; False if it has not finished."""
         self.stop()
+        limit = self._engine.request_timeout  # two listeners may wait for each other
+        if limit is not None:
+            limit = max(self._stopped_at + limit - self._machine.monotonic(), 0.0)
         if self._thread is not None and not self.inside:
-            self._thread.join(self._engine.request_timeout)  # two listeners may wait for each other
+            self._thread.join(limit)
         return self.inside or not (self._busy or self._failed)
 
     def go_on(self) -> Message | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -162,6 +163,39 @@ def test_listeners_that_close_each_other(classic_broker: Broker, diary: Diary) -
         assert eventually(lambda: len(closed) == 2, 6)
         assert within(5, connection.close).error is None
     assert diary.outcomes().total() == 2
+
+
+def test_listeners_that_never_return_are_waited_for_together(
+    classic_broker: Broker, diary: Diary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not one after the other, and not once more when their sessions are closed: their messages come again."""
+    limit, free, waited = 1.0, threading.Event(), list[float | None]()
+    queues = [fresh_queue() for _ in range(3)]
+    join = threading.Thread.join
+
+    def noted(thread: threading.Thread, timeout: float | None = None) -> None:
+        if thread.name.startswith("jmsx-listener-"):
+            waited.append(timeout)
+        join(thread, timeout)
+
+    connection = Connection(classic_broker.url, request_timeout=limit, observers=[diary])
+    connection.start()
+    began = threading.Semaphore(0)
+
+    def hang(_message: Message) -> None:
+        began.release()
+        free.wait(30)
+
+    for queue in queues:
+        connection.create_session().create_consumer(queue).set_listener(hang)
+        put(classic_broker, queue, "a")
+    assert all(began.acquire(timeout=5) for _ in queues)
+    monkeypatch.setattr(threading.Thread, "join", noted)
+    assert within(10, connection.close).error is None
+    monkeypatch.undo()
+    free.set()
+    assert sum(math.inf if one is None else one for one in waited) < 1.5 * limit
+    assert all(bodies(classic_broker, queue) == ["a"] for queue in queues)
 
 
 @pytest.mark.parametrize("error", [ValueError("no file \udcff"), CannotSayError()], ids=["a", "b"])
