@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from jmsx.core.delivery import Delivery
 from jmsx.core.dialect import Dialect
-from jmsx.errors import LinkError
+from jmsx.errors import IllegalStateError, LinkError
 from jmsx.jms.destination import Destination
 from jmsx.jms.link import SessionLink
 from jmsx.jms.message import Message
@@ -33,10 +33,13 @@ class QueueBrowser:
         self._link = link
         self._selector = stated(selector)
         self._open: set[str] = set()  #: subscriptions of iterations that go on
+        self._closed = False
 
     def __iter__(self) -> Iterator[Message]:
         link, calls = self._link, self._link.calls
         link.check_open()
+        if self._closed:
+            raise IllegalStateError(f"The Browser of {self.queue} is closed; create another one")
         name = link.next_subscription_id()
         headers = link.dialect.writing.browse_headers(
             destination=self.queue.uri,
@@ -63,7 +66,8 @@ class QueueBrowser:
                 yield message
 
     def close(self) -> None:
-        """End the iterations that go on, and give the broker its messages back; idempotent."""
+        """End the iterations that go on, and give the broker its messages back; idempotent. No further one begins."""
+        self._closed = True
         for name in list(self._open):
             self._end(name)
 

@@ -56,10 +56,12 @@ class Session:
 
     def create_queue(self, name: str) -> Queue:
         """Return the queue called `name`; the broker makes it at first use."""
+        self._link.check_open()
         return Queue(name)
 
     def create_topic(self, name: str) -> Topic:
         """Return the topic called `name`."""
+        self._link.check_open()
         return Topic(name)
 
     def create_temporary_queue(self) -> TemporaryQueue:
