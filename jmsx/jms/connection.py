@@ -52,7 +52,11 @@ class Connection:
         return self._links.options
 
     def set_exception_listener(self, listener: Callable[[JmsxError], object] | None) -> None:
-        """Call `listener(error)` when a session's link is lost; on a thread of the driver."""
+        """
+        Call `listener(error)` when a session's link is lost; on a thread of the driver, for one after the other.
+
+        Not any more once the connection is closed, so that one which makes another connection makes one.
+        """
         self._links.exception_listener = listener
 
     def create_session(self, mode: AcknowledgeMode = AcknowledgeMode.AUTO_ACKNOWLEDGE) -> Session:

@@ -415,6 +415,7 @@ class ConnectionLinks:
         self._opening = reentrant()  #: one link is opened after the other
         self._connectors: set[Connector] = set()  #: that are at it
         self._links: list[SessionLink] = []
+        self._untold: list[JmsxError] = []  #: the exception listener is at the first of them
         self._count = itertools.count(1)
         self._spare: OpenedLink | None = None
         self._durables: dict[str, SessionLink] = {}  #: by the names of subscriptions in use
@@ -590,10 +591,22 @@ class ConnectionLinks:
                 self._connectors.discard(link.connector)
 
     def lost(self, error: JmsxError) -> None:
-        """Note that the link of a session is gone."""
+        """Note that the link of a session is gone; the exception listener hears of one after the other."""
         _log.error("connection lost", broker=str(self._uri), error=str(error))
+        with self._lock:
+            self._untold.append(error)
+            if len(self._untold) > 1:  # whoever is telling goes on with this one
+                return
+        while True:
+            self._tell(self._untold[0])
+            with self._lock:
+                del self._untold[0]
+                if not self._untold:
+                    return
+
+    def _tell(self, error: JmsxError) -> None:
         listener = self.exception_listener
-        if listener is not None:
+        if listener is not None and not (self._closing or self._aborted):
             try:
                 listener(error)
             except BaseException as raised:  # noqa: BLE001 - an application's listener may raise anything

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from jmsx import Connection
-from jmsx.errors import IllegalStateError
+from jmsx.drivers.link_state import LinkState
+from jmsx.errors import IllegalStateError, JmsxError
+from jmsx.jms.session import link_of
+from tests.integration.broker_support import eventually
 from tests.integration.support import put
 
 if TYPE_CHECKING:
@@ -33,6 +38,49 @@ def send(connection: Connection, queue: Queue, *texts: str) -> None:
         producer = session.create_producer(queue)
         for one in texts:
             producer.send(one)
+
+
+def test_an_exception_listener_is_called_for_one_after_the_other(
+    connection: Connection,
+) -> None:
+    """As setExceptionListener says: "A connection serializes execution of its ExceptionListener"."""
+    running, most, told = [0], [0], list[JmsxError]()
+    lock = threading.Lock()
+
+    def listener(error: JmsxError) -> None:
+        with lock:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+        time.sleep(0.3)
+        with lock:
+            running[0] -= 1
+            told.append(error)
+
+    connection.set_exception_listener(listener)
+    for _ in range(3):
+        link_of(connection.create_session()).engine.fault(RuntimeError("a fault"))
+    assert eventually(lambda: len(told) == 3, 10)
+    assert most == [1]
+
+
+def test_an_exception_listener_that_closes_the_connection(connection: Connection) -> None:
+    """It is not told of the other sessions that were lost with that one, and makes no second connection."""
+    told: list[JmsxError] = []
+    ends = threading.Event()
+
+    def listener(error: JmsxError) -> None:
+        told.append(error)
+        ends.wait(10)
+        connection.close()
+
+    connection.set_exception_listener(listener)
+    links = [link_of(connection.create_session()) for _ in range(3)]
+    for link in links:
+        link.engine.fault(RuntimeError("a fault"))
+    assert eventually(lambda: all(link.engine.state is LinkState.GONE for link in links), 10)
+    ends.set()
+    assert eventually(lambda: not any(link.engine.alive for link in links), 10)
+    assert len(told) == 1
 
 
 def test_what_a_closed_session_refuses(connection: Connection) -> None:
