@@ -55,6 +55,7 @@ class Dispatcher:
         self._handling: HandlerCall | None = None  #: the call that runs
         self._busy = False
         self._serving = ""  #: the subscription whose listener runs, or ran last
+        self._stops = False  #: the listener that runs has stopped the connection
         self._awaited = False  #: somebody waits, or has waited, for `_busy` to end
         self._stopped = False
         self._stopped_at = 0.0  #: seconds, monotonic
@@ -100,13 +101,24 @@ class Dispatcher:
             self._thread = None
             raise
 
-    def wait_idle(self, timeout: float | None) -> bool:
-        """Wait until no listener runs, at most `timeout` seconds; True at once if the caller is one."""
+    def note_stop(self) -> bool:
+        """Note that the listener that calls, if one does, stops the connection; returns whether one does."""
+        with self._engine.lock:
+            self._stops = self._stops or self.inside
+            self._engine.wake()
+            return self.inside
+
+    def wait_idle(self, timeout: float | None, *, for_listener: bool = False) -> bool:
+        """
+        Wait until no listener runs, at most `timeout` seconds; True at once if the caller is one.
+
+        `for_listener`: for that of another session; with one that stops the connection, too, it would wait for ever.
+        """
         with self._engine.lock:
             self._awaited = True
             patience = None if timeout is None else min(timeout, threading.TIMEOUT_MAX)
             return self.inside or self._engine.changed.wait_for(
-                lambda: not self._busy or self._failed, patience
+                lambda: not self._busy or self._failed or (for_listener and self._stops), patience
             )
 
     def leave(self, subscription_id: str) -> bool:
@@ -210,7 +222,7 @@ class Dispatcher:
         return listener, self._read_message(delivery), delivery
 
     def _begin(self, _core: SessionCore, delivery: Delivery, _now: float) -> None:
-        self._busy = True
+        self._busy, self._stops = True, False
         self._serving = delivery.subscription_id
 
     def _end(self) -> None:

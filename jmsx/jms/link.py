@@ -272,10 +272,6 @@ class SessionLink:
         """
         return self.transacted or self.dispatcher.leave(subscription_id)
 
-    def wait_idle(self, timeout: float | None) -> bool:
-        """Wait `timeout` seconds (None: for ever) for a running listener, unless it calls; False if it runs on."""
-        return self.dispatcher.wait_idle(timeout)
-
     def read(self, delivery: Delivery) -> ReceivedMessage:
         """Return the message of `delivery`, whose `acknowledge()` does what the session's mode says."""
         return ReceivedMessage(
@@ -499,11 +495,13 @@ class ConnectionLinks:
         for link in links:
             link.pause()
         deadline = None if timeout is None else self.machine.monotonic() + timeout
-        left = [
-            link.wait_idle(None if deadline is None else deadline - self.machine.monotonic())
-            for link in links
-        ]
-        return all(left)
+
+        def is_idle(link: SessionLink) -> bool:
+            left = None if deadline is None else deadline - self.machine.monotonic()
+            return link.dispatcher.wait_idle(left, for_listener=for_listener)
+
+        for_listener = any(link.dispatcher.note_stop() for link in links)
+        return all(is_idle(link) for link in links)
 
     def close(self) -> None:
         """Do as `Connection.close` does."""

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx import Connection
+from jmsx import Connection, Message
 from jmsx.drivers.link_state import LinkState
 from jmsx.errors import IllegalStateError, JmsxError
 from jmsx.jms.session import link_of
 from tests.integration.broker_support import eventually
-from tests.integration.support import put
+from tests.integration.support import fresh_queue, put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +38,30 @@ def send(connection: Connection, queue: Queue, *texts: str) -> None:
         producer = session.create_producer(queue)
         for one in texts:
             producer.send(one)
+
+
+def test_stop_from_listeners_of_two_sessions(connection: Connection) -> None:
+    """
+    "This call blocks until … message listeners in progress have completed" (Connection.stop).
+
+    But for those that stop the connection, too: they would wait for each other for ever. Who is no listener waits for
+    both.
+    """
+    both, go_on = threading.Barrier(2), threading.Event()
+    stopped: list[bool] = []
+
+    def listen(_message: Message) -> None:
+        both.wait(10)
+        stopped.append(connection.stop())
+        go_on.wait(30)
+
+    for queue in (fresh_queue(), fresh_queue()):
+        connection.create_session().create_consumer(queue, listener=listen)
+        send(connection, queue, "a")
+    assert eventually(lambda: stopped == [True, True], 10)
+    assert not connection.stop(timeout=0.2)
+    go_on.set()
+    assert connection.stop(timeout=10)
 
 
 def test_an_exception_listener_is_called_for_one_after_the_other(
