@@ -42,6 +42,7 @@ class MessageConsumer:
         self._subscription_id = subscription_id
         self._pull = pull  #: prefetch 0
         self._durable_name = durable_name
+        self._acknowledges_itself = link.mode.does.acknowledges_itself
         self._closed = False
 
     def receive(self, timeout: Duration | None = None) -> Message | None:
@@ -53,10 +54,18 @@ class MessageConsumer:
         when this returns. If it raises, for whatever reason (KeyboardInterrupt, or what a signal handler raises), that
         message is the next one again, and nothing has acknowledged it for others.
 
+        Where a listener of this consumer was taken away and has not returned, this waits for it in AUTO and DUPS_OK,
+        and in it raises IllegalStateError: to acknowledge the next message would acknowledge the listener's, too.
+
         Raises ConfigurationError for a timeout that is no duration, IllegalStateError if closed, or if a consumer of
         the session has a listener, and ConnectionFailedError if the link is gone.
         """
         self._check()
+        if self._awaits_listener() and self._link.dispatcher.inside:
+            raise IllegalStateError(
+                f"receive() in a listener of {self.destination} would acknowledge that one's message, too; receive the"
+                " next one when it has returned"
+            )
         seconds = timeout if _is_plain(timeout) else timeout_of("timeout", timeout)
         engine, calls = self._link.engine, self._link.calls
         if not calls.running:
@@ -72,7 +81,11 @@ class MessageConsumer:
             raise
 
     def _names(self) -> tuple[str, ...]:
-        return (self._subscription_id,)
+        return () if self._awaits_listener() else (self._subscription_id,)
+
+    def _awaits_listener(self) -> bool:
+        """Return whether the message of a listener that runs has to be acknowledged before the next one."""
+        return self._acknowledges_itself and self._link.dispatcher.serves(self._subscription_id)
 
     def _given_up(self) -> bool:
         return self._closed or self._link.closed

@@ -101,6 +101,12 @@ class Dispatcher:
             self._thread = None
             raise
 
+    def serves(self, subscription_id: str) -> bool:
+        """Return whether a listener of this subscription runs; then whoever waits is told when it has ended."""
+        serves = self._busy and self._serving == subscription_id
+        self._awaited = self._awaited or serves
+        return serves
+
     def note_stop(self) -> bool:
         """Note that the listener that calls, if one does, stops the connection; returns whether one does."""
         with self._engine.lock:

@@ -13,12 +13,12 @@ from jmsx.drivers.link_state import LinkState
 from jmsx.errors import IllegalStateError, JmsxError
 from jmsx.jms.session import link_of
 from tests.integration.broker_support import eventually
-from tests.integration.support import fresh_queue, put
+from tests.integration.support import AUTO, DUPS_OK, Outcome, fresh_queue, put, settles, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jmsx import Queue
+    from jmsx import AcknowledgeMode, Queue
     from jmsx_broker import Broker, ClassicBroker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
@@ -38,6 +38,83 @@ def send(connection: Connection, queue: Queue, *texts: str) -> None:
         producer = session.create_producer(queue)
         for one in texts:
             producer.send(one)
+
+
+@pytest.mark.parametrize("mode", [AUTO, DUPS_OK])
+def test_a_listener_s_message_is_not_acknowledged_before_it_returns(
+    broker: Broker, queue: Queue, mode: AcknowledgeMode
+) -> None:
+    """
+    "… when the message listener the session has called to process the message successfully returns" (AUTO_ACKNOWLEDGE).
+
+    Where the listener is taken away while it runs, `receive()` waits for it, as Java's client does, for the ACK of the
+    next message would cover its own. When the link ends meanwhile all comes again.
+    """
+    called, go_on = threading.Event(), threading.Event()
+    connection = Connection(broker.url)
+    connection.start()
+    consumer = connection.create_session(mode).create_consumer(queue)
+
+    def listen(_message: Message) -> None:
+        called.set()
+        go_on.wait(30)
+
+    consumer.set_listener(listen)
+    send(connection, queue, *"abc")
+    assert called.wait(10)
+    consumer.set_listener(None)
+    assert consumer.receive(0.3) is None
+    assert consumer.receive_no_wait() is None
+    connection.abort()
+    go_on.set()
+    assert settles(broker, queue, size=3)
+
+
+def test_receive_goes_on_when_the_listener_has_returned(
+    connection: Connection, broker: Broker, queue: Queue
+) -> None:
+    """At once, and nothing is acknowledged twice: on Artemis that would end the link."""
+    called, go_on = threading.Event(), threading.Event()
+    session = connection.create_session()
+    consumer = session.create_consumer(queue)
+
+    def listen(_message: Message) -> None:
+        called.set()
+        go_on.wait(30)
+
+    consumer.set_listener(listen)
+    send(connection, queue, *"abc")
+    assert called.wait(10)
+    consumer.set_listener(None)
+    received = Outcome(lambda: consumer.receive(30))
+    time.sleep(0.2)
+    assert received.waiting
+    go_on.set()
+    assert text(received.join(5).value) == "b"
+    assert text(consumer.receive(10)) == "c"
+    assert settles(broker, queue, size=0)
+    assert link_of(session).epoch == 1
+
+
+def test_a_listener_does_not_receive_what_is_behind_its_own_message(
+    connection: Connection, broker: Broker, queue: Queue
+) -> None:
+    """In AUTO that would acknowledge its message; nobody could wait here for it to return."""
+    errors: list[str] = []
+    consumer = connection.create_session().create_consumer(queue)
+
+    def listen(_message: Message) -> None:
+        consumer.set_listener(None)
+        with pytest.raises(IllegalStateError) as caught:
+            consumer.receive(30)
+        errors.append(str(caught.value))
+
+    send(connection, queue, *"ab")
+    consumer.set_listener(listen)
+    assert eventually(lambda: bool(errors), 10)
+    assert "listener" in errors[0]
+    assert text(consumer.receive(10)) == "b"
+    assert settles(broker, queue, size=0)
 
 
 def test_stop_from_listeners_of_two_sessions(connection: Connection) -> None:
