@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from importlib.metadata import EntryPoints
 
-#: The extra of a module that more than one adapter may want; of others it is called as their adapter is.
+#: The extra that installs a module which more than one adapter may want; else the extra is called as the adapter is.
 _OF_MODULE: Final = {"typer": "cli", "rich": "cli"}
 
 

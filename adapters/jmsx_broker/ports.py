@@ -38,4 +38,6 @@ def free_port() -> int:
         with contextlib.suppress(ConfigurationError):
             check_free(port)
             return port
-    raise ConfigurationError(f"no free port from {_FREE_PORTS.start} to {_FREE_PORTS.stop}")
+    raise ConfigurationError(
+        f"no free port from {_FREE_PORTS.start} to {_FREE_PORTS.stop}; end what listens there, or name a port"
+    )

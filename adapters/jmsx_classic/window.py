@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-#: Seconds that a waiting consumer with few unsettled messages waits before it asks for more: it is rarely the reason.
+#: Seconds that a consumer waits for a message before it widens its window, where few are unsettled: the window is
+#: rarely why none comes.
 PATIENCE: Final = 0.1
 
 #: Seconds after which a consumer that asked in vain asks once more, as if its model of the window were wrong.

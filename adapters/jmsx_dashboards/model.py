@@ -155,7 +155,7 @@ FASTEST: Final = 14.4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the rules are made for."""
+    """What recording rules and alerts are made by: budgets, and how fast time goes."""
 
     budget: Budget = field(default_factory=Budget)
     #: The budgets of destinations that have one of their own.

@@ -63,7 +63,7 @@ class Segment:
         self.path = folder / f"{writer}-{first_seq:0{_SEQ_DIGITS}}{OPEN_SUFFIX}"
         self.size = 0  #: bytes that are whole lines
         self.broken = False  #: a failed write could not be undone: abandon it
-        # First the lock, then the name: unlocked under its own name it would be an orphan.
+        # First the lock, then the name: a file of this name without a lock is taken for that of a process that died.
         unnamed = self.path.with_name(
             f".{self.path.name.removesuffix(OPEN_SUFFIX)}{UNNAMED_SUFFIX}"
         )

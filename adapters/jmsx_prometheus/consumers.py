@@ -181,7 +181,7 @@ class ConsumerSeries:
         for event in failed:
             error_type = self._open.error_type.admit(event.error_type or "")
             self._tally("jmsx_handler_errors_total", error_type=error_type).value += 1
-            if event.outcome is not Outcome.DEAD_LETTERED:  # of which its own event tells
+            if event.outcome is not Outcome.DEAD_LETTERED:  # an event of its own tells of that
                 self._note_failure("handler_error", error_type, event.at + offset)
 
     def _note_handled(

@@ -111,7 +111,7 @@ def _notes(events: Events) -> pl.DataFrame:
         if notes.height
         else pl.DataFrame(schema={"writer": pl.String, "seq": pl.Int64, "at_us": pl.Int64})
     )
-    # Looked for by their numbers, few lines are left: to look for writers compares texts.
+    # By their numbers first, which leaves few lines; to compare writers is to compare texts.
     before = lines.filter(pl.col("seq").is_in((notes["seq"] - 1).unique().implode())).select(
         "writer", pl.col("seq") + 1, pl.col("at_us").alias("before_us")
     )

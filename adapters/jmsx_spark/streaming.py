@@ -192,7 +192,9 @@ def _check(events: Path | str, report_seconds: float) -> None:
     if not report_seconds > 0:
         raise ConfigurationError(f"report_seconds must be more than 0 s, not {report_seconds!r}")
     if not Path(events).is_dir():
-        raise ConfigurationError(f"{events} is no directory of an event log")
+        raise ConfigurationError(
+            f"{events} is no directory of an event log; name the one that EventLog(...) writes to"
+        )
 
 
 def _add(

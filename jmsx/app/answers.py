@@ -105,7 +105,7 @@ class PendingRequest:
         self._done.set()
 
     def fail(self, fault: str) -> None:
-        """Let `answer()` raise UnansweredError, because of `fault` no answer will come."""
+        """Let `answer()` raise UnansweredError: no answer will come, because of `fault`."""
         self._fault = fault
         self._done.set()
 
@@ -129,7 +129,7 @@ class PendingRequest:
 
 
 class Requests(Shared["_ReplyQueue"]):
-    """Asks, from any thread; `connect` opens a connection with one observer more."""
+    """Sends requests from any thread, and waits for answers; `connect` opens a connection with one more observer."""
 
     def __init__(self, connect: Callable[[Observer], Connection], machine: Machine) -> None:
         def started() -> Connection:

@@ -58,7 +58,7 @@ class Stores:
         self._availability: dict[int, Availability] = {}
 
     def availability(self, store: IdempotencyStore | None) -> Availability:
-        """Return what all who use a store share."""
+        """Return whether `store` can be reached, as one object for all consumers that use it."""
         return self._availability.setdefault(id(store), Availability())
 
     def open(self, consumers: Iterable[Consumer], *, waits: bool) -> list[Consumer]:

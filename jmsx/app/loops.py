@@ -285,7 +285,7 @@ class Running:
         cancelled: set[asyncio.Task[None]],
     ) -> None:
         self.cancelled_by_us = False
-        self._cancelled = cancelled  #: gets the task that is cancelled so
+        self._cancelled = cancelled  #: what we cancel is added to it
         self.loop_closed = False  #: under it
         self._loop = loop
         self._work = work

@@ -229,7 +229,7 @@ class Gate:
         return self.circuit is not None and not self.circuit.is_closed
 
     def enter(self, messages: int, machine: Machine, pause: Callable[[float], object]) -> bool:
-        """Have the caller `pause` for seconds until its handler may be called; returns whether it had to."""
+        """Call `pause(seconds)` until the handler may be called; return whether that was necessary."""
         waited = self._pass_circuit(machine, pause)
         if self._bucket is not None:
             left = self._bucket.take(messages, machine.monotonic())

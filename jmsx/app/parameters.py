@@ -86,7 +86,7 @@ class Header:
 
 
 class Of(Enum):
-    """What of a delivery a handler's parameter is given."""
+    """Which part of a delivery a parameter of a handler gets."""
 
     MESSAGE = "the message"
     SESSION = "the session"

@@ -76,7 +76,7 @@ class Consumer:
             SystemExit, KeyboardInterrupt and CancelledError.
         redelivery_for: policies for certain errors in place of `redelivery`; that of the nearest class counts; {}.
         middleware: around the handler, inside the app's; the first outside; (): there is none.
-        timeout: of a call of the handler; one that is no `async def` goes on. None: there is none.
+        timeout: for a call: an `async def` is cancelled then, any other handler goes on, and is logged. None: none.
         rate_limit: of calls, such as `100/s`; None: there is none.
         breaker: pauses it after failures in a row; None: nothing does.
         dead_letter: a strategy, or a destination for copies; None: the app's.
@@ -221,8 +221,8 @@ class Consumer:
         check_whole("batch", self.batch, 1)
         if self.mode.does.in_batches is None:
             raise ConfigurationError(
-                f"mode={self.mode.label!r} acknowledges what failed with what was done; with batch= the mode is auto,"
-                " individual or transacted"
+                f"mode={self.mode.label!r} would acknowledge the messages of a batch that failed with the others; with"
+                " batch= the mode is auto, individual or transacted"
             )
         if self.optimize_acknowledge:
             raise ConfigurationError(

@@ -306,7 +306,7 @@ class _SharedConnection(Generic[T]):
                 " nothing was sent"
             )
         if isinstance(self._error, JmsxError):
-            raise afresh(self._error)  # in each who waits
+            raise afresh(self._error)  # several callers may wait
         if self._error is not None:
             raise self._error
         return self._opened  # type: ignore[return-value]  # without an error it has been set

@@ -268,7 +268,7 @@ class Worker:
 
     def close(self) -> None:
         """
-        Give back what was not begun, and say farewell.
+        Give back what was not begun, and end the subscription.
 
         When this returns, the broker has confirmed the UNSUBSCRIBE, and with it all acknowledgements before it on the
         same socket: it answers in order. Raises JmsxError if it did not.

@@ -179,7 +179,7 @@ class Workers(Sequence[Worker]):
         return free
 
     def drain(self, timeout: float) -> None:
-        """Drain all of them as `jmsx.app.draining.drain` does."""
+        """Drain all workers as `jmsx.app.draining.drain` does."""
         drain(tuple(self), timeout, self._machine)
 
     def leave_opening(self) -> None:

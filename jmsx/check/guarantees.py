@@ -328,7 +328,7 @@ def _pull(bench: Bench) -> Result:
     put(connection, queue, *"abc")
     connection.create_session(AcknowledgeMode.CLIENT_ACKNOWLEDGE).create_consumer(_small(queue, 0))
     got = len(left(connection, queue, 2))
-    if got < 2:  # noqa: PLR2004 - of three, one may be parked
+    if got < 2:  # noqa: PLR2004 - of three, one may be kept
         raise _BrokenError(f"of 3 messages an idle consumer kept {3 - got}")
     return Level.OK, f"of 3 messages an idle consumer with prefetch 0 kept {3 - got}"
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def worded(error: OSError) -> str:
-    """Return an error of the system: the file, if it tells one, and why."""
+    """Return what to print of an OSError: the file, if it names one, and the cause."""
     why = error.strerror or str(error) or type(error).__name__
     return why if error.filename is None else f"{error.filename}: {why}"
 

@@ -89,7 +89,7 @@ class _Move:
     in_doubt: bool = field(init=False)
     unanswered: bool = False  #: one of its NACKs has had an answer that leaves that open, or none
     copy_first_to: str = ""  #: URI of a copy that may have to be confirmed before the NACK
-    #: How many of its NACKs, or copies that ended it, the broker has refused on this link
+    #: How often the broker has refused its NACK on this link, or has ended one over its copy
     refused: int = 0
 
     def __post_init__(self) -> None:

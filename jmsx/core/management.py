@@ -28,7 +28,7 @@ class Question:
     arguments: tuple[Any, ...] = ()
 
 
-#: Questions and frames, what the broker told to each, and the result.
+#: It yields questions and frames, is sent what the broker answers to each, and returns the result.
 Inquiry = Generator[Question | Frame, Any, T]
 
 

@@ -588,7 +588,9 @@ class SessionCore:
     def rollback(self, now: float, failure: Failure = NO_FAILURE) -> None:
         """Undo the sends, deliver the received again; raises IllegalStateError if not transacted."""
         if not self.transacted:
-            raise IllegalStateError("rollback() in a session that is not transacted")
+            raise IllegalStateError(
+                "rollback() needs a session that is transacted: create_session(AcknowledgeMode.SESSION_TRANSACTED)"
+            )
         self._spare_lost(failure)
         self._work.rollback(now)
         holding = self._consumers.agenda.holding()

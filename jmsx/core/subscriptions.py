@@ -68,7 +68,7 @@ class Subscriptions:
         self._consumers: dict[str, ConsumerCore] = {}
         self.agenda = Agenda()
         self._lost_deliveries = lost_deliveries
-        self._farewells: list[Request] = []  #: UNSUBSCRIBEs that are not answered
+        self._unsubscribing: list[Request] = []  #: the UNSUBSCRIBEs that are not answered
         self._closing: list[str] = []  #: consumers closed inside a transaction
         self._left: dict[str, ConsumerMemory] = {}  #: closed consumers, for which more may come
         self.linked = False  #: there is a link to write to
@@ -337,7 +337,7 @@ class Subscriptions:
             self._lost_deliveries.note(consumer, [delivery], handed_out=False)
         self._lost_deliveries.trim()
         self.close_deferred(now)
-        self._farewells.clear()
+        self._unsubscribing.clear()
         self._left.clear()
         self._narrowed.clear()
         self._beside.clear()
@@ -419,7 +419,7 @@ class Subscriptions:
         """Close every consumer; wait for the requests."""
         for consumer in self:
             self._unsubscribe(consumer, now, idle=idle)
-        return [request for request in self._farewells if not request.done]
+        return [request for request in self._unsubscribing if not request.done]
 
     def _is_subscribed(self, consumer: ConsumerCore) -> bool:
         """Return whether the broker has, or may have, the consumer's SUBSCRIBE on the present link."""
@@ -481,7 +481,7 @@ class Subscriptions:
         self._forget(settings.subscription_id)
         consumer.reports.closed(now)
         request = self._requests.open("UNSUBSCRIBE", settings.destination)
-        self._farewells = [*(one for one in self._farewells if not one.done), request]
+        self._unsubscribing = [*(one for one in self._unsubscribing if not one.done), request]
         receipt = {"receipt": request.receipt_id}
         ids = reversed(self._wires(consumer))
         *further, first = [Frame("UNSUBSCRIBE", {"id": one}) for one in ids]
@@ -511,10 +511,10 @@ class Agenda:
     """
 
     def __init__(self) -> None:
-        #: Of the open consumers, in the order of their opening.
+        #: A number for each open consumer, in the order of their opening.
         self._ties: dict[ConsumerCore, int] = {}
         self._opened = 0
-        #: Those that have changed since their timer was asked for, which is after each call, and since all else was.
+        #: Consumers that have changed since their timers were asked for, after each call, and since all else was.
         self._untimed: dict[ConsumerCore, None] = {}
         self._changed: dict[ConsumerCore, None] = {}
         self._timers = _Heap()

@@ -93,11 +93,11 @@ class Transaction:
         self._count = 1
         self.state = TxState.IDLE
         self.sends: list[TxSend] = []
-        #: Those of them that wait until the broker knows what it has
+        #: Those of the sends that wait until the broker knows what it has
         self.unwritten: list[TxSend] = []
         self.rollback_only: str | None = None  #: why it can only be rolled back
         self.started_at: float | None = None  #: of the first delivery or send in it
-        self.sent = False  #: what was sent is committed, while the ACKs are awaited
+        self.sent = False  #: its sends are committed, and its ACKs are awaited
         #: An input of it came before, so an older commit may have sent what is sent next.
         self.repeats = False
         self._inputs: list[tuple[str, Delivery]] = []  #: handed out since the last send, and whence

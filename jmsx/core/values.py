@@ -86,7 +86,9 @@ class ConsumerSettings:
     dead_letter_queue_frames: tuple[Frame, ...] = ()
     expired: str = ""  #: URI of the queue for copies of what expired here, where there is one
     expired_frames: tuple[Frame, ...] = ()  #: before each copy to `expired`
-    subscription: str | None = None  #: in events: whose copy of a topic's messages; None: a queue's
+    subscription: str | None = (
+        None  #: in events: the subscription that has this copy of a topic's messages; None: of a queue
+    )
 
     # What follows from these, and is asked for each message:
 

@@ -29,7 +29,7 @@ NAMING_HEADERS: Final = (KEY_HEADER, "jmsx_original_key", "jmsx_original_message
 #: The reason of a dead letter that tells none: its broker has moved it, or somebody has put it there.
 UNTOLD: Final = "untold"
 
-#: The reason of what failed as often as its consumer lets it; so an adapter calls what a Java client gave up, too.
+#: The reason of a message that failed as often as its consumer allows; of what a Java client gave up, too.
 GIVEN_UP: Final = "max_redeliveries"
 
 #: The reason of what expired; jmsx's word and, for what the broker moved, its adapter's.
@@ -290,7 +290,7 @@ class Choice:
 
     @property
     def asks(self) -> str:
-        """What letters must tell of their deaths to be known as meant: `when`, `why`, either, or nothing."""
+        """What a letter must tell before this choice knows whether it is meant: `when` it died, `why`, or both."""
         when = self._asks_when
         why = any(one is not None for one in (self.reason, self.error, self.consumer))
         return " or ".join(["when"] * when + ["why"] * why)

@@ -94,9 +94,9 @@ class MessageConsumer:
         """
         Return the next message that is here already, or None.
 
-        With prefetch 0 nothing is, and none comes while the prefetch is in the application's hands: then the broker is
-        asked, and has 0.2 s to send one; a slow one has as long as it takes to answer another question, at most
-        `request_timeout`. So it has to take a dead letter, behind which others wait.
+        Where nothing can be here, the broker is asked: with prefetch 0, while the application holds a whole prefetch,
+        and while messages wait behind a dead letter that the broker has not taken yet. It has 0.2 s to send one; a slow
+        broker has as long as it takes to answer another question, at most `request_timeout`.
         """
         self._check()
         asks = self._pull or self._link.engine.call(

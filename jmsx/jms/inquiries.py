@@ -60,8 +60,8 @@ class Inquiries:
         self, peer: BrokerPeer, destination: str, kind: DestinationKind, policy: Policy
     ) -> Findings:
         """
-        Return what a consumer of `destination` (URI) should know of it; what goes badly with the client is warned of,
-        once.
+        Return what a consumer of `destination` (URI) should know of it; warn once of each setting of the broker that
+        goes badly with the client.
 
         `policy`: the consumer's own for redeliveries.
 
@@ -147,7 +147,7 @@ class Inquiries:
         if management is None:
             raise UnsupportedError(
                 f"{peer.address} removes a durable subscription only through its management, and use_management"
-                " is off"
+                " is off: allow it, or remove the subscription at the broker"
             )
         try:
             self._conduct(peer, management, management.remove_durable(client_id, subscription))

@@ -91,14 +91,19 @@ class Reject(Steering):
 
 class Discard(Steering):
     """
-    The message is not worth keeping: acknowledge and forget it, counted.
+    The message is not worth keeping: acknowledge it, and count it as discarded.
 
-    Of a batch, a BatchError names those; raised for several, it has them come again one by one.
+    It does not say which of a batch it means, so all of them come again, one by one; to discard some, raise
+    `BatchError({message: Discard()})`.
     """
 
 
 class Duplicate(Steering):
-    """The message was done before: acknowledge it, counted. An idempotency store (`dedupe=`) says it by itself."""
+    """
+    The message was done before: acknowledge it, and count it as a duplicate.
+
+    With an idempotency store (`dedupe=`) jmsx finds that out by itself.
+    """
 
 
 class BatchError(Exception):

@@ -291,7 +291,7 @@ class MessageProducer:
         if given is not None:
             if self._target is not None and destination_of(given) != self._target:
                 raise UnsupportedError(
-                    f"this producer sends to {self._target}; make one without a destination"
+                    f"this producer sends to {self._target}; for other destinations make one without: create_producer()"
                 )
             return destination_of(given)
         if self._target is None:

@@ -24,11 +24,11 @@ Key: TypeAlias = str | int | float | Decimal | UUID | None
 
 def key_text(key: object) -> str | None:
     """
-    Return the text of what names a message; None where nobody knows that equal keys have one, and others another one.
+    Return the text under which a store keeps `key`, the same for equal keys of one type; None for a key that has none.
 
-    That holds for keys of one type: 1 and 1.0 have two, and 1 and "1" have one. The store keeps texts, which other
-    processes read. An object's is where it lies, or what its class says; so it goes by what a subclass is made of, and
-    not by its words.
+    Other processes read that text, so it is made of the value, and not by `str()`, which a subclass may change or which
+    tells where an object lies. Keys of several types are not told apart in general: 1 and "1" have one text, 1 and 1.0
+    two.
     """
     if isinstance(key, str):
         return str.__str__(key)

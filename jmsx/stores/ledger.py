@@ -303,7 +303,7 @@ class DeliveryLedger:
         return self._hand_out(identity, waits=True)
 
     def reach(self, entries: Iterable[Entry]) -> None:
-        """Write down that the application gets these, which were taken, now; raises StoreError if that cannot be."""
+        """Write down that the application gets these messages now, which `take` has noted; may raise StoreError."""
         with self._file.lock:
             reached = self._that_may_wait(entries)
             if reached:
@@ -620,11 +620,11 @@ class CustomLedger:
             self._ask("reach()", lambda: ledger.reach(entries))
 
     def finish(self, entries: Iterable[Entry]) -> None:
-        """Do as `Ledger.finish` does; what cannot be told is in the log, and counts as a failure."""
+        """Do as `Ledger.finish` does; log what the ledger does not take, which counts as a failure."""
         self._tell("finish()", self._ledger.finish, entries, HandOutEnd.FINISHED)
 
     def fail(self, entries: Iterable[Entry]) -> None:
-        """Do as `DoubtingLedger.fail` does, if it is one; what cannot be told is in the log."""
+        """Do as `DoubtingLedger.fail` does, if it is one; log what the ledger does not take."""
         ledger = self._ledger
         if isinstance(ledger, DoubtingLedger):
             self._tell("fail()", ledger.fail, entries, HandOutEnd.FAILED)
