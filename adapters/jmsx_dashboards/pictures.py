@@ -122,30 +122,28 @@ def _place(
         return
     wide, high = place["w"] * _COLUMN / width, place["h"] * _LINE / height
     figure.text(left + 0.15 / width, top - 0.2 / height, one.title, fontsize=8.5, weight="bold")
-    bare = one.view in {View.STAT, View.TABLE}  # no scales
-    below = 0.1 if bare else 0.35
-    begin = left + 0.15 / width
-    inner = (
-        begin,
-        top - high + below / height,
-        wide - 0.35 / width,
-        high - (below + 0.3) / height,
-    )
-    axes = figure.add_axes(inner)
-    draw(axes, one, answers[one.title], span)
-    if not bare:
-        _make_room(axes, begin)
+    _fill(figure, (left, top - high, wide, high - 0.3 / height), one, answers[one.title], span)
 
 
-def _make_room(axes: Axes, begin: float) -> None:
-    """Have what stands left of the axes begin there, as a share of the figure; how wide it is only drawing tells."""
-    figure, place = axes.get_figure(root=True), axes.get_position()
-    box = axes.get_tightbbox()
-    if figure is None or box is None:
-        return
-    missing = begin - box.transformed(figure.transFigure.inverted()).x0
-    if missing > 0:
-        axes.set_position((place.x0 + missing, place.y0, place.width - missing, place.height))
+def _fill(
+    figure: Figure,
+    place: tuple[float, float, float, float],
+    panel: Panel,
+    answers: list[list[Series]],
+    span: Span,
+) -> None:
+    """Draw a panel into a place of the figure (left, bottom, width, height, in shares of it), with its scales."""
+    left, bottom, wide, high = place
+    width, height = figure.get_size_inches()
+    bare = panel.view in {View.STAT, View.TABLE}  # no scales
+    below = (0.1 if bare else 0.35) / height
+    begin, wide, high = left + 0.15 / width, wide - 0.35 / width, high - below
+    axes = figure.add_axes((begin, bottom + below, wide, high))
+    draw(axes, panel, answers, span)
+    box = None if bare else axes.get_tightbbox()  # how wide a scale is only drawing tells
+    if box is not None:
+        missing = max(begin - box.transformed(figure.transFigure.inverted()).x0, 0.0)
+        axes.set_position((begin + missing, bottom + below, wide - missing, high))
 
 
 def draw(axes: Axes, panel: Panel, answers: list[list[Series]], span: Span) -> None:
@@ -266,6 +264,7 @@ def _draw_lines(axes: Axes, panel: Panel, series: Sequence[Series]) -> None:
     more = f"and {len(series) - _LINES} more" if len(series) > _LINES else None
     legend = axes.legend(loc="upper left", fontsize=6, framealpha=0.7, title=more, borderpad=0.2)
     legend.get_frame().set_linewidth(0)
+    legend.set_in_layout(False)  # it stands within the axes, and takes longest to measure
 
 
 def _label(one: Series, panel: Panel) -> str:
@@ -321,8 +320,8 @@ _DRAWN: Final = {
 
 
 def _date(seconds: float) -> float:
-    moment = datetime.fromtimestamp(seconds, UTC)
-    return float(dates.date2num(moment))  # type: ignore[no-untyped-call]  # matplotlib.dates has no types
+    """Return a moment as Matplotlib counts them: in days since 1970."""
+    return seconds / 86_400
 
 
 # The page ----------------------------------------------------------------------------------------------------------
@@ -373,8 +372,9 @@ def _body(panel: Panel, answers: list[list[Series]], span: Span, links: Links) -
     if panel.view is View.TABLE:
         return _html_table(panel, answers, span, links)
     with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(panel.width * 0.6, panel.height * _LINE), layout="constrained")
-        draw(figure.add_subplot(), panel, answers, span)
+        # A layout of Matplotlib's own would draw it three times.
+        figure = Figure(figsize=(panel.width * 0.6, panel.height * _LINE))
+        _fill(figure, (0.0, 0.0, 1.0, 1.0 - 0.1 / (panel.height * _LINE)), panel, answers, span)
         file = io.StringIO()
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
     return file.getvalue()[file.getvalue().index("<svg") :]
