@@ -513,7 +513,6 @@ class ConnectionLinks:
             open_links = list(self._links)
         for link in open_links:  # before any is closed
             link.engine.refuse_reentry()
-        errors: list[JmsxError] = []
         try:
             with self._lock:
                 if self._closing:
@@ -523,11 +522,7 @@ class ConnectionLinks:
             with self._lock:
                 self._closed = True
                 links, spare = self._let_go()
-            for link in links:
-                try:
-                    link.close()
-                except JmsxError as error:
-                    errors.append(error)
+            errors = _close(links)
         except BaseException:
             # Ctrl-C: the others are not waited for, and they would never be closed.
             self.abort()
@@ -696,6 +691,17 @@ class ConnectionLinks:
         if self.options.client_id is None:
             return None
         return f"{self.options.client_id}-{next(self._count)}"
+
+
+def _close(links: Iterable[SessionLink]) -> list[JmsxError]:
+    """Close them, each also if another fails; return their errors."""
+    errors: list[JmsxError] = []
+    for link in links:
+        try:
+            link.close()
+        except JmsxError as error:
+            errors.append(error)
+    return errors
 
 
 def _without(durables: dict[str, SessionLink], link: SessionLink) -> dict[str, SessionLink]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,8 +24,9 @@ WITHIN = ["/jmsx/jms/link.py", "/jmsx/drivers/opened_link.py", "/jmsx/drivers/re
 
 
 def engines() -> set[threading.Thread]:
-    """The threads that serve links."""
-    return {one for one in threading.enumerate() if one.name.startswith("jmsx-engine-")}
+    """The threads that serve links, and those that call listeners."""
+    names = ("jmsx-engine-", "jmsx-listener-")
+    return {one for one in threading.enumerate() if one.name.startswith(names)}
 
 
 def session_with_another(connection: Connection) -> Session:
@@ -71,6 +73,27 @@ def test_what_is_interrupted_while_it_opens_a_link_leaves_none(
                 interrupt.run(partial(act, given))
             except Alarm:
                 assert eventually(lambda: goes_on(connection), 5), f"step {steps}"
+        assert eventually(lambda: engines() <= before, 5), f"step {steps} left {engines() - before}"
+        return interrupt.steps
+
+    with FakeBrokerServer("classic") as server:
+        for step in some(range(1, attempt(server))):
+            attempt(server, step)
+
+
+@pytest.mark.parametrize("close", [Connection.close, Session.close])
+def test_a_close_that_is_interrupted_leaves_no_link(close: Callable[[Any], None]) -> None:
+    """Nor a thread that calls listeners: the next close() ended nothing, because the connection was closed already."""
+
+    def attempt(server: FakeBrokerServer, *steps: int) -> int:
+        before = engines()
+        interrupt = Interrupt(*steps, within=["/jmsx/jms/link.py", "/jmsx/jms/dispatcher.py"])
+        with Connection(server.url) as connection, contextlib.suppress(Alarm):
+            connection.start()
+            connection.create_session()
+            session = connection.create_session()
+            session.create_consumer("queue://q").set_listener(print)
+            interrupt.run(lambda: close(connection if close is Connection.close else session))
         assert eventually(lambda: engines() <= before, 5), f"step {steps} left {engines() - before}"
         return interrupt.steps
 
