@@ -273,7 +273,7 @@ def traceback_of(error: BaseException) -> str:
 def exc_info_of(
     error: BaseException,
 ) -> tuple[type[BaseException], BaseException, TracebackType | None]:
-    """As `sys.exc_info()` gives it while `error` is handled."""
+    """Return what `sys.exc_info()` does while `error` is handled."""
     return type(error), error, _trace(error)
 
 

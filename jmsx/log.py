@@ -117,7 +117,7 @@ def _plain(standard: logging.Logger) -> Callable[..., object]:
 
 
 def _tell_on_stderr(event: str | None, error: BaseException) -> None:
-    """As the standard library's handlers do with what fails in them."""
+    """Print the traceback of a handler that failed, as the standard library's handlers do."""
     if not logging.raiseExceptions:
         return
     with contextlib.suppress(Exception):  # then nobody is told

@@ -173,7 +173,7 @@ def fetch(product: Product, java: Path, scratch: Path) -> Path:
 
 
 def _tools(product: Product, java: Path, scratch: Path) -> dict[str, tuple[list[str | Path], Path]]:
-    """For each tool that is here: its command, and the folder that it copies the jars to."""
+    """Return of each tool that is installed its command, and the folder that it copies the jars to."""
     tools: dict[str, tuple[list[str | Path], Path]] = {}
     if maven := shutil.which("mvn"):
         (scratch / "pom.xml").write_text(maven_project(product), encoding="utf-8")

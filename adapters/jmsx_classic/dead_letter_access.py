@@ -346,7 +346,7 @@ def _commit(link: RequestLink, batch: Sequence[_Taken], queue: str) -> None:
 
 
 def _delivery(frame: MessageFrame, queue: str) -> Delivery:
-    """As a consumer of `queue` has it, for what is made of its headers."""
+    """Return the message as a consumer of `queue` would have it, whose headers the dialect can read."""
     return Delivery(
         frame,
         arrival=0,

@@ -69,7 +69,7 @@ class DestinationGuard(LabelGuard):
 
 
 class WordGuard(LabelGuard):
-    """As `LabelGuard`, and what is no single word, such as the text of an exception, is `__other__` too."""
+    """Does as `LabelGuard` does, and counts what is no single word, such as an exception's text, as `__other__`."""
 
     __slots__ = ()
 

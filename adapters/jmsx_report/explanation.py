@@ -266,7 +266,7 @@ def _in_time(line: Line) -> tuple[int, str, int]:
 
 
 def _as_told(line: Line) -> tuple[int, str, bool, int]:
-    """As `_in_time`, and a failed delivery before the dead letter that it became at the same moment."""
+    """Return a key that sorts as `_in_time` does, and a failed delivery before the dead letter of the same moment."""
     return line["ts_us"], line["writer"], line["kind"] == "dlq", line["seq"]
 
 

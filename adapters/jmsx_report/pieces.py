@@ -127,7 +127,7 @@ class Pieces:
 
     @cached_property
     def _pieces(self) -> Mapping[str, list[Segment]]:
-        """Of each segment, in order."""
+        """The pieces of each segment, in order."""
         found: dict[str, list[Segment]] = {}
         for one in sorted(filter(is_piece, self.segments), key=attrgetter("begin")):
             found.setdefault(one.path, []).append(one)

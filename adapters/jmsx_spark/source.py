@@ -111,7 +111,7 @@ class EventLogSource(DataSource):
 
 
 class PieceSource(EventLogSource):
-    """As `EventLogSource`, but a batch has no rows: what there is to read in it is told by its offsets."""
+    """Reads as `EventLogSource` does, but its batches have no rows: their offsets tell what there is to read."""
 
     @classmethod
     def name(cls) -> str:

@@ -689,7 +689,7 @@ class App:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """As `with app:` ends; a block that is cancelled drains."""
+        """Drain the app if the block ended well or was cancelled, else abort it, as the end of `with app:` does."""
         if error is None or isinstance(error, _IN_GOOD_ORDER):
             await self._astop(DRAIN_TIMEOUT)
         else:

@@ -57,7 +57,7 @@ class Console:
 
     @cached_property
     def rich(self) -> rich.console.Console:
-        """For what is more than lines, such as a bar."""
+        """The console of rich, for what is more than lines, such as a progress bar."""
         from rich import console  # noqa: PLC0415 - not for `jmsx --help`
 
         made = console.Console(

@@ -238,7 +238,7 @@ def property_text(name: str, value: object) -> str:
 
 
 def _float_text(value: float) -> str:
-    """As Java writes it, for whoever compares texts. Source: `java.lang.Double.toString`."""
+    """Return the number as Java writes it, so that texts can be compared. Source: `java.lang.Double.toString`."""
     if not math.isfinite(value):
         return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
     low, high = _PLAIN

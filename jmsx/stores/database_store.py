@@ -383,7 +383,7 @@ def _row(identity: StoreKey) -> tuple[str, str]:
 
 
 def _fit(text: str) -> str:
-    """As it is, or its hash where the column is too narrow for it or a database may refuse it."""
+    """Return `text`, or its hash where the column is too narrow for it or a database may refuse it."""
     if len(text) <= _WIDTH and text.isprintable():
         return text
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
