@@ -492,8 +492,8 @@ class ConnectionLinks:
             self._check()
             self.started = False
             links = list(self._links)
-        for link in links:
-            link.pause()
+            for link in links:
+                link.pause()
         deadline = None if timeout is None else self.machine.monotonic() + timeout
 
         def is_idle(link: SessionLink) -> bool:

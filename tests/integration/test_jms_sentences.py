@@ -11,6 +11,7 @@ import pytest
 from jmsx import Connection, Message
 from jmsx.drivers.link_state import LinkState
 from jmsx.errors import IllegalStateError, JmsxError
+from jmsx.jms.link import SessionLink
 from jmsx.jms.session import link_of
 from tests.integration.broker_support import eventually
 from tests.integration.support import AUTO, DUPS_OK, Outcome, fresh_queue, put, settles, text
@@ -139,6 +140,28 @@ def test_stop_from_listeners_of_two_sessions(connection: Connection) -> None:
     assert not connection.stop(timeout=0.2)
     go_on.set()
     assert connection.stop(timeout=10)
+
+
+def test_start_and_stop_from_two_threads(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection supports concurrent use (JMS 2.0, 2.14): what came last holds for all of its sessions."""
+    link, starts, pause = (
+        link_of(connection.create_session()),
+        list[Outcome[None]](),
+        SessionLink.pause,
+    )
+
+    def pause_late(self: SessionLink) -> None:
+        starts.append(Outcome(connection.start))
+        time.sleep(0.2)
+        pause(self)
+
+    monkeypatch.setattr(SessionLink, "pause", pause_late)
+    connection.stop()
+    starts[0].join(10)
+    assert link.shared.started
+    assert link.calls.running
 
 
 def test_an_exception_listener_is_called_for_one_after_the_other(
