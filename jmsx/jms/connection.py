@@ -12,6 +12,7 @@ from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.option_checks import check_position, nearest
 from jmsx.drivers.machine import Machine
 from jmsx.errors import ConfigurationError, JmsxError
+from jmsx.jms.handlers import check_runs, check_takes_message
 from jmsx.jms.link import ConnectionLinks
 from jmsx.jms.session import Session
 from jmsx.observe import Observer
@@ -55,8 +56,12 @@ class Connection:
         """
         Call `listener(error)` when a session's link is lost; on a thread of the driver, for one after the other.
 
-        Not any more once the connection is closed, so that one which makes another connection makes one.
+        Not any more once the connection is closed, so that one which makes another connection makes one. Raises
+        ConfigurationError for a coroutine or generator function and for one that does not take an error.
         """
+        if listener is not None:
+            check_runs(listener)
+            check_takes_message(listener, "error")
         self._links.exception_listener = listener
 
     def create_session(self, mode: AcknowledgeMode = AcknowledgeMode.AUTO_ACKNOWLEDGE) -> Session:

@@ -10,7 +10,7 @@ import pytest
 
 from jmsx import Connection, Message
 from jmsx.drivers.link_state import LinkState
-from jmsx.errors import IllegalStateError, JmsxError
+from jmsx.errors import ConfigurationError, IllegalStateError, JmsxError
 from jmsx.jms.link import SessionLink
 from jmsx.jms.session import link_of
 from tests.integration.broker_support import eventually
@@ -205,6 +205,23 @@ def test_an_exception_listener_that_closes_the_connection(connection: Connection
     ends.set()
     assert eventually(lambda: not any(link.engine.alive for link in links), 10)
     assert len(told) == 1
+
+
+def test_an_exception_listener_that_would_not_run(connection: Connection) -> None:
+    """It is refused when it is set, as a message listener is: nobody would await it."""
+
+    async def awaited(_error: JmsxError) -> None:
+        """Never run."""
+
+    for listener, match in (
+        (awaited, "async"),
+        (dict, "class"),
+        (lambda: None, "error"),
+        ("x", "no function"),
+    ):
+        with pytest.raises(ConfigurationError, match=match):
+            connection.set_exception_listener(listener)  # type: ignore[arg-type]  # the refusal is what is tested
+    connection.set_exception_listener(None)
 
 
 def test_what_a_closed_session_refuses(connection: Connection) -> None:
