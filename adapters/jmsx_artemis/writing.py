@@ -105,7 +105,8 @@ class ArtemisWriting(Writing):
         headers = {"destination": address, "subscription-type": routing, "ack": ack.value}
         if selector and no_local:
             raise UnsupportedError(
-                f"{destination}: Artemis cannot leave out a session's own messages and obey a selector, over STOMP"
+                f"{destination}: Artemis cannot leave out a session's own messages and obey a selector, over STOMP;"
+                " leave out one of the two"
             )
         if selector:
             headers["selector"] = core_filter(selector, durable=durable_name is not None)

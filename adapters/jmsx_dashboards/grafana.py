@@ -65,7 +65,7 @@ _INSTANT: Final = frozenset({View.STAT, View.BARGAUGE, View.TABLE})
 
 
 def boards_json(links: Links) -> dict[str, str]:
-    """Write every board, by its uid."""
+    """Return the JSON of every board, by its uid."""
     return {
         board.uid: json.dumps(_board(board, links), indent=2, sort_keys=True) + "\n"
         for board in BOARDS

@@ -117,7 +117,7 @@ class Alert:
     severity: Severity
     labels: tuple[str, ...]  #: what identifies one firing
     summary: str  #: one line; `{destination}` and the like are put in
-    description: str  #: what it means; likewise
+    description: str  #: what it means; values are put in as into `summary`
     panel: str  #: the panel to look at first
     impact: str
     causes: tuple[str, ...]

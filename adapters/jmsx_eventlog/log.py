@@ -178,7 +178,7 @@ def _writable(directory: Path) -> Path:
     except OSError as error:
         raise ConfigurationError(f"no event log in {directory}: {error.strerror}") from error
     if not os.access(directory, os.W_OK | os.X_OK):
-        raise ConfigurationError(f"no event log in {directory}: it cannot be written to")
+        raise ConfigurationError(f"no event log in {directory}: this user may not write there")
     return directory
 
 

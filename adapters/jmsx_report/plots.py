@@ -138,7 +138,7 @@ class _Bars:
     """Horizontal bars, one for each of `labels`, the first on top; two of the same name stay two."""
 
     labels: Sequence[str]
-    most: float  #: what the longest is
+    most: float  #: the value of the longest bar
     each: int  #: the height of one row, with the gap below it
     whole: bool = False  #: whether they are whole numbers
 

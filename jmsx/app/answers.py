@@ -67,7 +67,7 @@ def answer_to(
     sending = Sending(persistent=request.persistent, priority=request.priority)
     answer = sending.message(to, returned)
     if isinstance(returned, Message):
-        # The handler may have received it, or share it with other calls
+        # The handler may have received what it returns, or return it from other calls, too
         answer = _copied(returned)
         if not returned.delivery_count:  # one that came in has the reply-to of its own sender
             answer.reply_to = returned.reply_to

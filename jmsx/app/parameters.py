@@ -494,7 +494,9 @@ def _header_of(name: str, annotation: Any) -> Callable[[Message], Any]:
     kind = HEADERS[attribute]
     plain, _ = without_none(annotation)
     if not _says_nothing(plain) and not (isinstance(plain, type) and issubclass(kind, plain)):
-        raise ConfigurationError(f"header {name!r} is a {kind.__name__}")
+        raise ConfigurationError(
+            f"header {name!r} is of type {kind.__name__}; annotate its parameter so"
+        )
     return lambda message: getattr(message, attribute)
 
 

@@ -286,7 +286,7 @@ class Consumer:
         if wanted is not None and (store is None or not store.connects):
             raise ConfigurationError(
                 f"the handler's keyword parameter {wanted} would be a database connection, which only"
-                " dedupe=DatabaseStore(...) gives; a message or body must not be a parameter by keyword alone"
+                " dedupe=DatabaseStore(...) gives; if a message or body is meant, write it in front of the *"
             )
         if store is None:
             if self.dedupe_by is not None:

@@ -24,7 +24,7 @@ class Way(Enum):
     """How a transaction is committed; DESIGN.md has a table of them."""
 
     ONE_BURST = auto()  #: its ACKs and COMMIT together (unit_of_work.py)
-    #: So, with a marker that tells on the next link what became of it (commit_markers.py)
+    #: As ONE_BURST, with a marker that tells on the next link what became of the commit (commit_markers.py)
     MARKED = auto()
     TWO_STEPS = auto()  #: COMMIT for what was sent, then ACKs (two_steps.py)
     REPEATED = auto()  #: what was sent once more, message by message, then ACKs (commit_repeat.py)

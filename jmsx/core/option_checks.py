@@ -190,7 +190,7 @@ def unknown(
     """
     Return an error that says what may have been meant, or which names are `known`.
 
-    What others call it goes before what is to be written `elsewhere` for it, and that before a name that looks like it.
+    It names the known one that other clients call `name`, else what to write `elsewhere`, else what looks like it.
     """
     meant = _meant(name, known)
     if meant is None and name in elsewhere:

@@ -520,7 +520,7 @@ class Agenda:
         self._timers = _Heap()
         self._paused = _Heap()  #: by the end of their pause
         self._ready = _Heap()  #: by the order of the message that would be handed out next
-        #: Of which the application wants no message yet.
+        #: Consumers of which the application wants no message yet
         self._unwanted: dict[ConsumerCore, None] = {}
         #: Consumers of which the application holds messages
         self._holding: dict[ConsumerCore, None] = {}

@@ -616,7 +616,7 @@ class CustomLedger:
     def reach(self, entries: Iterable[Entry]) -> None:
         """Do as `StagedLedger.reach` does, if it is one."""
         ledger = self._ledger
-        if isinstance(ledger, StagedLedger):  # of what was not taken that says nothing
+        if isinstance(ledger, StagedLedger):  # others have counted the hand-out at `begin`
             self._ask("reach()", lambda: ledger.reach(entries))
 
     def finish(self, entries: Iterable[Entry]) -> None:

@@ -649,7 +649,7 @@ def unknown_within(order: Elsewhere) -> None: ...
             {},
             "but there is no header 'correlationid'; did you mean 'correlation_id'?",
         ),
-        (mistyped_header, {}, "header 'priority' is a int"),
+        (mistyped_header, {}, "header 'priority' is of type int; annotate its parameter so"),
         (mistyped_property, {}, "lock is no type of data"),
         (marker_as_default, {}, "write region: Annotated[str, Property()]"),
         (marker_as_type, {}, "write region: Annotated[str, Property()]"),
