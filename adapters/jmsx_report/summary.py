@@ -319,7 +319,7 @@ def summary(
         for row in by_hour.group_by("dest").agg(pl.col(NUMBERS).sum()).iter_rows(named=True)
     }
     totals = {name: sum(numbers[name] for numbers in own.values()) for name in NUMBERS}
-    rows = rows.with_row_index("row")
+    rows = rows.sort("dest", "route", "hour_us").with_row_index("row")
     by_name = pl.concat(
         [rows, rows.drop("dest").join(named, on="route").select(rows.columns)]
     ).unique(["dest", "row"], maintain_order=True)
@@ -399,7 +399,7 @@ def _hours(rows: pl.DataFrame, own: pl.DataFrame) -> list[dict[str, Any]]:
     """
     found: dict[tuple[str, int], dict[str, Any]] = {}
     told = rows.join(own, on=["dest", "hour_us"], how="left", suffix="_own")
-    for row in told.sort("dest", "hour_us", "route").iter_rows(named=True):
+    for row in told.sort("dest", "hour_us", "route", "row").iter_rows(named=True):
         here = found.setdefault(
             (row["dest"], row["hour_us"]),
             {"dest": row["dest"], "hour_us": row["hour_us"], "verdict": BALANCED, "reasons": []}
