@@ -10,12 +10,14 @@ from jmsx_eventlog.schema import FIELDS
 from jmsx_report.additive import HOUR_US, Adds, Partial, mean
 from jmsx_report.consumption import CONSUMPTION, SUBSCRIPTION, SUBSCRIPTIONS
 from jmsx_report.events import Events, named
+from jmsx_report.nothing import of_lines
 from jmsx_report.table import Context, Sums, Table
 
 _KEYS: Final = (*SUBSCRIPTION, "hour_us", "trigger", "messages")
 TRIGGERS: Final = next(one.words["ack.batch"] for one in FIELDS if one.name == "trigger")
 
 
+@of_lines("ack.batch")
 def _frames(events: Events) -> pl.DataFrame:
     hour = (pl.col("ts_us") // HOUR_US * HOUR_US).alias("hour_us")
     return (

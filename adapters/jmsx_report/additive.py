@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import polars as pl
@@ -34,24 +35,6 @@ class Adds(StrEnum):
     LAST = "last"  #: of structs that begin with the number of a line: the one with the highest, if there is any
 
 
-@dataclass(frozen=True, slots=True)
-class Partial:
-    """
-    Rows that add up: rows with equal `keys` are one row, whose other columns are added as `adds` says.
-
-    `of` must be pure and give the columns of `keys` and `adds`, no other, with the same types whatever the events.
-    `time` names the key that is an instant (us, epoch), if there is one: rows of two hours of it are never one row.
-    `apart` names keys in all of which rows of two batches seldom agree: only those that do are added up.
-    """
-
-    name: str
-    keys: tuple[str, ...]
-    adds: Mapping[str, Adds]
-    of: Callable[[Events], pl.DataFrame]
-    time: str | None = None
-    apart: tuple[str, ...] = ()
-
-
 def _join(lists: pl.Expr) -> pl.Expr:
     return lists.explode(keep_nulls=False)
 
@@ -70,10 +53,34 @@ _ADD: Final[Mapping[Adds, Callable[[pl.Expr], pl.Expr]]] = {
 }
 
 
+@dataclass(frozen=True)
+class Partial:
+    """
+    Rows that add up: rows with equal `keys` are one row, whose other columns are added as `adds` says.
+
+    `of` must be pure and give the columns of `keys` and `adds`, no other, with the same types whatever the events.
+    `time` names the key that is an instant (us, epoch), if there is one: rows of two hours of it are never one row.
+    `apart` names keys in all of which rows of two batches seldom agree: only those that do are added up.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    adds: Mapping[str, Adds]
+    of: Callable[[Events], pl.DataFrame]
+    time: str | None = None
+    apart: tuple[str, ...] = ()
+
+    @cached_property
+    def sums(self) -> list[pl.Expr]:
+        """What the other columns are in a row of equal keys."""
+        return [_ADD[how](pl.col(column)) for column, how in self.adds.items()]
+
+
 def added(partial: Partial, rows: pl.DataFrame) -> pl.DataFrame:
     """Add up rows of `partial`: one row for each of its keys."""
-    sums = (_ADD[how](pl.col(column)) for column, how in partial.adds.items())
-    return rows.group_by(partial.keys).agg(*sums)
+    if rows.is_empty():
+        return rows.select(*partial.keys, *partial.adds)
+    return rows.group_by(partial.keys).agg(partial.sums)
 
 
 def added_batches(partial: Partial, batches: Sequence[pl.DataFrame]) -> pl.DataFrame:

@@ -16,11 +16,13 @@ from jmsx_report.additive import HOUR_US, MINUTE_US, Adds, Partial
 from jmsx_report.clocks import Clocks
 from jmsx_report.events import Events, named
 from jmsx_report.flows import PLAUSIBLE_US, SETTLES
+from jmsx_report.nothing import of_lines
 
 _COUNTERS: Final = ("enqueued", "dequeued", "expired", "size")
 _WHERE: Final = ("writer", "session_id", "epoch", "dest")
 
 
+@of_lines("broker.stats")
 def _stats(events: Events) -> pl.DataFrame:
     hour = pl.col("ts_us") // HOUR_US
     one = [*_WHERE, hour]
@@ -51,6 +53,7 @@ STATS: Final = Partial(
 )
 
 
+@of_lines("send", "delivery")
 def _traffic(events: Events) -> pl.DataFrame:
     minute = (pl.col("ts_us") // MINUTE_US * MINUTE_US).alias("minute_us")
     arrived = events.coded("send").filter(pl.col("outcome").is_in(["confirmed", "unconfirmed"]))

@@ -12,6 +12,7 @@ from jmsx_report.events import Events, named
 from jmsx_report.flows import DONE
 from jmsx_report.horizon import RUNS
 from jmsx_report.latency import SOCKET
+from jmsx_report.nothing import of_lines
 from jmsx_report.table import Sums
 
 #: A message should be done within this of its sending; the alerts have the same.
@@ -26,6 +27,7 @@ _SPANS: Final = {
 }
 
 
+@of_lines("delivery")
 def _consumed(events: Events) -> pl.DataFrame:
     done = pl.col("outcome").is_in(DONE)
     took = pl.col("ts_us") - pl.col("sent_us")
@@ -75,6 +77,7 @@ CONSUMPTION: Final = Partial(
 )
 
 
+@of_lines("sub.open", "sub.close")
 def _opened_and_closed(events: Events) -> pl.DataFrame:
     return pl.concat(
         [
@@ -101,6 +104,7 @@ SUBSCRIPTIONS: Final = Partial(
 )
 
 
+@of_lines("conn.lost", "conn.closed")
 def _ended(events: Events) -> pl.DataFrame:
     return pl.concat(
         events.of(kind).select(*SOCKET, pl.col("ts_us").alias("ended_us"))

@@ -8,6 +8,7 @@ import polars as pl
 
 from jmsx_report.additive import Adds, Partial
 from jmsx_report.events import Events
+from jmsx_report.nothing import of_lines
 from jmsx_report.table import Context, Sums, Table
 
 _SAMPLES: Final = 5
@@ -19,6 +20,7 @@ def _dead(events: Events) -> pl.DataFrame:
     return events.of("dlq").with_columns(pl.col("error_type", "error_place").fill_null(""))
 
 
+@of_lines("dlq")
 def _causes(events: Events) -> pl.DataFrame:
     return (
         _dead(events)
@@ -32,6 +34,7 @@ def _causes(events: Events) -> pl.DataFrame:
     )
 
 
+@of_lines("dlq")
 def _samples(events: Events) -> pl.DataFrame:
     """Return the earliest of each cause: more of one batch can never be among the earliest of all."""
     return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import polars as pl
@@ -62,6 +63,16 @@ _NAMES: Final = ("writer", "session_id", "dest", "consumer", "subscription", "ou
 _NONE: Final = {kind: pl.DataFrame(schema=schema) for kind, schema in SCHEMAS.items()}
 
 
+def _coded(frame: pl.DataFrame, kind: str) -> pl.DataFrame:
+    names = [name for name in _NAMES if name in frame.columns]
+    return frame.with_columns(pl.col(names).cast(pl.Categorical), kind=pl.lit(kind, pl.Categorical))
+
+
+@cache
+def _none_coded(kind: str) -> pl.DataFrame:
+    return _coded(_NONE[kind], kind)
+
+
 class Events:
     """The good lines of one batch, by kind, each (writer, seq) once; and what is told of the segments."""
 
@@ -100,10 +111,7 @@ class Events:
         """Return the lines of `kind` with their names (writer, dest and the like) as Categorical: see `named`."""
         if kind not in self._made:
             frame = self.of(kind)
-            names = [name for name in _NAMES if name in frame.columns]
-            self._made[kind] = frame.with_columns(
-                pl.col(names).cast(pl.Categorical), kind=pl.lit(kind, pl.Categorical)
-            )
+            self._made[kind] = _coded(frame, kind) if frame.height else _none_coded(kind)
         return self._made[kind]
 
     def once(self, of: Callable[[Events], pl.DataFrame]) -> pl.DataFrame:
@@ -121,6 +129,12 @@ class Events:
         """Return the rows of `ranges`, `files` or `quarantine`, as ABOUT has them."""
         rows = self._about.get(what)
         return pl.DataFrame(schema=ABOUT[what]) if rows is None else rows
+
+
+def every_line(events: Events) -> pl.DataFrame:
+    """Return kind, writer, seq, ts_us, mono_us of each line; kinds and writers are Categorical."""
+    columns = ["kind", "writer", "seq", "ts_us", "mono_us"]
+    return pl.concat(events.coded(kind)[columns] for kind in events.kinds())
 
 
 def named(rows: pl.DataFrame) -> pl.DataFrame:

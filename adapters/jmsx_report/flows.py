@@ -15,6 +15,7 @@ import polars as pl
 from jmsx.core.events import Outcome
 from jmsx_report.additive import HOUR_US, Adds, Partial, added
 from jmsx_report.events import Events, named
+from jmsx_report.nothing import of_lines, of_rows
 
 BUCKET_US: Final = 10_000_000
 #: 2001 to 2286, in microseconds and in milliseconds: other numbers are no times of this log.
@@ -155,6 +156,7 @@ def _both(events: Events) -> pl.LazyFrame:
     )
 
 
+@of_lines("send", "delivery")
 def _fingerprints(events: Events) -> pl.DataFrame:
     return (
         _both(events)
@@ -219,6 +221,33 @@ def _plans(events: Events) -> pl.LazyFrame:
     )
 
 
+@of_lines("send", "delivery", PLANNED)
+def _told(events: Events, wanted: pl.Series) -> pl.DataFrame:
+    return (
+        pl.concat(
+            [
+                _both(events).with_columns(
+                    pl.when(pl.col("outcome").is_in(_OPEN)).then("tx_id").alias("tx_id")
+                ),
+                _plans(events),
+            ],
+            how="diagonal",
+        )
+        .filter(pl.col("bucket").is_in(wanted.implode()))
+        .group_by(_STORY)
+        .agg(
+            pl.len().cast(pl.Int64).alias("n"),
+            pl.col("effects").sum(),
+            pl.col("ts_us").min().alias("first_us"),
+            pl.col("ts_us").max().alias("last_us"),
+            pl.col("seq").max().alias("last_seq"),
+            pl.col("expires_us", "until_us", "kept").max(),
+        )
+        .collect()
+        .pipe(named)
+    )
+
+
 def stories(buckets: pl.Series) -> Partial:
     """
     Return the same, but key by key, of the messages of `buckets` only; what each of them went through.
@@ -228,33 +257,7 @@ def stories(buckets: pl.Series) -> Partial:
     clock), last_seq, expires_us; and of each `PLANNED` line consumer, plan (its seq), until_us (by the writer's clock),
     kept (whether the consumer surely keeps it until then; null: it is another line).
     """
-    wanted = buckets.unique()
-
-    def told(events: Events) -> pl.DataFrame:
-        return (
-            pl.concat(
-                [
-                    _both(events).with_columns(
-                        pl.when(pl.col("outcome").is_in(_OPEN)).then("tx_id").alias("tx_id")
-                    ),
-                    _plans(events),
-                ],
-                how="diagonal",
-            )
-            .filter(pl.col("bucket").is_in(wanted.implode()))
-            .group_by(_STORY)
-            .agg(
-                pl.len().cast(pl.Int64).alias("n"),
-                pl.col("effects").sum(),
-                pl.col("ts_us").min().alias("first_us"),
-                pl.col("ts_us").max().alias("last_us"),
-                pl.col("seq").max().alias("last_seq"),
-                pl.col("expires_us", "until_us", "kept").max(),
-            )
-            .collect()
-            .pipe(named)
-        )
-
+    wanted, nothing = buckets.unique(), Events()
     return Partial(
         "stories",
         _STORY,
@@ -268,7 +271,7 @@ def stories(buckets: pl.Series) -> Partial:
             "until_us": Adds.MAX,
             "kept": Adds.MAX,
         },
-        told,
+        lambda events: _told(events if wanted.len() else nothing, wanted),
     )
 
 
@@ -276,7 +279,7 @@ def _sent_late(events: Events) -> pl.DataFrame:
     """Return the sends that began long after their key was made, or before it: that key may have been sent before."""
     sends = events.coded("send")
     # They come first there.
-    keys = events.once(keyed).head(sends.height).select("msg_key", "key_us")
+    keys = events.once(keyed)[: sends.height, ["msg_key", "key_us"]]
     begun = sends.select(pl.coalesce("start_us", "ts_us").alias("begun_us"))
     return (
         keys.hstack(begun)
@@ -288,24 +291,30 @@ def _sent_late(events: Events) -> pl.DataFrame:
     )
 
 
+@of_lines("send", "delivery")
 def _again(events: Events) -> pl.DataFrame:
-    flagged = (pl.col("attempt") > 1) | pl.col("redelivered")
-    foreign = (
-        events.of("delivery")
-        # One filter after the other: the key is looked at where little is left.
-        .filter(flagged)
-        .filter(pl.col("outcome").is_in(DONE), key_us(pl.col("msg_key")).is_null())
+    # One filter after the other: the key is looked at where little is left.
+    flagged = events.of("delivery").filter((pl.col("attempt") > 1) | pl.col("redelivered"))
+    return _numbers(pl.concat([_foreign(flagged), _sent_late(events)]))
+
+
+@of_rows
+def _foreign(flagged: pl.DataFrame) -> pl.DataFrame:
+    """Return those of deliveries that are done, and whose key tells no time."""
+    return (
+        flagged.filter(pl.col("outcome").is_in(DONE), key_us(pl.col("msg_key")).is_null())
         .select(
             bucket(pl.col("msg_key"), pl.lit(None, pl.Int64)).alias("bucket"),
             (pl.coalesce("sent_us", "recv_us", "ts_us") // HOUR_US * HOUR_US).alias("hour_us"),
         )
         .filter(pl.col("bucket") != NAMELESS)
     )
-    return (
-        pl.concat([foreign, _sent_late(events)])
-        .group_by("bucket", "hour_us")
-        .agg(pl.len().cast(pl.Int64).alias("n"))
-    )
+
+
+@of_rows
+def _numbers(again: pl.DataFrame) -> pl.DataFrame:
+    """Count messages by bucket and hour."""
+    return again.group_by("bucket", "hour_us").agg(pl.len().cast(pl.Int64).alias("n"))
 
 
 #: Where a message may have been done twice though both ends of its bucket agree. For messages of foreign senders, whose
@@ -317,6 +326,7 @@ def _again(events: Events) -> pl.DataFrame:
 AGAIN: Final = Partial("again", ("bucket", "hour_us"), {"n": Adds.SUM}, _again)
 
 
+@of_lines("tx.in_doubt")
 def _doubts(events: Events) -> pl.DataFrame:
     return (
         events.of("tx.in_doubt")
@@ -329,6 +339,7 @@ def _doubts(events: Events) -> pl.DataFrame:
 DOUBTS: Final = Partial("doubts", ("writer", "tx_id"), {"first_us": Adds.MIN}, _doubts)
 
 
+@of_lines("sub.open", "delivery")
 def _readers(events: Events) -> pl.DataFrame:
     frames = []
     for kind in ("sub.open", "delivery"):
@@ -366,6 +377,7 @@ READERS: Final = Partial(
 )
 
 
+@of_lines("sub.close", "conn.lost")
 def _closings(events: Events) -> pl.DataFrame:
     none = pl.lit(None, pl.Categorical)
     return (
@@ -399,6 +411,7 @@ DURABLE: Final = "durable:"
 REMOVED: Final = "sub.removed"
 
 
+@of_lines(REMOVED, "sub.open")
 def _spans(events: Events) -> pl.DataFrame:
     columns = ("writer", "subscription", "kind", "ts_us")
     return pl.concat(
@@ -415,6 +428,7 @@ def _spans(events: Events) -> pl.DataFrame:
 SPANS: Final = Partial("spans", ("writer", "subscription", "kind", "ts_us"), {}, _spans)
 
 
+@of_lines("sub.stats", "sub.open", "delivery")
 def _in_hand(events: Events) -> pl.DataFrame:
     said = pl.struct(
         "seq",

@@ -17,11 +17,12 @@ import polars as pl
 from jmsx_eventlog.schema import AUDITED
 from jmsx_report.additive import Adds, Partial
 from jmsx_report.clocks import Clocks
-from jmsx_report.events import SCHEMAS, Events, named
-from jmsx_report.flows import PLAUSIBLE_US, optional
+from jmsx_report.events import SCHEMAS, Events, every_line, named
+from jmsx_report.flows import PLAUSIBLE_US
+from jmsx_report.nothing import of_lines, of_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
 
 
 #: A writer that has not ended, and whose last line is older than this beside the newest of all, is not waited for.
@@ -42,22 +43,18 @@ GAPS: Final = {
 }
 
 
-def _lines(events: Events, of: Callable[[str], pl.DataFrame]) -> pl.DataFrame:
-    """
-    Return writer, seq and time of every line; what another writer added at the end tells no time of the writer's own.
-
-    `of` is `events.of` or `events.coded`, which says what the names of writers are.
-    """
-    own = pl.col("ts_us").is_between(*PLAUSIBLE_US)
-    frames = []
-    for kind in events.kinds():
-        time = pl.lit(None, pl.Int64) if kind == "log.recovered" else pl.when(own).then("ts_us")
-        frames.append(of(kind).select("writer", "seq", time.alias("at_us")))
-    return pl.concat(frames).filter(pl.col("seq").is_not_null())
+def _lines(events: Events) -> pl.DataFrame:
+    """Return writer, seq and time of every line; what another writer added at the end tells no time of its own."""
+    own = pl.col("ts_us").is_between(*PLAUSIBLE_US) & (pl.col("kind") != "log.recovered")
+    return (
+        events.once(every_line)
+        .select("writer", "seq", pl.when(own).then("ts_us").alias("at_us"))
+        .filter(pl.col("seq").is_not_null())
+    )
 
 
 def _runs(events: Events) -> pl.DataFrame:
-    lines = _lines(events, events.coded)
+    lines = events.once(_lines)
     run = [
         pl.col("seq").min().alias("low"),
         pl.col("seq").max().alias("high"),
@@ -92,28 +89,14 @@ RUNS: Final = Partial(
 )
 
 
+@of_lines(*_NOTED)
 def _notes(events: Events) -> pl.DataFrame:
-    frames = [
-        events.of(kind).select(
-            "writer",
-            "seq",
-            pl.lit(kind).alias("kind"),
-            "ts_us",
-            optional(events.of(kind), "dropped", pl.Int64),
-            optional(events.of(kind), "dropped_kind", pl.String),
-            optional(events.of(kind), "lost_bytes", pl.Int64),
-        )
-        for kind in _NOTED
-    ]
-    notes = pl.concat(frames)
-    lines = (
-        _lines(events, events.of)
-        if notes.height
-        else pl.DataFrame(schema={"writer": pl.String, "seq": pl.Int64, "at_us": pl.Int64})
-    )
-    # By their numbers first, which leaves few lines; to compare writers is to compare texts.
-    before = lines.filter(pl.col("seq").is_in((notes["seq"] - 1).unique().implode())).select(
-        "writer", pl.col("seq") + 1, pl.col("at_us").alias("before_us")
+    notes = pl.concat([events.coded(kind) for kind in _NOTED], how="diagonal")
+    # By their numbers first, which leaves few lines.
+    before = (
+        events.once(_lines)
+        .filter(pl.col("seq").is_in((notes["seq"] - 1).unique().implode()))
+        .select("writer", pl.col("seq") + 1, pl.col("at_us").alias("before_us"))
     )
     return (
         notes.join(before, on=["writer", "seq"], how="left")
@@ -125,6 +108,7 @@ def _notes(events: Events) -> pl.DataFrame:
             pl.col("dropped_kind").min(),
             pl.col("lost_bytes").max(),
         )
+        .pipe(named)
     )
 
 
@@ -364,46 +348,61 @@ def gaps(found: Completeness, silent: pl.DataFrame) -> pl.DataFrame:
     Columns: writer, service (null), low_us, high_us (by the writer's clock; null: without end), lines (at most so many;
     null: unknown), why.
     """
+    low_us, high_us, last_us, dropped = map(pl.col, ("low_us", "high_us", "last_us", "dropped"))
     none = pl.lit(None, pl.Int64)
-    rows = [
-        found.holes.select(
-            "writer",
-            pl.col("before_us").alias("low_us"),
-            pl.coalesce("after_us", "before_us").alias("high_us"),
-            (pl.col("high") - pl.col("low") + 1).alias("lines"),
-            pl.lit("lines are missing").alias("why"),
+    told = (
+        gap_rows(
+            found.holes,
+            "lines are missing",
+            low_us=pl.col("before_us"),
+            high_us=pl.coalesce("after_us", "before_us"),
+            lines=pl.col("high") - pl.col("low") + 1,
         ),
-        found.drops.filter(_may_be_evidence()).select(
-            "writer",
-            "low_us",
-            "high_us",
-            pl.col("dropped").alias("lines"),
-            pl.lit("the writer had to drop lines").alias("why"),
+        gap_rows(
+            found.drops.filter(_may_be_evidence()),
+            "the writer had to drop lines",
+            low_us=low_us,
+            high_us=high_us,
+            lines=dropped,
         ),
-        found.untold.join(found.writers, on="writer").select(
-            "writer",
-            pl.col("first_us").alias("low_us"),
-            pl.col("last_us").alias("high_us"),
-            pl.col("dropped").alias("lines"),
-            pl.lit("its log.close tells of lines that were dropped").alias("why"),
+        gap_rows(
+            found.untold.join(found.writers, on="writer"),
+            "its log.close tells of lines that were dropped",
+            low_us=pl.col("first_us"),
+            high_us=last_us,
+            lines=dropped,
         ),
-        found.writers.filter(pl.col("ended") == "recovered").select(
-            "writer",
-            pl.col("last_us").alias("low_us"),
-            pl.max_horizontal("last_us", "ended_us").alias("high_us"),
-            none.alias("lines"),
-            pl.lit("the writer died; what it had not yet written is unknown").alias("why"),
+        gap_rows(
+            found.writers.filter(pl.col("ended") == "recovered"),
+            "the writer died; what it had not yet written is unknown",
+            low_us=last_us,
+            high_us=pl.max_horizontal("last_us", "ended_us"),
+            lines=none,
         ),
-        silent.select(
-            "writer",
-            pl.col("last_us").alias("low_us"),
-            none.alias("high_us"),
-            none.alias("lines"),
-            pl.lit("its log just stops: it died, or the rest is not here").alias("why"),
+        gap_rows(
+            silent,
+            "its log just stops: it died, or the rest is not here",
+            low_us=last_us,
+            high_us=none,
+            lines=none,
         ),
-    ]
-    named = pl.concat(rows).with_columns(pl.lit(None, pl.String).alias("service"))
-    return named.select(*GAPS).cast(pl.Schema(GAPS))
+    )
+    return pl.concat(told)
+
+
+@of_rows
+def gap_rows(
+    rows: pl.DataFrame, why: str, *, low_us: pl.Expr, high_us: pl.Expr, lines: pl.Expr
+) -> pl.DataFrame:
+    """Return a gap for each row, of its `writer`; columns as `GAPS`."""
+    return rows.select(
+        "writer",
+        pl.lit(None, pl.String).alias("service"),
+        low_us.alias("low_us"),
+        high_us.alias("high_us"),
+        lines.alias("lines"),
+        pl.lit(why).alias("why"),
+    ).cast(pl.Schema(GAPS))
 
 
 def _may_be_evidence() -> pl.Expr:

@@ -10,6 +10,7 @@ from jmsx_report.additive import MINUTE_US, Adds, Partial, mean, total
 from jmsx_report.events import Events, named
 from jmsx_report.flows import DONE
 from jmsx_report.histogram import HISTOGRAM, bucket, counted, with_percentiles
+from jmsx_report.nothing import of_lines
 from jmsx_report.table import Context, Sums, Table
 
 #: Percentiles of every latency, in per mille.
@@ -32,6 +33,7 @@ _HERE: Final = ("dest", "consumer", "minute_us")
 _KEYS: Final = (*SOCKET, *_HERE)
 
 
+@of_lines("delivery")
 def _spans(events: Events) -> pl.DataFrame:
     timed = {name: pl.col(end) - pl.col(start) for name, (start, end) in SPANS.items()}
     done = (

@@ -11,6 +11,7 @@ from jmsx_report.additive import Adds, Partial
 from jmsx_report.events import Events, named
 from jmsx_report.flows import DONE
 from jmsx_report.latency import SOCKET
+from jmsx_report.nothing import of_lines
 from jmsx_report.table import Context, Sums, Table
 
 _FAILED: Final = (Outcome.ROLLED_BACK.value, Outcome.DEAD_LETTERED.value)
@@ -18,6 +19,7 @@ _OF_CONSUMER: Final = ("writer", "session_id", "dest", "consumer")
 _OF_SESSION: Final = ("writer", "session_id")
 
 
+@of_lines("delivery")
 def _runs(events: Events) -> pl.DataFrame:
     """
     Gather the failures that follow each other to one row, by consumer and in order of `seq`; n of them, of `messages`.
@@ -94,6 +96,7 @@ _RUNS: Final = Partial(
 )
 
 
+@of_lines("conn.lost", "conn.restored")
 def _outages(events: Events) -> pl.DataFrame:
     return pl.concat(
         [
@@ -125,6 +128,7 @@ _OUTAGES: Final = Partial(
 )
 
 
+@of_lines("delivery")
 def _abandoned(events: Events) -> pl.DataFrame:
     return (
         events.of("delivery")

@@ -11,6 +11,7 @@ from jmsx_report.events import Events, named
 from jmsx_report.flows import DONE
 from jmsx_report.histogram import bucket, percentile
 from jmsx_report.latency import SOCKET
+from jmsx_report.nothing import of_lines, of_rows
 from jmsx_report.recovery import in_ranges
 from jmsx_report.table import Context, Sums, Table
 
@@ -20,6 +21,7 @@ _IDENTITY: Final = (*SOCKET, "dest", "consumer", "msg_key", "attempt")
 _HOUR: Final = (pl.col("ts_us") // HOUR_US * HOUR_US).alias("hour_us")
 
 
+@of_lines("delivery")
 def _attempts(events: Events) -> pl.DataFrame:
     again = (pl.col("attempt") > 1) | pl.col("redelivered").fill_null(value=False)
     late = (pl.col("attempt") > 1) & pl.col("outcome").is_in(DONE)
@@ -38,6 +40,7 @@ def _attempts(events: Events) -> pl.DataFrame:
     )
 
 
+@of_lines("delivery", "redelivery.scheduled")
 def _both(events: Events) -> pl.DataFrame:
     """
     Return each redelivery by its identity, whichever of its two lines are here: null is what the other one tells.
@@ -92,6 +95,7 @@ def _waits(redeliveries: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+@of_rows
 def _kept(redeliveries: pl.DataFrame) -> pl.DataFrame:
     waits = _waits(redeliveries)
     return waits.group_by(_KEYS).agg(
@@ -102,6 +106,7 @@ def _kept(redeliveries: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+@of_rows
 def _late(redeliveries: pl.DataFrame) -> pl.DataFrame:
     return (
         _waits(redeliveries)

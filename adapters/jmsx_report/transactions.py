@@ -11,6 +11,7 @@ from jmsx_report.events import Events
 from jmsx_report.flows import PLAUSIBLE_US
 from jmsx_report.histogram import HISTOGRAM, bucket, counted, with_percentiles
 from jmsx_report.latency import PERMILLES
+from jmsx_report.nothing import of_lines
 from jmsx_report.table import Context, Sums, Table
 
 #: Kind of line -> the column that counts it.
@@ -23,6 +24,7 @@ _KEYS: Final = ("writer", "session_id", "epoch", "hour_us")
 _COUNTED: Final = (*_ENDS.values(), "sends", "acknowledgements")
 
 
+@of_lines(*_ENDS)
 def _ended(events: Events) -> pl.DataFrame:
     plausible = pl.col("ts_us").is_between(*PLAUSIBLE_US) & pl.col("start_us").is_between(
         *PLAUSIBLE_US

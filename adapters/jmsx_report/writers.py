@@ -9,13 +9,16 @@ import polars as pl
 from jmsx_report.additive import Adds, Partial, added
 from jmsx_report.clocks import CLOCKED, clocks
 from jmsx_report.events import Events
+from jmsx_report.nothing import of_lines
 from jmsx_report.table import Context, Sums
 
 
+@of_lines("log.open")
 def _opened(events: Events) -> pl.DataFrame:
     return added(WRITERS, events.of("log.open").select(*WRITERS.keys, *WRITERS.adds))
 
 
+@of_lines("conn.up")
 def _connected(events: Events) -> pl.DataFrame:
     sockets = events.of("conn.up").select(*SOCKETS.keys, *SOCKETS.adds)
     return added(SOCKETS, sockets)
