@@ -21,6 +21,7 @@ from jmsx_report.conclusions import (
     with_sent_to,
 )
 from jmsx_report.events import CONTRADICTION, NAMESAKE
+from jmsx_report.nothing import of_rows
 from jmsx_report.roster import kept
 from jmsx_report.summary import summary
 
@@ -43,12 +44,12 @@ def audit(held: Books, stories: pl.DataFrame) -> Audit:
     by_key = balance.keys(stories, held.doubts, held.routes, held.clocks)
     senders = by_key.select("sender", "route").drop_nulls().unique()
     now = balance.moments(
+        senders,
         held.complete,
         readers=held.readers,
         routes=held.routes,
         clocks=held.clocks,
         until=held.horizon,
-        senders=senders,
     )
     planned = balance.plans(
         stories,
@@ -135,6 +136,8 @@ def _but_forwarded(
     A process that did it may have sent it on from one broker to the other, under its key: either send may be what is
     missing. One that lacks no line, and of which there is no such send, has not.
     """
+    if missing.is_empty() or found.is_empty():
+        return found
     lacking = missing["writer"].drop_nulls().unique().implode()
     sent_on = stories.filter(pl.col("kind") == "send").select("msg_key", "writer", sent_on=True)
     brokers = held.context.sockets.select("writer", "session_id", "epoch", "broker")
@@ -215,6 +218,7 @@ def placed(rows: pl.DataFrame, held: Books) -> pl.DataFrame:
     )
 
 
+@of_rows
 def duplicates(found: pl.DataFrame, held: Books) -> pl.DataFrame:
     """Return the table `duplicates`, from keys that were judged."""
     ran = (pl.col("effect_duplicates") + pl.col("doubtful_duplicates")) > 0

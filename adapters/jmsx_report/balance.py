@@ -17,10 +17,13 @@ from jmsx_report.clocks import UNKNOWN_US, Clocks
 from jmsx_report.fanout import Routes
 from jmsx_report.flows import BUCKET_US, DONE, NAMELESS, PLANNED, REMOVED, SETTLES
 from jmsx_report.horizon import Completeness, Horizon
+from jmsx_report.nothing import of_rows
 
 _SENT: Final = pl.col("kind") == "send"
 _SETTLED: Final = (pl.col("kind") == "delivery") & pl.col("outcome").is_in(list(SETTLES))
 _MARKS: Final = ("n", "xor", "total")
+#: Outcomes of sends that somebody should settle.
+_AWAITED: Final = ("confirmed", "unconfirmed")
 _MS_US: Final = 1000
 #: A living writer may be about to tell of what was sent less than this before its last line.
 GRACE_US: Final = 60_000_000
@@ -47,18 +50,6 @@ def deliveries_by_route(flowing: pl.DataFrame, routes: Routes) -> pl.DataFrame:
     )
 
 
-def _marks(side: str, rows: pl.DataFrame, which: pl.Expr) -> pl.DataFrame:
-    return (
-        rows.filter(which)
-        .group_by("route", "bucket")
-        .agg(
-            pl.col("n").sum().alias(f"{side}_n"),
-            pl.col("xor").bitwise_xor().alias(f"{side}_xor"),
-            pl.col("total").sum().alias(f"{side}_total"),
-        )
-    )
-
-
 def buckets(sends: pl.DataFrame, deliveries: pl.DataFrame) -> pl.DataFrame:
     """
     Compare both sides of every bucket of every route; as `sends_by_route` and `deliveries_by_route`.
@@ -67,19 +58,19 @@ def buckets(sends: pl.DataFrame, deliveries: pl.DataFrame) -> pl.DataFrame:
     rolled back), spare_n (handlers that succeeded before the link was lost), balanced (with or without
     those).
     """
-    sends, deliveries = (rows.filter(pl.col("bucket") != NAMELESS) for rows in (sends, deliveries))
     outcome = pl.col("outcome")
-    sides = (
-        _marks("confirmed", sends, outcome == "confirmed"),
-        _marks("unconfirmed", sends, outcome == "unconfirmed"),
-        _marks("settled", deliveries, _SETTLED),
-        _marks("others", sends, ~outcome.is_in(["confirmed", "unconfirmed"])),
-        _marks("spare", deliveries.filter(pl.col("effects") > 0), ~_SETTLED),
+    send = pl.when(outcome.is_in(_AWAITED)).then("outcome").otherwise(pl.lit("others"))
+    delivery = (
+        pl.when(_SETTLED).then(pl.lit("settled")).when(pl.col("effects") > 0).then(pl.lit("spare"))
     )
-    whole = sides[0]
-    for side in sides[1:]:
-        whole = whole.join(side, on=["route", "bucket"], how="full", coalesce=True)
-    marks = [name for name in whole.columns if name.endswith(("_n", "_xor", "_total"))]
+    told = pl.concat(
+        rows.select("route", "bucket", *_MARKS, side=pl.when(outcome.is_not_null()).then(side))
+        for rows, side in ((sends, send), (deliveries, delivery))
+    ).filter(pl.col("bucket") != NAMELESS, pl.col("side").is_not_null())
+
+    def mark(side: str, name: str) -> pl.Expr:
+        here = pl.when(pl.col("side") == side).then(name).otherwise(0)
+        return (here.bitwise_xor() if name == "xor" else here.sum()).alias(f"{side}_{name}")
 
     def agree(name: str) -> pl.Expr:
         settled, confirmed, perhaps = (
@@ -89,15 +80,21 @@ def buckets(sends: pl.DataFrame, deliveries: pl.DataFrame) -> pl.DataFrame:
             (settled == (confirmed ^ perhaps)) if name == "xor" else settled == confirmed + perhaps
         )
 
-    return whole.with_columns(pl.col(marks).fill_null(0)).with_columns(
-        (pl.all_horizontal(agree(name) for name in _MARKS) & (pl.col("spare_n") == 0)).alias(
-            "balanced"
+    marks = (mark(side, name) for side in (*_AWAITED, "settled") for name in _MARKS)
+    return (
+        told.group_by("route", "bucket")
+        .agg(*marks, mark("others", "n"), mark("spare", "n"))
+        .with_columns(
+            (pl.all_horizontal(agree(name) for name in _MARKS) & (pl.col("spare_n") == 0)).alias(
+                "balanced"
+            )
         )
     )
 
 
+@of_rows
 def beginnings(
-    sends: pl.DataFrame,
+    fanned: pl.DataFrame,
     compared: pl.DataFrame,
     routes: Routes,
     readers: pl.DataFrame,
@@ -107,10 +104,10 @@ def beginnings(
     Return when copies of a topic's messages began to be kept: sender, route, begin_us (by the sender's clock).
 
     A subscription gets what is sent from then on. It is there at the latest when it is first read, and at the time of
-    the oldest message that it ever gave, of whichever of those who sent then. `sends` as `sends_by_route`, `compared`
-    as `buckets`, `readers` as `READERS`.
+    the oldest message that it ever gave, of whichever of those who sent then. `fanned` as `sends_by_route` has them,
+    `compared` as `buckets`, `readers` as `READERS`.
     """
-    sent = sends.filter("fanned").select("route", "bucket", sender="writer").unique()
+    sent = fanned.select("route", "bucket", sender="writer").unique()
     given = (
         sent.join(gave(compared), on=["route", "bucket"], how="semi")
         .group_by("route", "bucket")
@@ -143,8 +140,9 @@ def gave(compared: pl.DataFrame) -> pl.DataFrame:
     return compared.filter((pl.col("settled_n") > 0) & (pl.col("bucket") >= 0))
 
 
+@of_rows
 def removals(
-    sends: pl.DataFrame, compared: pl.DataFrame, spans: pl.DataFrame, clocks: Clocks
+    spans: pl.DataFrame, sends: pl.DataFrame, compared: pl.DataFrame, clocks: Clocks
 ) -> pl.DataFrame:
     """
     Return from when to when a durable subscription was not there: sender, route, at_us, removed_us, again_us.
@@ -152,8 +150,8 @@ def removals(
     `at_us` is when it was removed, set right; the last two are by the sender's clock, and `again_us` is rather too late
     than too early, and null where it did not begin again. It did, as in `beginnings`, when it was opened next, or with
     the oldest message that was surely sent since then and that it gave. What is sent meanwhile nobody owes it, and what
-    was sent before, and not settled, went with it. `sends` as `sends_by_route`, `compared` as `buckets`, `spans` as
-    that partial.
+    was sent before, and not settled, went with it. `spans` as that partial, `sends` as `sends_by_route`, `compared` as
+    `buckets`.
     """
     told = spans.with_columns(
         clocks.earliest("ts_us").alias("earliest_us"), clocks.latest("ts_us").alias("latest_us")
@@ -210,7 +208,8 @@ def _is_away(from_us: pl.Expr, to_us: pl.Expr) -> pl.Expr:
     return (from_us >= pl.col("removed_us")) & (to_us <= pl.col("again_us")).fill_null(value=True)
 
 
-def _removed(by_key: pl.DataFrame, removed: pl.DataFrame) -> pl.DataFrame:
+@of_rows
+def _removed(removed: pl.DataFrame, by_key: pl.DataFrame) -> pl.DataFrame:
     """Return the copies that no subscription was there for (`away`), or that went with it, as `keys` and `removals`."""
     sent_us = pl.coalesce("key_us", "hour_us")
     return (
@@ -231,30 +230,22 @@ def own_shards(compared: pl.DataFrame) -> pl.Series:
     return compared.filter((pl.col("bucket") < 0) & somebody)["bucket"].unique()
 
 
-def suspicious(compared: pl.DataFrame, begun: pl.DataFrame, removed: pl.DataFrame) -> pl.DataFrame:
+def suspicious(
+    compared: pl.DataFrame, own: pl.Series, begun: pl.DataFrame, removed: pl.DataFrame
+) -> pl.DataFrame:
     """
-    Keep the rows of `buckets` whose keys must be looked at; `begun` as `beginnings`, `removed` as `removals`.
+    Keep the rows of `buckets` whose keys must be looked at; `own` as `own_shards`, `begun` as `beginnings`, `removed`
+    as `removals`.
 
     Keys that tell no time are compared where somebody in the log sent some; else they are of foreign senders.
     """
     surely = begun.group_by("route").agg(pl.col("begin_us").min())
     before = (pl.col("bucket") + BUCKET_US <= pl.col("begin_us")).fill_null(value=False)
-    # By the clocks of all that send there.
-    whole = removed.group_by("route", "at_us").agg(
-        pl.col("removed_us").max(), pl.col("again_us").min()
-    )
-    away = (
-        compared.select("route", "bucket")
-        .join(whole, on="route")
-        .filter(_is_away(pl.col("bucket"), pl.col("bucket") + BUCKET_US))
-        .select("route", "bucket", away=True)
-        .unique()
-    )
     return (
         compared.join(surely, on="route", how="left")
         .filter(~pl.col("balanced"))
-        .filter((pl.col("bucket") >= 0) | pl.col("bucket").is_in(own_shards(compared).implode()))
-        .join(away, on=["route", "bucket"], how="left")
+        .filter((pl.col("bucket") >= 0) | pl.col("bucket").is_in(own.implode()))
+        .join(_away(removed, compared), on=["route", "bucket"], how="left")
         .filter(
             ~(
                 (before | pl.col("away").fill_null(value=False))
@@ -265,14 +256,31 @@ def suspicious(compared: pl.DataFrame, begun: pl.DataFrame, removed: pl.DataFram
     )
 
 
+@of_rows
+def _away(removed: pl.DataFrame, compared: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of `buckets` that were sent while no subscription was there: route, bucket, away."""
+    # By the clocks of all that send there.
+    whole = removed.group_by("route", "at_us").agg(
+        pl.col("removed_us").max(), pl.col("again_us").min()
+    )
+    return (
+        compared.select("route", "bucket")
+        .join(whole, on="route")
+        .filter(_is_away(pl.col("bucket"), pl.col("bucket") + BUCKET_US))
+        .select("route", "bucket", away=True)
+        .unique()
+    )
+
+
+@of_rows
 def moments(
+    senders: pl.DataFrame,
     found: Completeness,
     *,
     readers: pl.DataFrame,
     routes: Routes,
     clocks: Clocks,
     until: Horizon,
-    senders: pl.DataFrame,
 ) -> pl.DataFrame:
     """
     Return by when, on the clock of each sender, it is known what became of its messages: sender, route, now_us.
@@ -346,6 +354,7 @@ def moments(
 _KEY: Final = ("msg_key", "route")
 
 
+@of_rows
 def keys(
     stories: pl.DataFrame, doubts: pl.DataFrame, routes: Routes, clocks: Clocks
 ) -> pl.DataFrame:
@@ -461,6 +470,7 @@ def keys(
 _CONSUMER: Final = ("writer", "session_id", "dest", "consumer")
 
 
+@of_rows
 def plans(
     stories: pl.DataFrame,
     routes: Routes,
@@ -505,6 +515,7 @@ def plans(
     )
 
 
+@of_rows
 def waits(planned: pl.DataFrame, by_key: pl.DataFrame, clocks: Clocks) -> pl.DataFrame:
     """
     Return until when a message is planned to wait for its redelivery: msg_key, route, wait_least_us, wait_most_us.
@@ -534,6 +545,7 @@ def waits(planned: pl.DataFrame, by_key: pl.DataFrame, clocks: Clocks) -> pl.Dat
     )
 
 
+@of_rows
 def in_hand(
     told: pl.DataFrame,
     planned: pl.DataFrame,
@@ -554,7 +566,7 @@ def in_hand(
     tells of later, but for what is `stuck` (of `in_hand`): its application had that already when it spoke before, and
     no line tells that it is done with it.
     It was said at `told_us`, and since `idle_us`, or later, none of those that are not busy is done with any message;
-    both are set right as far as that is proven. `told` as `IN_HAND`, `planned` as `plans`.
+    both are set right as far as that is proven. `told` as `Books.in_hand`, `planned` as `plans`.
     """
     living = found.writers.filter(
         (pl.col("ended") == "open") & ~pl.col("writer").is_in(until.silent["writer"].implode())
@@ -564,9 +576,7 @@ def in_hand(
         "writer", "session_id", lost_us="closed_us"
     )
     last = (
-        told.unnest("said", "done")
-        .drop_nulls("told_us")
-        .join(living, on="writer")
+        told.join(living, on="writer")
         .join(closings, on=one, how="left", nulls_equal=True)
         .filter(pl.col("end_us") - pl.col("told_us") <= SAID_US)
         .filter(~(pl.col("closed_us") >= pl.col("told_us")).fill_null(value=False))
@@ -634,6 +644,7 @@ FOUND: Final = (
 TWICE: Final = ("duplicates", "effect_duplicates", "dead_after_done")
 
 
+@of_rows
 def judged(
     by_key: pl.DataFrame,
     routes: Routes,
@@ -694,7 +705,7 @@ def judged(
         by_key.join(begun, on=["sender", "route"], how="left")
         .join(now, on=["sender", "route"], how="left")
         .join(waits, on=list(_KEY), how="left")
-        .join(_removed(by_key, removed), on=list(_KEY), how="left")
+        .join(_removed(removed, by_key), on=list(_KEY), how="left")
         .join(
             clocks.shifts(by_key.select("sender", "key_us").drop_nulls()),
             on=["sender", "key_us"],
@@ -765,6 +776,7 @@ def judged(
     )
 
 
+@of_rows
 def causes(found: pl.DataFrame, died: frozenset[str]) -> pl.DataFrame:
     """Add `cause` to keys that were done twice: in_doubt, killed_writer, abandoned, or unknown; `died`: writers."""
     by_dead = pl.col("readers").list.eval(pl.element().is_in(list(died))).list.any()

@@ -89,12 +89,14 @@ class Books:
     senders: pl.DataFrame  #: as `balance.senders`
     readers: pl.DataFrame
     closings: pl.DataFrame  #: as `flows.CLOSINGS`
-    in_hand: pl.DataFrame  #: as `flows.IN_HAND`
+    #: As `flows.IN_HAND`, of consumers that said something; what its structs have are columns.
+    in_hand: pl.DataFrame
     routes: Routes
     complete: Completeness
     clocks: Clocks
     horizon: Horizon
     compared: pl.DataFrame  #: as `balance.buckets`
+    own: pl.Series  #: as `balance.own_shards`
     begun: pl.DataFrame  #: as `balance.beginnings`
     removed: pl.DataFrame  #: as `balance.removals`
     book: pl.DataFrame  #: as `brokerbook.reconciled`
@@ -148,6 +150,29 @@ class Books:
         )
         return services.join(brokers, on="route", how="full", coalesce=True)
 
+    @cached_property
+    def sole(self) -> pl.DataFrame:
+        """The destination that alone leads to a route, where there is but one: route, sole."""
+        return (
+            self.routes.expects.group_by("route")
+            .agg(pl.col("dest").n_unique().alias("many"), pl.col("dest").min().alias("sole"))
+            .filter(pl.col("many") == 1)
+            .select("route", "sole")
+        )
+
+    @cached_property
+    def cuts(self) -> pl.DataFrame:
+        """The horizon by the clock of each sender: sender, cut_us; no rows where nobody writes any more."""
+        if not self.horizon.living or self.horizon.until_us is None:
+            return pl.DataFrame(schema={"sender": pl.String, "cut_us": pl.Int64})
+        offset = self.clocks.believed("sender")
+        return (
+            self.flows.filter(pl.col("kind") == "send")
+            .select(sender="writer")
+            .unique()
+            .with_columns((offset + self.horizon.until_us).alias("cut_us"))
+        )
+
     @property
     def deadline_us(self) -> int:
         """The deadline; of a living fleet not less than what its writers may be about to tell of."""
@@ -171,6 +196,7 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
     sends = balance.sends_by_route(flowing, found_routes)
     deliveries = balance.deliveries_by_route(flowing, found_routes)
     compared = balance.buckets(sends, deliveries)
+    own = balance.own_shards(compared)
     senders = balance.senders(flowing, found_routes)
     stats = sums[brokerbook.STATS.name].join(
         context.sockets.select("writer", "session_id", "epoch", "broker"),
@@ -185,14 +211,15 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
         senders=senders,
         readers=readers,
         closings=sums[CLOSINGS.name],
-        in_hand=sums[IN_HAND.name],
+        in_hand=sums[IN_HAND.name].unnest("said", "done").drop_nulls("told_us"),
         routes=found_routes,
         complete=complete,
         clocks=clocked,
         horizon=horizon(complete, clocked, terms.open_segments),
         compared=compared,
-        begun=balance.beginnings(sends, compared, found_routes, readers, clocked),
-        removed=balance.removals(sends, compared, sums[SPANS.name], clocked),
+        own=own,
+        begun=balance.beginnings(sends.filter("fanned"), compared, found_routes, readers, clocked),
+        removed=balance.removals(sums[SPANS.name], sends, compared, clocked),
         book=brokerbook.reconciled(
             stats,
             sums[brokerbook.TRAFFIC.name],
@@ -206,9 +233,7 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
         context=context,
         counts=sums[COUNTS.name],
         doubts=sums[DOUBTS.name],
-        again=sums[AGAIN.name].filter(
-            ~pl.col("bucket").is_in(balance.own_shards(compared).implode())
-        ),
+        again=sums[AGAIN.name].filter(~pl.col("bucket").is_in(own.implode())),
         roster=here,
         absent=absent(here, terms.expect, terms.before),
     )
@@ -221,7 +246,7 @@ def _completeness(sums: Sums, clocks: Clocks) -> Completeness:
 
 def second_look(held: Books) -> pl.Series:
     """Return the buckets that need `flows.stories`: such as do not balance, or the horizon cuts, or have repeats."""
-    dirty = balance.suspicious(held.compared, held.begun, held.removed)["bucket"]
+    dirty = balance.suspicious(held.compared, held.own, held.begun, held.removed)["bucket"]
     # A send without an answer may have been done, and sent again at once, which `again` does not see.
     repeated = held.compared.filter(
         (pl.col("unconfirmed_n") > 0)
@@ -229,16 +254,7 @@ def second_look(held: Books) -> pl.Series:
         & (pl.col("settled_n") > pl.col("confirmed_n"))
         & (pl.col("bucket") >= 0)
     )["bucket"]
-    cut = cuts(held)["cut_us"] // BUCKET_US * BUCKET_US
+    cut = held.cuts["cut_us"] // BUCKET_US * BUCKET_US
     present = held.compared["bucket"]
     cut = cut.filter(cut.is_in(present.implode()))
     return pl.concat([dirty, repeated, cut, held.again["bucket"]]).unique().sort()
-
-
-def cuts(held: Books) -> pl.DataFrame:
-    """Return the horizon by the clock of each sender (columns sender, cut_us); no rows where nobody writes any more."""
-    senders = held.flows.filter(pl.col("kind") == "send").select(sender="writer").unique()
-    if not held.horizon.living or held.horizon.until_us is None:
-        return senders.clear().with_columns(pl.lit(None, pl.Int64).alias("cut_us"))
-    offset = held.clocks.believed("sender")
-    return senders.with_columns((offset + held.horizon.until_us).alias("cut_us"))

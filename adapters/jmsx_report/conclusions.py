@@ -16,7 +16,8 @@ from jmsx_report.additive import HOUR_US
 from jmsx_report.books import Books
 from jmsx_report.events import NAMESAKE
 from jmsx_report.flows import BUCKET_US, DURABLE, NAMELESS, SETTLES
-from jmsx_report.horizon import gaps
+from jmsx_report.horizon import GAPS, gap_rows, gaps
+from jmsx_report.nothing import of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -62,6 +63,9 @@ ALL_NUMBERS: Final = (
     "phantoms",
     "refused_settled",
 )
+_EACH_NUMBER: Final = [
+    pl.col("n").filter(pl.col("number") == name).sum().alias(name) for name in ALL_NUMBERS
+]
 PROOFS: Final = {
     "lost": "{} sent and not settled after the deadline",
     "duplicates": "{} done more than once",
@@ -94,14 +98,8 @@ NUMBER_OF: Final = {
 
 def with_sent_to(rows: pl.DataFrame, held: Books) -> pl.DataFrame:
     """Add `sent_to` to rows with `dest` and `route`: the destination that alone leads to the route, or else `dest`."""
-    sole = (
-        held.routes.expects.group_by("route")
-        .agg(pl.col("dest").n_unique().alias("many"), pl.col("dest").min().alias("sole"))
-        .filter(pl.col("many") == 1)
-        .select("route", "sole")
-    )
     return (
-        rows.join(sole, on="route", how="left")
+        rows.join(held.sole, on="route", how="left")
         .with_columns(pl.coalesce("sole", "dest").alias("sent_to"))
         .drop("sole")
     )
@@ -124,8 +122,7 @@ def settlements(held: Books) -> pl.DataFrame:
 
 def is_strange(held: Books) -> pl.Expr:
     """Return whether a bucket is one of foreign senders' only, or of messages without a key: it cannot be compared."""
-    own = balance.own_shards(held.compared)
-    return (pl.col("bucket") < 0) & ~pl.col("bucket").is_in(own.implode())
+    return (pl.col("bucket") < 0) & ~pl.col("bucket").is_in(held.own.implode())
 
 
 def nameless_sends(held: Books) -> pl.DataFrame:
@@ -153,12 +150,17 @@ def late_confirmed(held: Books, found: pl.DataFrame) -> pl.DataFrame:
 
     A bucket that another route does not balance in was looked at key by key: what is in `found` is counted there.
     """
+    return _balancing(held.sends.filter(outcome="unconfirmed"), held, found)
+
+
+@of_rows
+def _balancing(unconfirmed: pl.DataFrame, held: Books, found: pl.DataFrame) -> pl.DataFrame:
+    """Do as `late_confirmed`, of the sends that are `unconfirmed`."""
     looked = found["bucket"].unique().implode()
     with_them = held.compared.filter(
         pl.col("balanced") & (pl.col("unconfirmed_n") > 0) & ~pl.col("bucket").is_in(looked)
     )
-    sends = held.sends.filter(outcome="unconfirmed")
-    return sends.join(with_them.select("route", "bucket"), on=["route", "bucket"], how="semi")
+    return unconfirmed.join(with_them, on=["route", "bucket"], how="semi")
 
 
 def numbers(held: Books, found: pl.DataFrame) -> pl.DataFrame:
@@ -195,8 +197,7 @@ def numbers(held: Books, found: pl.DataFrame) -> pl.DataFrame:
 
 def wide(rows: pl.DataFrame, by: tuple[str, ...]) -> pl.DataFrame:
     """Add up rows of numbers by `by`; one column a number."""
-    number, n = pl.col("number"), pl.col("n")
-    return rows.group_by(by).agg(n.filter(number == name).sum().alias(name) for name in ALL_NUMBERS)
+    return rows.group_by(by).agg(_EACH_NUMBER)
 
 
 def rows_of(numbered: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
@@ -236,7 +237,12 @@ def placed_gaps(held: Books) -> pl.DataFrame:
     that is known, it may be anything; and of two processes of one name the other one has to do with who knows what.
     """
     known = gaps(held.complete, held.horizon.silent)
-    known = pl.concat([known, held.absent.drop("says"), _quarantined(held)])
+    return _placed(pl.concat([known, held.absent.drop("says"), _quarantined(held)]), held)
+
+
+@of_rows
+def _placed(known: pl.DataFrame, held: Books) -> pl.DataFrame:
+    """Do as `placed_gaps`, of gaps that are `known`; columns as `GAPS`."""
     # A clock may be wrong by more than is proven, so a gap is as long as it may be.
     known = known.with_columns(
         held.clocks.earliest("low_us"), held.clocks.latest("high_us")
@@ -268,38 +274,34 @@ def placed_gaps(held: Books) -> pl.DataFrame:
 
 def _quarantined(held: Books) -> pl.DataFrame:
     """Return gaps for lines put aside and files that were not read: what their writer touched in that hour."""
-    schema = gaps(held.complete, held.horizon.silent).schema
     none, hour = pl.lit(None, pl.Int64), pl.col("path").str.extract_groups(_HOUR)
-    # Lines of one process stand in for those that the other one lacks, and nobody knows when that wrote.
-    quarantine, whole = held.terms.quarantine, pl.DataFrame(schema=schema)
-    if quarantine is not None:
-        twins = quarantine.filter(what=NAMESAKE).select("writer", why=pl.lit(_NAMESAKES)).unique()
-        whole = pl.concat([whole, twins], how="diagonal")
-        quarantine = quarantine.filter(pl.col("what") != NAMESAKE)
-    told = (
-        (quarantine, pl.lit(1, pl.Int64), "lines were put aside"),
-        (held.terms.passed_over, none, "files were not read"),
-    )
     begun = (
         pl.format("{}T{}:00", hour.struct.field("date"), hour.struct.field("hour"))
         .str.to_datetime("%Y-%m-%dT%H:%M", strict=False, time_unit="us")
         .cast(pl.Int64)
     )
-    rows = [
-        frame.with_columns(begun.alias("low_us"), why=pl.lit(why)).select(
-            "writer",
-            pl.lit(None, pl.String).alias("service"),
-            "low_us",
-            (pl.col("low_us") + HOUR_US - 1).alias("high_us"),
-            lines.alias("lines"),
-            "why",
-        )
-        for frame, lines, why in told
-        if frame is not None
-    ]
-    return pl.concat([whole, *(frame.cast(schema) for frame in rows)])
+    of_hour = {"low_us": begun, "high_us": begun + HOUR_US - 1}
+    told = [pl.DataFrame(schema=GAPS)]
+    quarantine, passed_over = held.terms.quarantine, held.terms.passed_over
+    if quarantine is not None:
+        twin = pl.col("what") == NAMESAKE
+        # Lines of one process stand in for those that the other one lacks, and nobody knows when that wrote.
+        twins = quarantine.filter(twin).unique("writer")
+        told += [
+            gap_rows(twins, _NAMESAKES, low_us=none, high_us=none, lines=none),
+            gap_rows(
+                quarantine.filter(~twin),
+                "lines were put aside",
+                **of_hour,
+                lines=pl.lit(1, pl.Int64),
+            ),
+        ]
+    if passed_over is not None:
+        told.append(gap_rows(passed_over, "files were not read", **of_hour, lines=none))
+    return pl.concat(told)
 
 
+@of_rows
 def explained(
     found: pl.DataFrame, missing: pl.DataFrame, in_hand: pl.DataFrame, held: Books
 ) -> pl.DataFrame:
@@ -377,6 +379,7 @@ def explained(
     )
 
 
+@of_rows
 def _with_removals(missing: pl.DataFrame, held: Books) -> pl.DataFrame:
     """
     Have a gap of who reads a durable subscription explain all that was sent until that surely gave a message again.
@@ -472,35 +475,13 @@ def conclusions(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Da
         .otherwise(pl.col("expired_at_broker"))
         .alias("unproven_expiry"),
     )
-    # Hours are of the senders' clocks, and gaps are set right.
-    begin = pl.col("hour_us") - pl.col("most").fill_null(0)
-    end = pl.col("hour_us") + HOUR_US - pl.col("least").fill_null(0)
-    tainted = (
-        numbered.select("route", "hour_us")
-        .unique()
-        .join(_skews(held), on="route", how="left")
-        .join(missing, on="route")
-        .filter(
-            (pl.col("low_us").is_null() | (end > pl.col("low_us")))
-            & (pl.col("high_us").is_null() | (begin <= pl.col("high_us")))
-        )
-        .group_by("route", "hour_us")
-        .agg(
-            (
-                pl.col("why").min()
-                + pl.lit(" (")
-                + pl.col("who").min().fill_null("?")
-                + pl.lit(")")
-            ).alias("gap")
-        )
-    )
     after = (
         pl.col("hour_us") > held.horizon.until_us
         if held.horizon.living and held.horizon.until_us is not None
         else pl.lit(value=False)
     )
     judged = (
-        numbered.join(tainted, on=["route", "hour_us"], how="left")
+        numbered.join(_tainted(missing, rows, held), on=["route", "hour_us"], how="left")
         .with_columns(
             pl.concat_list(
                 "gap", pl.when(after).then(pl.lit("after the horizon: not judged yet"))
@@ -522,6 +503,33 @@ def conclusions(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Da
             .otherwise(pl.lit(BALANCED))
             .alias("verdict"),
             "reasons",
+        )
+    )
+
+
+@of_rows
+def _tainted(missing: pl.DataFrame, rows: pl.DataFrame, held: Books) -> pl.DataFrame:
+    """Return the hours of `rows` in which something may be missing: route, hour_us, gap (what, in words)."""
+    # Hours are of the senders' clocks, and gaps are set right.
+    begin = pl.col("hour_us") - pl.col("most").fill_null(0)
+    end = pl.col("hour_us") + HOUR_US - pl.col("least").fill_null(0)
+    return (
+        rows.select("route", "hour_us")
+        .unique()
+        .join(_skews(held), on="route", how="left")
+        .join(missing, on="route")
+        .filter(
+            (pl.col("low_us").is_null() | (end > pl.col("low_us")))
+            & (pl.col("high_us").is_null() | (begin <= pl.col("high_us")))
+        )
+        .group_by("route", "hour_us")
+        .agg(
+            (
+                pl.col("why").min()
+                + pl.lit(" (")
+                + pl.col("who").min().fill_null("?")
+                + pl.lit(")")
+            ).alias("gap")
         )
     )
 

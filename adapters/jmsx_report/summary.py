@@ -8,7 +8,7 @@ import polars as pl
 
 from jmsx.log import counted
 from jmsx_report.balance import TWICE
-from jmsx_report.books import Books, cuts
+from jmsx_report.books import Books
 from jmsx_report.clocks import TOLD_US
 from jmsx_report.conclusions import (
     BALANCED,
@@ -29,6 +29,7 @@ from jmsx_report.conclusions import (
     worst,
 )
 from jmsx_report.flows import PLAUSIBLE_US
+from jmsx_report.nothing import of_rows
 from jmsx_report.wording import moment
 
 if TYPE_CHECKING:
@@ -107,6 +108,28 @@ def _under_way(
     held: Books, found: pl.DataFrame, planned: pl.DataFrame, in_hand: pl.DataFrame
 ) -> list[dict[str, Any]]:
     """Say of messages that are not settled where they are, as far as that is told; `planned` as `balance.plans`."""
+    told = [
+        _finding(
+            "planned",
+            route,
+            f"{route}: {counted(n, 'message')} in a planned wait for redelivery"
+            + (f", the last until {moment(until_us)} UTC" if until_us < PLAUSIBLE_US[1] else ""),
+        )
+        for route, n, until_us in _waiting(planned, found, held).head(LISTED).iter_rows()
+    ]
+    return told + [
+        _finding(
+            "in_hand",
+            route,
+            f"{route}: its consumers have {counted(n, 'message')} of which nothing else is told",
+        )
+        for route, n in _had(in_hand, found).head(LISTED).iter_rows()
+    ]
+
+
+@of_rows
+def _waiting(planned: pl.DataFrame, found: pl.DataFrame, held: Books) -> pl.DataFrame:
+    """Return how many messages are in a planned wait, and until when: route, in_flight, until_us."""
     believed = held.clocks.believed()
     now = held.complete.writers.select((pl.col("last_us") - believed).max()).item()
     still = (
@@ -116,45 +139,35 @@ def _under_way(
         .group_by("msg_key", "route")
         .agg(pl.col("until_us").max())
     )
-    waiting = (
+    return (
         found.filter(pl.col("in_flight") > 0)
         .join(still, on=["msg_key", "route"])
         .group_by("route")
         .agg(pl.col("in_flight").sum(), pl.col("until_us").max())
         .sort("route")
     )
-    told = [
-        _finding(
-            "planned",
-            route,
-            f"{route}: {counted(n, 'message')} in a planned wait for redelivery"
-            + (f", the last until {moment(until_us)} UTC" if until_us < PLAUSIBLE_US[1] else ""),
-        )
-        for route, n, until_us in waiting.head(LISTED).iter_rows()
-    ]
+
+
+@of_rows
+def _had(in_hand: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
+    """Return how many messages consumers have where some are not settled: route, in_hand."""
     late = found.filter(pl.col("unaccounted") > 0).select("route").unique()
-    had = in_hand.filter(pl.col("in_hand") > 0).join(late, on="route").sort("route")
-    had = had.select("route", "in_hand")
-    return told + [
-        _finding(
-            "in_hand",
-            route,
-            f"{route}: its consumers have {counted(n, 'message')} of which nothing else is told",
-        )
-        for route, n in had.head(LISTED).iter_rows()
-    ]
+    return (
+        in_hand.filter(pl.col("in_hand") > 0)
+        .join(late, on="route")
+        .sort("route")
+        .select("route", "in_hand")
+    )
 
 
-def _findings(held: Books, missing: pl.DataFrame, judged: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return what a person should know beside the numbers: what, where, says."""
-    told = [
-        _finding("gap", row["who"] or "?", f"{row['who']}: {row['why']}")
-        for row in missing.select("who", "why")
-        .unique()
-        .sort("who", "why")
-        .head(LISTED)
-        .iter_rows(named=True)
-    ]
+def _findings(
+    held: Books,
+    missing: pl.DataFrame,
+    judged: pl.DataFrame,
+    clocks: Sequence[Mapping[str, Any]],
+) -> list[dict[str, Any]]:
+    """Return what a person should know beside the numbers: what, where, says; `clocks` as `Clocks.told`."""
+    told = [_finding("gap", who or "?", f"{who}: {why}") for who, why in _gaps(missing, LISTED)]
     told += [
         _finding("roster", row["service"], row["says"]) for row in held.absent.iter_rows(named=True)
     ]
@@ -165,7 +178,7 @@ def _findings(held: Books, missing: pl.DataFrame, judged: pl.DataFrame) -> list[
     ]
     told += [
         _finding("clock", row["writer"], f"the clock of {row['writer']} {_clock(row)}")
-        for row in held.clocks.told()[:LISTED]
+        for row in clocks[:LISTED]
     ]
     gapped = set(missing["route"])
     for row in held.book.sort("route").iter_rows(named=True):
@@ -201,12 +214,19 @@ def _findings(held: Books, missing: pl.DataFrame, judged: pl.DataFrame) -> list[
     words = PROOFS | DOUBTS | TOLD
     sums = judged.group_by("dest").agg(pl.col(words).clip(lower_bound=0).sum()).sort("dest")
     for name, text in words.items():
-        numbers = [(dest, n) for dest, n in sums.select("dest", name).iter_rows() if n > 0]
+        numbers = [(dest, n) for dest, n in zip(sums["dest"], sums[name], strict=True) if n > 0]
         told += [
             _finding(NUMBER_OF.get(name, name), dest, f"{dest}: {text.format(n)}")
             for dest, n in numbers[:LISTED]
         ]
     return told
+
+
+def _gaps(missing: pl.DataFrame, most: int) -> list[tuple[str | None, str]]:
+    """Return of whom something may be missing, and why; the first `most`."""
+    if missing.is_empty():
+        return []
+    return missing.select("who", "why").unique().sort("who", "why").head(most).rows()
 
 
 def _quiet(held: Books) -> list[dict[str, Any]]:
@@ -264,7 +284,8 @@ def _doubted(held: Books, rows: pl.DataFrame) -> dict[str, str]:
 
 def _since(held: Books, stories: pl.DataFrame) -> int:
     """Return how many messages of those that are audited were sent after the horizon."""
-    cut = cuts(held)
+    if held.cuts.is_empty():
+        return 0
     sends = (
         pl.col("kind").eq("send")
         & pl.col("outcome").eq("confirmed")
@@ -272,13 +293,13 @@ def _since(held: Books, stories: pl.DataFrame) -> int:
     )
     whole = (
         held.flows.filter(sends)
-        .join(cut, left_on="writer", right_on="sender")
+        .join(held.cuts, left_on="writer", right_on="sender")
         .filter(pl.col("bucket") > pl.col("cut_us"))["n"]
         .sum()
     )
     partly = (
         stories.filter(sends)
-        .join(cut, left_on="writer", right_on="sender")
+        .join(held.cuts, left_on="writer", right_on="sender")
         .filter((pl.col("bucket") <= pl.col("cut_us")) & (pl.col("key_us") > pl.col("cut_us")))["n"]
         .sum()
     )
@@ -354,7 +375,9 @@ def summary(
         faults.append(f"{held.terms.passed_over.height} files were not read")
     if quarantined:
         faults.append(f"{quarantined} lines were put aside")
-    findings = _findings(held, missing, rows) + _under_way(held, found, planned, in_hand)
+    clocks = held.clocks.told()
+    findings = _findings(held, missing, rows, clocks)
+    findings += _under_way(held, found, planned, in_hand)
     counts = held.counts.to_dicts()
     return {
         "verdict": whole,
@@ -370,7 +393,7 @@ def summary(
         "unsettled": _listed(found, (pl.col("unaccounted") > 0) & ~pl.col("proven")),
         "repeated": _listed(found, pl.sum_horizontal(TWICE) > 0),
         "not_audited": dict(sorted(held.routes.unaudited.items())),
-        "clocks": held.clocks.told(),
+        "clocks": clocks,
         "counts": tally(counts),
         "counts_by_destination": {
             dest: tally(mine) for dest, mine in sorted(_by_dest(counts).items())
@@ -445,6 +468,8 @@ def _own_numbers(held: Books, found: pl.DataFrame, numbered: pl.DataFrame) -> pl
 
 
 def _sample_keys(found: pl.DataFrame) -> dict[str, list[str]]:
+    if found.is_empty():
+        return {}
     wrong = pl.sum_horizontal("unaccounted", *TWICE) > 0
     rows = found.filter(wrong).group_by("dest").agg(pl.col("msg_key").unique().sort().head(SAMPLED))
     return dict(rows.iter_rows())
@@ -452,6 +477,8 @@ def _sample_keys(found: pl.DataFrame) -> dict[str, list[str]]:
 
 def _listed(found: pl.DataFrame, which: pl.Expr) -> list[dict[str, Any]]:
     """Return the oldest keys of those `which` are meant, with when they were sent and their last fate."""
+    if found.is_empty():
+        return []
     return (
         found.filter(which)
         .sort("key_us", "msg_key", "route")
@@ -485,15 +512,7 @@ def _whole(
         return SUSPECT, _why(proven)
     reasons = _why(rows.filter(~pl.col("later")))
     reasons += [f"{route}: {why}" for route, why in sorted(doubts.items())]
-    if missing.height:
-        reasons += [
-            f"{who}: {why}"
-            for who, why in missing.select("who", "why")
-            .unique()
-            .sort("who", "why")
-            .head(SAMPLED)
-            .iter_rows()
-        ]
+    reasons += [f"{who}: {why}" for who, why in _gaps(missing, SAMPLED)]
     if held.terms.quarantine is not None and held.terms.quarantine.height:
         reasons.append(f"{held.terms.quarantine.height} lines were put aside")
     if totals["sent"] - since <= 0:
