@@ -205,7 +205,7 @@ def apply_query(query: str, options: ConnectionOptions, *, failover: bool) -> Co
         except (ValueError, ConfigurationError) as error:
             shown = name if name in _SECRETS else f"{name}={text}"
             raise ConfigurationError(f"option {shown}: {error}") from None
-    return replace(options, tls=replace(options.tls, **tls))
+    return replace(options, tls=replace(options.tls, **tls)) if tls else options
 
 
 def _changed(options: ConnectionOptions, part: str, key: str, value: Any) -> ConnectionOptions:
