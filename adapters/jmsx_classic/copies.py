@@ -122,7 +122,7 @@ def postponed_headers(delivery: Delivery, key: str, delay: float) -> dict[str, s
     headers = _carried(delivery)
     headers["persistent"] = given.get("persistent", "false")
     if time_ms(given.get("expires")) is not None:
-        headers["expires"] = given["expires"]
+        headers |= {"expires": given["expires"], "timestamp": "0"}  # BROKER.md C78
     return headers | {
         KEY_HEADER: key,
         COUNT_HEADER: str(delivery.failures),

@@ -37,6 +37,7 @@ DIALECT: Final = Dialect(
     takes_timestamps=True,  # as it takes a Java client's
     browser_end=("browser", "end"),
     delay_header="AMQ_SCHEDULED_DELAY",
+    delay_renews_expiry=True,  # BROKER.md C78
     nack_dead_letters=True,
     nack_needs_room=True,  # BROKER.md C76
     nack_miscounts=True,  # BROKER.md C75

@@ -296,6 +296,8 @@ class Dialect:
     delay_header: str | None = None
     #: Whether that needs no scheduler which may be off.
     always_delays: bool = False
+    #: Whether the time to live of what is delayed begins anew behind the delay, unless its time is told to be 0.
+    delay_renews_expiry: bool = False
     #: Whether an ACK takes part in a transaction.
     transactional_ack: bool = True
     #: Whether NACK gives a message to the broker's dead letter strategy.

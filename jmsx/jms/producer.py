@@ -98,7 +98,8 @@ class MessageProducer:
             destination: where to; None: the producer's own.
             persistent: whether it outlives the broker's process.
             priority: from 0 to 9, the highest.
-            time_to_live: from now on, 0: for ever; goes on during a delivery_delay, as in Java.
+            time_to_live: from now on, 0: for ever; goes on during a delivery_delay, as JMS says: what has both arrives
+                without `timestamp` on Classic, which would begin it anew.
             delivery_delay: in which the broker keeps it back.
             dedupe_id: the broker drops a second message with it at the same destination, where it knows such.
             timeout: for a link and the receipt; None: `request_timeout`.
@@ -137,7 +138,8 @@ class MessageProducer:
         key = new_key()
         headers, body = self._content(message, key, prepared, self._asked(delay, dedupe_id))
         sent_at = int(link.machine.wall() * 1000)
-        headers.update(link.dialect.sent_at(sent_at))
+        renewed = lives > 0 and delay > 0 and link.dialect.delay_renews_expiry
+        headers.update(link.dialect.sent_at(0 if renewed else sent_at))
         expires = sent_at + round(lives * 1000) if lives > 0 else 0
         if lives > 0:
             headers["expires"] = str(expires)

@@ -182,3 +182,45 @@ def test_a_link_that_is_cut_under_the_handler(
         return seen, letter.headers["jmsx_delivery_count"]
 
     assert of_an_attempt_that_tells(attempt) == ([(body, 1), (body, 2), (body, 3)], "3")
+
+
+def test_what_expires_does_so_however_often_it_is_delayed(broker: Broker) -> None:
+    """Its expiry stays what its sender said; Classic would begin its time to live anew at each redelivery."""
+    queue, seen = fresh_queue(), list[tuple[float, float]]()
+    policy = jmsx.RedeliveryPolicy(
+        maximum_redeliveries=-1,
+        initial_redelivery_delay=0.6,
+        redelivery_delay=0.6,
+        mode="scheduled",
+    )
+    with jmsx.Connection(broker.url, redelivery_policy=policy) as connection:
+        connection.start()
+
+        def fail(message: jmsx.Message) -> None:
+            seen.append((message.expiration, time.time()))
+            raise ValueError
+
+        connection.create_session().create_consumer(queue, listener=fail)
+        sent = jmsx.Message("a")
+        connection.create_session().create_producer(queue).send(sent, time_to_live=3.0)
+        time.sleep(5.5)
+    assert len(seen) > 1
+    assert {expiration for expiration, _ in seen} == {sent.expiration}
+    assert max(at for _, at in seen) < sent.expiration + 0.2
+
+
+def test_a_time_to_live_goes_on_during_a_delay(broker: Broker) -> None:
+    """JMS 2.0, JMSExpiration: from the sending on, so what is delayed for longer never comes."""
+    queue = fresh_queue()
+    with jmsx.Connection(broker.url) as connection:
+        connection.start()
+        session = connection.create_session()
+        producer, consumer = session.create_producer(queue), session.create_consumer(queue)
+        sent = jmsx.Message("late")
+        producer.send("never", delivery_delay=1.0, time_to_live=0.5)
+        producer.send(sent, delivery_delay=1.0, time_to_live=20.0)
+        came = consumer.receive(10)
+        assert came is not None
+        assert (came.text, came.expiration) == ("late", sent.expiration)
+        assert came.timestamp in (None, pytest.approx(sent.timestamp, abs=0.1))
+        assert consumer.receive(1.5) is None

@@ -101,6 +101,12 @@ class RegionBroker:
 
         def arrive() -> None:
             delayed.remove(message)
+            if message.timestamp > 0 and message.expires > 0:  # jmsx_classic/BROKER.md C78
+                late = max(self.now_ms() - message.timestamp, 0)
+                message.timestamp, message.expires = (
+                    message.timestamp + late,
+                    message.expires + late,
+                )
             self._place(message, None)
 
         if transaction is None:
