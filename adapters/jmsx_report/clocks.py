@@ -42,8 +42,9 @@ _SECOND_US: Final = 1_000_000
 _BEFORE_US: Final = 60_000_000
 #: Whether the clock of a stretch was set: then it has several.
 _IS_SET: Final = pl.col("writer").is_duplicated()
-#: So many times fewer rows than writers are few.
+#: So many times fewer rows than writers are few, if there are many writers.
 _FEW: Final = 10
+_MANY: Final = 1000
 #: A clock that is less wrong than this is not told of.
 TOLD_US: Final = 1_000_000
 
@@ -191,7 +192,7 @@ CLOCKED: Final = (STRETCHES, RECEIPTS, SAMPLES, COMPARISONS)
 
 def are_few(rows: int, writers: int) -> bool:
     """Return whether so many rows are looked up quicker among their own writers alone than among all."""
-    return rows * _FEW < writers
+    return writers > max(_MANY, rows * _FEW)
 
 
 @dataclass(frozen=True, slots=True)

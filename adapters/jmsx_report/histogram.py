@@ -109,18 +109,25 @@ def with_percentiles(frame: pl.DataFrame, name: str, permilles: Mapping[str, int
             "up_to",
         )
     )
-    up_to = buckets["up_to"]
-    found = buckets.group_by("row", maintain_order=True).agg(
-        pl.struct("bucket", "n").alias(column), pl.col("n").sum().alias("all")
+    every = pl.col("all")
+    before = every.cum_sum() - every
+
+    def quantile(permille: int) -> pl.Expr:
+        rank = before + (every * permille + 999) // 1000
+        place = pl.lit(buckets["up_to"]).search_sorted(rank, side="left")
+        return value(pl.lit(buckets["bucket"]).gather(place))
+
+    found = (
+        buckets.group_by("row", maintain_order=True)
+        .agg(pl.struct("bucket", "n").alias(column), pl.col("n").sum().alias("all"))
+        .select(
+            "row",
+            column,
+            *(
+                quantile(permille).alias(f"{name}_{label}_us")
+                for label, permille in permilles.items()
+            ),
+        )
     )
-    before, every = found["all"].cum_sum() - found["all"], found["all"]
-    found = found.drop("all").with_columns(
-        buckets["bucket"]
-        .gather(up_to.search_sorted(before + (every * permille + 999) // 1000, side="left"))
-        .alias(f"{name}_{label}_us")
-        for label, permille in permilles.items()
-    )
-    quantiles = [f"{name}_{label}_us" for label in permilles]
-    found = found.with_columns(value(pl.col(label)).alias(label) for label in quantiles)
     joined = rows.select("row").join(found, on="row", how="left", maintain_order="left").drop("row")
     return frame.drop(column).hstack(joined.get_columns())
