@@ -68,7 +68,8 @@ def test_a_listener_s_message_is_not_acknowledged_before_it_returns(
     assert consumer.receive_no_wait() is None
     connection.abort()
     go_on.set()
-    assert settles(broker, queue, size=3)
+    # Whatever of it Artemis has in delivery for nobody, as where a socket breaks.
+    assert eventually(lambda: broker.statistics(queue.name).size == 3, 5)
 
 
 def test_receive_goes_on_when_the_listener_has_returned(
