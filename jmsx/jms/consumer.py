@@ -159,8 +159,9 @@ class MessageConsumer:
         """
         Take no more messages, and wait for a running listener, unless that calls; idempotent.
 
-        With messages in an open transaction it is closed when that ends. The message of a listener that has not
-        returned after `request_timeout` comes again.
+        With messages in an open transaction it is closed when that ends, and waits for no listener, as in Java. In AUTO
+        and DUPS_OK a listener that closes its own consumer is done with its message, even if it raises. The message
+        of one that has not returned after `request_timeout` comes again.
         """
         if self._closed:
             return

@@ -210,7 +210,11 @@ class Session:
     def create_browser(
         self, queue: Destination | str, *, selector: str | None = None
     ) -> QueueBrowser:
-        """Return a browser of what lies in `queue`; raises InvalidDestinationError for a topic."""
+        """
+        Return a browser of what lies in `queue`; raises InvalidDestinationError for a topic.
+
+        A selector that the broker cannot read is an InvalidSelectorError when somebody iterates, and not before.
+        """
         self._link.check_open()
         queue = destination_of(queue)
         if queue.is_topic:

@@ -275,6 +275,10 @@ def test_what_can_be_set_of_a_message_that_came_in(
     assert (message.text, message.correlation_id) == ("b", "c")
     with pytest.raises(MessageNotWriteableError):
         message.properties["p"] = 1
+    came = message.message_id, message.destination, message.timestamp
+    with connection.create_session() as session:
+        session.create_producer(f"{queue.uri}.on").send(message)
+    assert (message.message_id, message.destination, message.timestamp) == came
 
 
 def test_what_no_selector_wants(kind: str, queue: jmsx.Queue, connection: jmsx.Connection) -> None:
