@@ -6,6 +6,7 @@ from typing import Final
 
 from jmsx.core.dialect import BrokerSettings, Dialect
 from jmsx.core.headers import INT, LONG
+from jmsx.core.wire import RawHeads
 from jmsx_classic.bodies import TEXT_HEADER, TRANSLATION_HEADER
 from jmsx_classic.copies import DEAD_LETTER_QUEUE, ClassicCopying
 from jmsx_classic.reading import ClassicReading
@@ -14,6 +15,26 @@ from jmsx_classic.writing import ClassicWriting
 
 _WRITING: Final = ClassicWriting()
 _READING: Final = ClassicReading()
+
+
+def _origin(session: str) -> str:
+    """Return what ids begin with: host, port and start of the broker, as in `ID:host-35401-1700000000000-3:1`."""
+    before, dash, _ = session.rpartition("-")
+    return before + dash
+
+
+#: How heads are written, with the names of Java's properties as they are (measured on 6.1.8): a HashMap's order, so
+#: that a sender can choose between which of the broker's headers his own stand. With so many places that `ack` comes
+#: behind `subscription`, it has `priority` or `timestamp` before that; save with 49,153 to 98,304 headers.
+#: Source: `FrameTranslator.copyStandardHeadersFromMessageToFrame`, `StompSubscription.onMessageDispatch`.
+HEADS: Final = RawHeads(
+    message=(b"expires", b"priority", b"timestamp"),
+    error=(b"message:", b"content-type:text/plain"),
+    browser_end=(b"browser", b"end"),
+    tell_order=(b"priority", b"timestamp"),
+    ordered=24_576,
+    origin=_origin,
+)
 
 DIALECT: Final = Dialect(
     name="classic",
@@ -42,7 +63,7 @@ DIALECT: Final = Dialect(
     nack_needs_room=True,  # BROKER.md C76
     nack_miscounts=True,  # BROKER.md C75
     errors_close=False,
-    raw_names=True,  # of Java's properties (measured on 6.1.8)
+    raw_names=HEADS,
     flags_redelivery=True,
     numbers={
         "AMQ_SCHEDULED_DELAY": (0, LONG),

@@ -22,6 +22,7 @@ from jmsx.core.headers import KEY_HEADER
 from jmsx.core.management import Management
 from jmsx.core.values import ConsumerSettings, DestinationKind, StompAck
 from jmsx.core.window import Unlimited, Window
+from jmsx.core.wire import RawHeads
 from jmsx.errors import (
     BrokerError,
     JmsxError,
@@ -312,10 +313,10 @@ class Dialect:
     patience: float = 0.0
     #: Whether the broker closes the connection with each ERROR, and names no receipt of a refused SUBSCRIBE.
     errors_close: bool = True
-    #: Whether the broker writes names of properties without escapes, so that one may look like lines of a head. Then
-    #: its frames have a mark (drivers/epoch.py). Where it does not, it must tell the true length of each body, and a
-    #: second header of one name is a property: the first one counts (STOMP 1.2).
-    raw_names: bool = False
+    #: How a broker writes heads that writes names of properties without escapes, so that one may look like lines of a
+    #: head. Then its frames have a mark (drivers/epoch.py). None: it escapes them, it must tell the true length of each
+    #: body, and a second header of one name is a property: the first one counts (STOMP 1.2).
+    raw_names: RawHeads | None = None
     #: Whether a message that a consumer was handed and did not settle is flagged when it comes again.
     flags_redelivery: bool = False
     #: Headers that are no properties of the application, beyond STOMP's and JMS's.

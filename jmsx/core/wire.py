@@ -43,12 +43,17 @@ from __future__ import annotations
 import bisect
 import re
 from collections import Counter
+from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 from jmsx.core.frames import Frame, MessageFrame, parse_headers
 from jmsx.core.headers import whole
 from jmsx.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: Bytes of a message's body that are accepted: a little above the 100 MiB that both brokers take by default, for a body
 #: may grow when the broker translates it.
@@ -81,27 +86,11 @@ _BEFORE_ANSWER: Final = re.compile(rb"\0\n+(?=(?:RECEIPT|ERROR)\r?\n)")
 #: What settles a message, where the broker numbers what it dispatches.
 _ACK: Final = re.compile(rb"\nack:([^\n]*?)([0-9]{1,19})\r?(?=\n)")
 
-#: One of them stands in front of the mark wherever `ack` does not: a HashMap with so many places that `ack` comes
-#: behind `subscription` has one of these before that. (Save with 49,153 to 98,304 headers.)
-_TELL_ORDER: Final = re.compile(rb"\n(?:priority|timestamp):")
-
-#: Headers at most in each of two parts of a message that those tell of; each takes three bytes at least.
-_ORDERED: Final = 24_576
+#: Bytes of a header at least.
 _HEADER: Final = 3
 
-#: Headers of each MESSAGE of Classic's, and of the one that ends a browser's.
-_ALWAYS: Final = (
-    b"subscription",
-    b"destination",
-    b"message-id",
-    b"expires",
-    b"priority",
-    b"timestamp",
-)
-_END: Final = (b"subscription", b"destination", b"message-id", b"browser")
-
-#: Headers of each ERROR of Classic's.
-_TELLS: Final = (b"message:", b"content-type:text/plain")
+#: Headers of each MESSAGE, by STOMP.
+_ALWAYS: Final = (b"subscription", b"destination", b"message-id")
 
 #: How others begin. What they said is not shown: a broker that lies could say our password.
 _OTHERS: Final = (
@@ -114,6 +103,35 @@ _OTHERS: Final = (
 )
 _LF: Final = 10
 _CR: Final = 13
+
+
+@dataclass(frozen=True, kw_only=True)
+class RawHeads:
+    """
+    How a broker writes heads in which it escapes no names of properties, so that one may look like lines of them.
+
+    It numbers what it dispatches on a link, and each `ack` ends in that number.
+    """
+
+    message: tuple[bytes, ...] = ()  #: headers of each MESSAGE, beyond STOMP's
+    error: tuple[bytes, ...] = ()  #: how lines begin that each ERROR has
+    #: Header, with its value, of the MESSAGE that ends what a queue browser is shown; it lacks those of `message`
+    browser_end: tuple[bytes, bytes] | None = None
+    #: One of them stands in front of `subscription` wherever `ack` does not, in a head of not too many headers
+    tell_order: tuple[bytes, ...] = ()
+    ordered: int = 0  #: headers at most in each of two parts of a message of which that is true
+    #: Returns how each `ack` begins, of the `session` that CONNECTED tells; empty: unknown
+    origin: Callable[[str], str] = lambda _session: ""
+
+    @cached_property
+    def order(self) -> re.Pattern[bytes]:
+        """Finds one of `tell_order`; what tells nothing is never found."""
+        names = b"|".join(map(re.escape, self.tell_order)) or rb"(?!)"
+        return re.compile(rb"\n(?:%s):" % names)
+
+
+#: Of a broker of which nothing is known.
+_NO_HEADS: Final = RawHeads()
 
 
 class _Oddity(Enum):
@@ -140,7 +158,7 @@ class Splitter:
     `fault` says why no more frames come: the peer does not speak STOMP, or sends more than the limits allow.
     """
 
-    def __init__(self, body_limit: int = BODY_LIMIT) -> None:
+    def __init__(self, body_limit: int = BODY_LIMIT, heads: RawHeads = _NO_HEADS) -> None:
         self.fault: ProtocolError | None = None
         self._body_limit = body_limit
         self._kept = bytearray()  #: an incomplete frame
@@ -154,6 +172,7 @@ class Splitter:
         #: What every MESSAGE and RECEIPT has in its head; empty: the broker says truly where each frame ends.
         self.mark = b""
         self.origin = b""  #: how every `ack` of the broker begins, as far as it is known
+        self.heads = heads  #: how the broker writes what has a mark
         #: Lines of subscriptions that acknowledge nothing: the broker writes no `ack` into their messages.
         self.unnumbered: set[bytes] = set()
         self._spaced = False  #: the broker writes a line feed behind each frame
@@ -357,7 +376,7 @@ class Splitter:
         unsealed = unsealed or _lines(block, b"receipt-id:") > 1
         unlike = (command == _ERROR and not answers) and (
             self._is_sealed(block, b"subscription:")  # the rest of a MESSAGE's head
-            or not all(_lines(block, one) for one in _TELLS)
+            or not all(_lines(block, one) for one in self.heads.error)
         )
         if command == _CONNECTED or unsealed or swallows or unlike:
             raise _StrayError("the broker sent a frame that is not of this connection")
@@ -391,7 +410,7 @@ class Splitter:
             raise _TornError(_TWO_ACKS if in_head else _NO_ACK)
         head = b"\n" + block
         looks_through = numbered and (
-            self._dubious or _may_stand_behind(head, head.find(self.mark), body)
+            self._dubious or self._may_stand_behind(head, head.find(self.mark), body)
         )
         border = _BEFORE_MESSAGE.search(body) if b"\0" in body else None
         unsure = False
@@ -410,7 +429,7 @@ class Splitter:
                 if not found or _lowest(found)[1] > len(block):
                     raise _TornError(_TWO_ACKS)
                 unsure = self._is_unsure(text, found, len(block))
-        self._dubious = border is not None and _tells_order(body[border.end() - 1 :])
+        self._dubious = border is not None and self._tells_order(body[border.end() - 1 :])
         if numbered:
             self._known = block
         return unsure
@@ -420,10 +439,29 @@ class Splitter:
         Return the part of a message, from its beginning on, in which the broker has written its `ack`: up to its mark,
         or all.
 
-        What stands in it is no sender's if it is the only one; see `_TELL_ORDER`.
+        What stands in it is no sender's if it is the only one; see `RawHeads.tell_order`.
         """
         at = text.find(self.mark)
-        return text if _may_stand_behind(text, at) else text[:at]
+        return text if self._may_stand_behind(text, at) else text[:at]
+
+    def _may_stand_behind(self, text: bytes, at: int, body: bytes = b"") -> bool:
+        """Return whether the broker's `ack` need not stand in front of the mark, which is `at`; see `RawHeads`."""
+        tells = self.heads.order.search(text, 0, at) is not None or self._are_many(text, body)
+        return tells or _ACK.search(text, 0, at) is None
+
+    def _tells_order(self, text: bytes) -> bool:
+        """Return whether the rest of the message that `text` was cut off leaves open where its `ack` stands."""
+        return self.heads.order.search(text) is not None or self._are_many(text)
+
+    def _are_many(self, *parts: bytes) -> bool:
+        """
+        Return whether a message with these parts may have so many headers that none tells their order.
+
+        A name may end the head, so that any line may be a header.
+        """
+        if sum(map(len, parts)) <= _HEADER * self.heads.ordered:
+            return False
+        return sum(part.count(b"\n") for part in parts) > self.heads.ordered
 
     def _is_unnumbered(self, text: bytes) -> bool:
         """Return whether nothing settles the message that begins `text`."""
@@ -591,7 +629,7 @@ class Splitter:
         fitting = [one for one in borders if one <= at] or borders
         full = self._full(data, fitting, number)
         start = full[-1] if full else fitting[0]
-        self._dubious = _tells_order(data[borders[0] : start])
+        self._dubious = self._tells_order(data[borders[0] : start])
         return start
 
     def _begins_at(self, data: bytes, position: int, borders: list[int]) -> int:
@@ -607,7 +645,7 @@ class Splitter:
 
     def _full(self, data: bytes, starts: list[int], number: int | None) -> list[int]:
         """
-        Return those of `starts` at which a MESSAGE begins that is as Classic writes it, and whose `ack` is `number`.
+        Return those of `starts` at which a MESSAGE begins that is as the broker writes it, and whose `ack` is `number`.
 
         A sender can write very many of them, so what ends with the same empty line is looked through once for all.
         """
@@ -625,8 +663,11 @@ class Splitter:
 
     def _full_in(self, text: bytes, starts: list[int], number: int | None) -> list[int]:
         """Do as `_full` does, for heads that all go on to the end of `text`."""
-        browsed = text.rfind(b"\nbrowser:end")
-        message, end = _with_one_each(text, _ALWAYS), _with_one_each(text, _END)
+        message, end, browsed = _with_one_each(text, (*_ALWAYS, *self.heads.message)), range(0), -1
+        if self.heads.browser_end is not None:
+            name, value = self.heads.browser_end
+            browsed = text.rfind(b"\n%s:%s" % (name, value))
+            end = _with_one_each(text, (*_ALWAYS, name))
         if number is not None and not self._is_unnumbered(text):
             starts = self._settled_in(text, starts, number)
         return [start for start in starts if start in (end if start <= browsed else message)]
@@ -635,7 +676,7 @@ class Splitter:
         """
         Return those of `starts` of a head up to the end of `text` in which the broker's `ack` has this number.
 
-        It stands behind the mark only where no `ack` is in front of that, or what tells the order; see `_TELL_ORDER`.
+        It stands behind the mark only where no `ack` is in front of that, or what tells the order; see `RawHeads`.
         """
         mark_at = text.find(self.mark)
         acks = [(one.start(), int(one[2])) for one in _ACK.finditer(text)]
@@ -643,8 +684,8 @@ class Splitter:
         in_front = [(at, one) for at, one in acks if at < mark_at]
         last_in_front = max((at for at, one in in_front if one == number), default=-1)
         any_in_front = max((at for at, _ in in_front), default=-1)
-        order = [one.start() for one in _TELL_ORDER.finditer(text, 0, max(mark_at, 0))]
-        told = len(text) if _are_many(text) else max(order, default=-1)
+        order = [one.start() for one in self.heads.order.finditer(text, 0, max(mark_at, 0))]
+        told = len(text) if self._are_many(text) else max(order, default=-1)
         return [
             start
             for start in starts
@@ -849,28 +890,6 @@ def _is_of_receipt(data: bytes, mark_at: int) -> bool:
 
 def _is_torn(frame: Frame | MessageFrame) -> bool:
     return isinstance(frame, MessageFrame) and bool(frame.broken)
-
-
-def _may_stand_behind(text: bytes, at: int, body: bytes = b"") -> bool:
-    """Return whether the broker's `ack` need not stand in front of the mark, which is `at`; see `_TELL_ORDER`."""
-    tells = _TELL_ORDER.search(text, 0, at) is not None or _are_many(text, body)
-    return tells or _ACK.search(text, 0, at) is None
-
-
-def _tells_order(text: bytes) -> bool:
-    """Return whether the rest of the message that `text` was cut off leaves open where the broker's `ack` stands."""
-    return _TELL_ORDER.search(text) is not None or _are_many(text)
-
-
-def _are_many(*parts: bytes) -> bool:
-    """
-    Return whether a message with these parts may have so many headers that none tells their order; see `_ORDERED`.
-
-    A name may end the head, so that any line may be a header.
-    """
-    if sum(map(len, parts)) <= _HEADER * _ORDERED:
-        return False
-    return sum(part.count(b"\n") for part in parts) > _ORDERED
 
 
 def _lines(block: bytes, name: bytes) -> int:

@@ -64,11 +64,10 @@ class Seal:
 
     def impress(self, link: StompLink, dialect: Dialect, greeting: Mapping[str, str]) -> None:
         """Have `link` expect this epoch's mark, if its dialect needs one; `greeting`: the headers of CONNECTED."""
-        if dialect.raw_names:
+        heads = dialect.raw_names
+        if heads is not None:
             self._suffix = f"~{secrets.token_hex(_MARK_SIZE)}"
-            # Classic's ids begin with host, port and start of the broker: `ID:host-35401-1700000000000-3:1`.
-            before, dash, _ = greeting.get("session", "").rpartition("-")
-            link.expect(self.mark, origin=before + dash)
+            link.expect(self.mark, heads, origin=heads.origin(greeting.get("session", "")))
             self._settle_nothing = link.settle_nothing
 
     def put_on(self, frame: Frame) -> Frame:

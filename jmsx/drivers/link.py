@@ -14,7 +14,7 @@ from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress
 from jmsx.core.frames import Frame, MessageFrame, escape
 from jmsx.core.heartbeat import header
-from jmsx.core.wire import Told
+from jmsx.core.wire import RawHeads, Told
 from jmsx.drivers.changed import Event
 from jmsx.drivers.connect import connect
 from jmsx.drivers.threads import no_thread
@@ -139,12 +139,13 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         """Whether bytes have come that are not handed over yet."""
         return self._transport.unread
 
-    def expect(self, mark: bytes, *, origin: str) -> None:
+    def expect(self, mark: bytes, heads: RawHeads, *, origin: str) -> None:
         """
         Expect `mark` in the head of every MESSAGE and RECEIPT, from the next frame on, and take it out.
 
-        `origin`: how the ids begin that the broker makes by numbering.
+        `heads`: how the broker writes them. `origin`: how the ids begin that it makes by numbering.
         """
+        self._transport.splitter.heads = heads
         self._transport.splitter.mark = mark
         self._transport.splitter.origin = escape(origin).encode()
 

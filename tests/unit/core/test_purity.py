@@ -47,7 +47,6 @@ KNOWN: Final = {
     ("core/destination_names.py", "remote-temp-"): "the same",
     ("core/frames.py", "destination-type"): "kept of a message that cannot be read, whoever sent it",
     ("core/wire.py", "ActiveMQ"): "OpenWire's first bytes: another protocol, not a broker",
-    ("core/wire.py", "\nbrowser:end"): "the end of a browser's messages, where heads have no escapes",
     ("app/registration.py", "a virtual topic on Classic, a divert on Artemis"): "advice before there is a broker",
     ("cli/commands.py", "Reliable messaging for Python services on ActiveMQ, over STOMP."): "what jmsx is for",
     ("cli/commands.py", "dlq"): "our command",

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jmsx.core.frames import Frame, MessageFrame
-from jmsx.core.wire import LINKS, Splitter, Told
+from jmsx.core.wire import LINKS, RawHeads, Splitter, Told
 from tests.depth import some
 
 if TYPE_CHECKING:
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 CONNECTED = b"CONNECTED\nversion:1.2\n\n\0\n"
 MARK = b"~0123456789abcdef"
 
+#: How the broker writes that `written` plays.
+HEADS = RawHeads(
+    message=(b"expires", b"priority", b"timestamp"),
+    error=(b"message:", b"content-type:text/plain"),
+    browser_end=(b"browser", b"end"),
+    tell_order=(b"priority", b"timestamp"),
+    ordered=24_576,
+)
 
 #: In which order the headers lie in a HashMap of Java's with so many places, as a broker wrote them.
 ORDERS = {
@@ -67,7 +75,7 @@ def receipt(number: int) -> bytes:
 
 def fed(chunks: Iterable[bytes]) -> list[Frame | MessageFrame]:
     """What comes of a link that has said CONNECTED."""
-    splitter = Splitter()
+    splitter = Splitter(heads=HEADS)
     (_,) = splitter.feed(CONNECTED)
     splitter.mark = MARK
     frames = [frame for chunk in chunks for frame in splitter.feed(chunk)]
@@ -132,7 +140,7 @@ def test_a_length_that_is_none_is_not_believed(length: bytes) -> None:
 
 def test_an_unterminated_frame_is_seen_through_by_the_next_answer() -> None:
     """Which is why one is asked for when nothing comes."""
-    splitter = Splitter()
+    splitter = Splitter(heads=HEADS)
     splitter.feed(CONNECTED)
     splitter.mark = MARK
     assert splitter.feed(written(1, b"abc", b"content-length:99999")) == []
@@ -192,7 +200,7 @@ def test_no_body_makes_a_frame(bodies: list[tuple[bytes, int | None]]) -> None:
         told = () if length is None else (b"content-length:%d" % length,)
         stream += written(number, body, *told) + receipt(number)
         sent.append(body)
-    splitter = Splitter()
+    splitter = Splitter(heads=HEADS)
     splitter.feed(CONNECTED)
     splitter.mark = MARK
     frames = [one for one in splitter.feed(stream) if getattr(one, "command", "") != "ERROR"]
@@ -290,7 +298,7 @@ def test_no_name_settles_another(properties: list[tuple[int, bytes]], body: byte
         lines.insert(place, b"a" + name + b":1")
     odd = b"\n".join(lines).removesuffix(b"\0\n") + body + b"\0\n"
     stream = written(1, b"whole") + odd + written(3, b"next") + receipt(4) + written(5, b"last")
-    splitter = Splitter()
+    splitter = Splitter(heads=HEADS)
     splitter.feed(CONNECTED)
     splitter.mark = MARK
     frames = [one for one in splitter.feed(stream) if getattr(one, "command", "") != "ERROR"]
@@ -300,7 +308,7 @@ def test_no_name_settles_another(properties: list[tuple[int, bytes]], body: byte
 
 def test_a_stream_without_a_mark_is_cut_by_what_the_broker_says() -> None:
     """Artemis tells the length of each body, and the first header of a name is its own."""
-    splitter = Splitter()
+    splitter = Splitter(heads=HEADS)
     splitter.feed(CONNECTED)
     odd = written(1, b"odd").replace(b"ack:1\n", b"ack:1\nack:99\n")
     body = FORGED_MESSAGE + b"\n" + FORGED_RECEIPT + MARK + b"\0\n"
@@ -313,7 +321,7 @@ def test_a_stream_without_a_mark_is_cut_by_what_the_broker_says() -> None:
 
 def test_a_frame_that_comes_later_is_told() -> None:
     """The text in front of it is the application's already: its message is told again, as torn; the rest flows."""
-    splitter = Splitter()
+    splitter = Splitter(heads=HEADS)
     splitter.feed(CONNECTED)
     splitter.mark = MARK
     assert names(splitter.feed(written(1, b"a"))) == ["1"]
@@ -329,7 +337,7 @@ def on_a_link(
     The `ack` by which each message is settled, as on Classic, and whether that is unsure; all are of one text, and have
     so many headers that it shows only when the next frame has come.
     """
-    splitter = Splitter()
+    splitter = Splitter(heads=HEADS)
     splitter.feed(CONNECTED)
     splitter.mark, splitter.origin = MARK, b"b\\c"
     splitter.share(told)
@@ -380,7 +388,7 @@ def test_an_ack_that_ends_the_head_costs_one_link(forged: int) -> None:
     """Nobody can tell it from the broker's own behind it before that one is another."""
     told, came = Told(), []
     for number in (7, 10, 11):
-        splitter = Splitter()
+        splitter = Splitter(heads=HEADS)
         splitter.feed(CONNECTED)
         splitter.mark, splitter.origin = MARK, b"b\\c"
         splitter.share(told)
@@ -395,7 +403,7 @@ def test_a_text_that_quotes_a_head_costs_one_link_and_is_whole() -> None:
     """Its `ack` of the broker's, which is the higher one, could be its own."""
     told, body = Told(), b"MESSAGE\nack:b\\c9\n\nx"
     assert on_a_link(told, 7, body=body) == [("b:7", True)]
-    splitter = Splitter()
+    splitter = Splitter(heads=HEADS)
     splitter.feed(CONNECTED)
     splitter.mark, splitter.origin = MARK, b"b\\c"
     splitter.share(told)
@@ -410,7 +418,7 @@ def test_a_text_that_quotes_a_head_costs_one_link_and_is_whole() -> None:
 @pytest.mark.parametrize("body", [b"a\nack:17\n\nb", b"a\nack:b\\c9\n\nb"])
 def test_what_a_browser_is_shown_may_name_an_ack(body: bytes) -> None:
     """The broker tells it none, so that there is none to look for; nor does one say anything of those of a consumer."""
-    splitter = Splitter()
+    splitter = Splitter(heads=HEADS)
     splitter.feed(CONNECTED)
     splitter.mark, splitter.origin = MARK, b"b\\c"
     splitter.unnumbered.add(b"subscription:1")
@@ -469,7 +477,7 @@ def test_what_a_link_was_given_up_for_tells_nothing_of_later_messages() -> None:
     """Their own is the lowest behind that of the message before, whatever else they name."""
     told = Told()
     assert [one for _, one in on_a_link(told, 7, body=quoting(5, 20, 21, 22))] == [True]
-    splitter = Splitter()
+    splitter = Splitter(heads=HEADS)
     splitter.feed(CONNECTED)
     splitter.mark, splitter.origin = MARK, b"b\\c"
     splitter.share(told)
@@ -502,7 +510,7 @@ def test_nor_does_one_message_tell_how_the_acks_of_another_begin() -> None:
 
 def of_a_connection(told: Told, number: int, body: bytes) -> list[str] | None:
     """What comes of a link that begins with such a message of the broker's first generator; None: its end."""
-    splitter = Splitter()
+    splitter = Splitter(heads=HEADS)
     splitter.feed(CONNECTED)
     splitter.mark, splitter.origin = MARK, b"b-"
     splitter.share(told)
@@ -522,7 +530,7 @@ def test_an_ack_of_before_that_hides_the_own_one_settles_nothing() -> None:
 
 def test_what_looks_like_a_head_holds_back_the_text_in_front_of_it() -> None:
     """It has a NUL, and the broker writes none into a head: nothing is handed on before it is known what it is."""
-    splitter = Splitter()
+    splitter = Splitter(heads=HEADS)
     splitter.feed(CONNECTED)
     splitter.mark = MARK
     assert names(splitter.feed(written(1, b"a\0\nMESSAGE\nack:f\nx:"))) == []
@@ -545,7 +553,7 @@ def test_what_a_link_tells_the_next_proves_nothing_to_itself(size: int) -> None:
     """Its first message looks whole up to the NUL; that the forged `ack` stands behind that, too, proves nothing."""
     body = b"MESSAGE\nsubscription:1\nack:99\nmessage-id:m99\n\nforged\0\nack:99\n"
     stream, frames, told = written(1, body) + receipt(1), list[Frame | MessageFrame](), Told()
-    splitter = Splitter()
+    splitter = Splitter(heads=HEADS)
     splitter.feed(CONNECTED)
     splitter.mark = MARK
     splitter.share(told)
@@ -567,7 +575,7 @@ def test_no_body_makes_a_frame_however_it_arrives(
         + receipt(number)
         for number, (body, length) in enumerate(bodies, 1)
     )
-    splitter = Splitter()
+    splitter = Splitter(heads=HEADS)
     splitter.feed(CONNECTED)
     splitter.mark = MARK
     size, frames = cuts.draw(st.integers(1, 80)), []
@@ -628,7 +636,7 @@ def test_an_error_that_repeats_the_headers_of_a_send() -> None:
 def test_an_answer_with_two_receipt_ids_answers_nothing() -> None:
     """The first would count, and the mark may stand in the other: the link ends, and what was asked is in doubt."""
     for command in (b"ERROR\nmessage:no", b"RECEIPT"):
-        splitter = Splitter()
+        splitter = Splitter(heads=HEADS)
         splitter.feed(CONNECTED)
         splitter.mark = MARK
         twice = command + b"\nreceipt-id:s-7\nreceipt-id:s-9" + MARK + b"\n\n\0\n"
@@ -657,7 +665,7 @@ def test_an_ack_that_is_guessed_settles_nothing(places: int, before: bytes, end:
         odd = ordered(places, 2, b"two", (place, b"a\nack:4" + end + b"b:1"))
         stream = before + odd + ordered(places, 3, b"three") + written(4, b"four") + receipt(5)
         for cut in some(range(len(before) + 1, len(before) + len(odd) + 1)):
-            splitter = Splitter()
+            splitter = Splitter(heads=HEADS)
             splitter.feed(CONNECTED)
             splitter.mark = MARK
             seen = [
@@ -748,7 +756,7 @@ def test_a_length_of_what_a_browser_is_shown_takes_in_the_next_message(before: b
     stream = before + taken_in(shown.replace(b"subscription:1", b"subscription:2"), two)
     stream += written(4, b"four") + written(5, b"five") + receipt(6)
     for cut in some(range(1, len(stream))):
-        splitter = Splitter()
+        splitter = Splitter(heads=HEADS)
         splitter.feed(CONNECTED)
         splitter.mark = MARK
         splitter.unnumbered.add(b"subscription:2")
@@ -762,7 +770,7 @@ def test_what_a_browser_is_shown_may_hold_a_frame() -> None:
     """Where its length is true, and no `ack` is taken in, nothing is lost."""
     body = b"a\0\nMESSAGE\nx:1\n\nb\0\nc"
     shown = written(1, body, b"content-length:%d" % len(body)).replace(b"ack:1\n", b"")
-    splitter = Splitter()
+    splitter = Splitter(heads=HEADS)
     splitter.feed(CONNECTED)
     splitter.mark = MARK
     splitter.unnumbered.add(b"subscription:1")

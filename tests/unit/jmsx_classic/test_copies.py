@@ -11,6 +11,7 @@ from jmsx.core.delivery import Delivery
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.wire import Splitter
 from jmsx_classic import DIALECT
+from jmsx_classic.dialect import HEADS
 
 
 def death_record(**fields: Any) -> DeathRecord:
@@ -228,7 +229,7 @@ def test_the_copy_of_a_truncated_message_can_be_read(text: bytes) -> None:
     death = death_record(reason="undecodable")
     copy = DIALECT.copying.dead_letter_copy(delivery, "queue://dead", death)
     length = copy.headers["content-length"]
-    splitter = Splitter()
+    splitter = Splitter(heads=HEADS)
     splitter.feed(b"CONNECTED\nversion:1.2\n\n\0\n")
     splitter.mark = b"~0123456789abcdef"
     head = {**told, "ack": "ID:broker-1:12", "content-length": length}
