@@ -59,7 +59,7 @@ class Dispatcher:
         self._awaited = False  #: somebody waits, or has waited, for `_busy` to end
         self._stopped = False
         self._stopped_at = 0.0  #: seconds, monotonic
-        self._failed = False  #: its thread has ended by a fault: what that had is not done
+        self._failed = False  #: its thread has ended, and what that had is not done
         #: Takes the next message for a listener
         self._taking = calls.taking(self._names, self._read, begin=self._begin)
 
@@ -208,6 +208,8 @@ class Dispatcher:
             while True:
                 taken = following or self._calls.take(self._taking, None, lambda: self._stopped)
                 if taken is None:
+                    self._failed = self._busy  # what it had could not be told: no link
+                    self._engine.wake()
                     return
                 following = self._call(*taken)
         except BaseException as error:  # noqa: BLE001 - a fault of ours must not look like an idle consumer

@@ -536,6 +536,7 @@ class ConnectionLinks:
     def _finish_listeners(self, links: Iterable[SessionLink]) -> None:
         """Call no listener any more, and wait for those that run: until they return, no session of theirs is closed."""
         for link in links:
+            link.dispatcher.note_stop()
             link.dispatcher.stop()
         for link in links:
             link.dispatcher.finish()

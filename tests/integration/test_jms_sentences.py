@@ -143,6 +143,48 @@ def test_stop_from_listeners_of_two_sessions(connection: Connection) -> None:
     assert connection.stop(timeout=10)
 
 
+def test_stop_from_a_listener_while_that_of_another_session_closes(
+    connection: Connection,
+) -> None:
+    """As with two that stop: neither waits for the other, and what both had is done."""
+    both, ended, queues = threading.Barrier(2), list[str](), (fresh_queue(), fresh_queue())
+
+    def stop(_message: Message) -> None:
+        both.wait(10)
+        connection.stop()
+        ended.append("stop")
+
+    def close(_message: Message) -> None:
+        both.wait(10)
+        time.sleep(0.3)  # behind the other's stop()
+        connection.close()
+        ended.append("close")
+
+    for queue, listen in zip(queues, (stop, close), strict=True):
+        connection.create_session().create_consumer(queue, listener=listen)
+        send(connection, queue, "a")
+    assert eventually(lambda: ended == ["stop", "close"], 10)
+
+
+def test_stop_does_not_wait_for_a_session_that_is_closed(broker: Broker, queue: Queue) -> None:
+    """Where close() has left a listener alone, stop() of another thread ends when that returns."""
+    began, free = threading.Event(), threading.Event()
+
+    def listen(_message: Message) -> None:
+        began.set()
+        free.wait(30)
+
+    with Connection(broker.url, request_timeout=1.0) as connection:
+        connection.start()
+        connection.create_session().create_consumer(queue, listener=listen)
+        send(connection, queue, "a")
+        assert began.wait(10)
+        stopping = Outcome(connection.stop)
+        connection.close()
+        free.set()
+        assert stopping.join(10).error is None
+
+
 def test_start_and_stop_from_two_threads(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
