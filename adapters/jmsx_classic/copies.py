@@ -20,7 +20,9 @@ from jmsx.core.headers import (
     INT,
     KEY_HEADER,
     LONG,
+    TIME_HEADER,
     UNREADABLE_HEADER,
+    sent_ms,
     time_ms,
     whole,
 )
@@ -123,6 +125,8 @@ def postponed_headers(delivery: Delivery, key: str, delay: float) -> dict[str, s
     headers["persistent"] = given.get("persistent", "false")
     if time_ms(given.get("expires")) is not None:
         headers |= {"expires": given["expires"], "timestamp": "0"}  # BROKER.md C78
+        if (sent := sent_ms(given)) is not None:
+            headers[TIME_HEADER] = str(sent)
     return headers | {
         KEY_HEADER: key,
         COUNT_HEADER: str(delivery.failures),

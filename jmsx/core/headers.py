@@ -8,7 +8,10 @@ and nowhere else (tests/packaging/test_wire_numbers.py).
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 #: The greatest of Java's `long`, which all of the brokers' numbers fit in.
 LONG: Final = 2**63 - 1
@@ -40,6 +43,9 @@ SENDER_HEADER: Final = "jmsx_connection"
 #: Header that tells which properties are no texts, such as `i=count,size b=urgent`.
 TYPES_HEADER: Final = "jmsx_types"
 
+#: Header that tells when a message was sent, where the broker must not know; epoch milliseconds.
+TIME_HEADER: Final = "jmsx_timestamp"
+
 #: Header of a copy whose original had a body that STOMP does not carry.
 UNREADABLE_HEADER: Final = "jmsx_unreadable"
 
@@ -61,3 +67,8 @@ def whole(text: str | None, *, least: int = 0, most: int = LONG) -> int | None:
 def time_ms(text: str | None) -> int | None:
     """Return a point in time (epoch milliseconds); None if there is none, if it is 0, or if no calendar has it."""
     return whole(text, least=1, most=LAST_MS)
+
+
+def sent_ms(headers: Mapping[str, str]) -> int | None:
+    """Return when a message was sent (epoch milliseconds), as its broker tells, else its sender; None: nobody does."""
+    return time_ms(headers.get("timestamp")) or time_ms(headers.get(TIME_HEADER))

@@ -9,7 +9,7 @@ from jmsx.core.delivery import Delivery
 from jmsx.core.dialect import Dialect
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Outbox
-from jmsx.core.headers import time_ms
+from jmsx.core.headers import sent_ms
 from jmsx.core.identity import key_of
 from jmsx.core.values import ConsumerSettings, Failure
 
@@ -146,7 +146,7 @@ class ConsumerReports:
             settings.prefetch,
             delivery.delivery_count,
             delivery.redelivered,
-            time_ms(headers.get("timestamp")),
+            sent_ms(headers),
             delivery.received_at,
             delivery.started_at,
             delivery.ended_at,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from jmsx.core.destination_names import is_pattern, one_of
-from jmsx.core.headers import INT, KEY_HEADER, time_ms, whole
+from jmsx.core.headers import INT, KEY_HEADER, sent_ms, time_ms, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -140,9 +140,9 @@ def read(
         error_message=told("jmsx_exception_message", error_message),
         consumer=told("jmsx_consumer", ""),
         deliveries=deliveries if count is None else count,
-        first_failure=_seconds(told("jmsx_first_failure")),
-        last_failure=_seconds(told("jmsx_last_failure")),
-        sent_at=_seconds(told("timestamp")),
+        first_failure=_seconds(time_ms(told("jmsx_first_failure"))),
+        last_failure=_seconds(time_ms(told("jmsx_last_failure"))),
+        sent_at=_seconds(sent_ms(headers)),
         size=size,
         stuck=stuck,
         astray=astray,
@@ -338,6 +338,5 @@ def groups(letters: Iterable[DeadLetter]) -> list[Group]:
     return sorted(found.values(), key=lambda one: (-one.count, one.origin, one.reason, one.error))
 
 
-def _seconds(text: str | None) -> float | None:
-    ms = time_ms(text)
+def _seconds(ms: int | None) -> float | None:
     return None if ms is None else ms / 1000

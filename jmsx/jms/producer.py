@@ -9,7 +9,7 @@ from typing import Final, Never
 from jmsx.core.dialect import Body
 from jmsx.core.durations import LONGEST, Duration, as_number, bounded
 from jmsx.core.frames import Frame
-from jmsx.core.headers import SENDER_HEADER
+from jmsx.core.headers import SENDER_HEADER, TIME_HEADER
 from jmsx.core.option_checks import check_flag, check_names, check_text
 from jmsx.core.requests import Request
 from jmsx.core.session import SessionCore
@@ -98,8 +98,8 @@ class MessageProducer:
             destination: where to; None: the producer's own.
             persistent: whether it outlives the broker's process.
             priority: from 0 to 9, the highest.
-            time_to_live: from now on, 0: for ever; goes on during a delivery_delay, as JMS says: what has both arrives
-                without `timestamp` on Classic, which would begin it anew.
+            time_to_live: from now on, 0: for ever; goes on during a delivery_delay, as JMS says: what has both has a
+                `timestamp` of 0 on Classic, which would begin it anew, for whoever reads it without jmsx.
             delivery_delay: in which the broker keeps it back.
             dedupe_id: the broker drops a second message with it at the same destination, where it knows such.
             timeout: for a link and the receipt; None: `request_timeout`.
@@ -140,6 +140,8 @@ class MessageProducer:
         sent_at = int(link.machine.wall() * 1000)
         renewed = lives > 0 and delay > 0 and link.dialect.delay_renews_expiry
         headers.update(link.dialect.sent_at(0 if renewed else sent_at))
+        if renewed:
+            headers[TIME_HEADER] = str(sent_at)
         expires = sent_at + round(lives * 1000) if lives > 0 else 0
         if lives > 0:
             headers["expires"] = str(expires)

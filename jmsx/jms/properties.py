@@ -24,6 +24,7 @@ from jmsx.core.headers import (
     KEY_HEADER,
     LONG,
     SENDER_HEADER,
+    TIME_HEADER,
     TYPES_HEADER,
     UNREADABLE_HEADER,
     whole,
@@ -43,7 +44,7 @@ RESERVED: Final = frozenset(
     {
         "ack", "content-length", "correlation-id", "destination", "expires", "id", "message-id", "persistent",
         "priority", "receipt", "redelivered", "reply-to", "subscription", "timestamp", "transaction", "type",
-        KEY_HEADER, DIGEST_HEADER, COUNT_HEADER, SENDER_HEADER, TYPES_HEADER,
+        KEY_HEADER, DIGEST_HEADER, COUNT_HEADER, SENDER_HEADER, TIME_HEADER, TYPES_HEADER,
         UNREADABLE_HEADER, DELIVERY_COUNT, *GROUP_HEADERS.values(),
     }
 )  # fmt: skip

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 from jmsx.core.delivery import Delivery, MessageIdentity
 from jmsx.core.dialect import Body, Dialect, Sender
 from jmsx.core.frames import escape
-from jmsx.core.headers import GROUP_HEADERS, INT, TYPES_HEADER, UNREADABLE_HEADER, time_ms, whole
+from jmsx.core.headers import (
+    GROUP_HEADERS,
+    INT,
+    TYPES_HEADER,
+    UNREADABLE_HEADER,
+    sent_ms,
+    time_ms,
+    whole,
+)
 from jmsx.core.identity import identify, stamp
 from jmsx.errors import MessageFormatError, MessageNotReadableError, MessageNotWriteableError
 from jmsx.jms.destination import Destination
@@ -228,12 +236,12 @@ class ReceivedMessage(Message):
     @cached_property
     def timestamp(self) -> float | None:  # type: ignore[override]  # made when it is first read; a Message has it as a plain field
         """When it was sent, epoch seconds."""
-        return _seconds(self._came.headers.get("timestamp"))
+        return _seconds(sent_ms(self._came.headers))
 
     @cached_property
     def expiration(self) -> float:  # type: ignore[override]  # made when it is first read; a Message has it as a plain field
         """When it is of no more use, epoch seconds; 0: never."""
-        return _seconds(self._came.headers.get("expires")) or 0.0
+        return _seconds(time_ms(self._came.headers.get("expires"))) or 0.0
 
     @cached_property
     def priority(self) -> int:  # type: ignore[override]  # made when it is first read; a Message has it as a plain field
@@ -341,6 +349,5 @@ def _destination(uri: str | None) -> Destination | None:
     return None if uri is None else Destination.told(uri)
 
 
-def _seconds(text: str | None) -> float | None:
-    ms = time_ms(text)
+def _seconds(ms: int | None) -> float | None:
     return None if ms is None else ms / 1000
