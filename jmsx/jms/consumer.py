@@ -85,7 +85,7 @@ class MessageConsumer:
 
     def _awaits_listener(self) -> bool:
         """Return whether the message of a listener that runs has to be acknowledged before the next one."""
-        return self._acknowledges_itself and self._link.dispatcher.serves(self._subscription_id)
+        return self._acknowledges_itself and self._link.dispatcher.serving == self._subscription_id
 
     def _given_up(self) -> bool:
         return self._closed or self._link.closed

@@ -53,10 +53,9 @@ class Dispatcher:
         self.listeners: dict[str, Listener] = {}  #: by subscription, which may be closed
         self._thread: threading.Thread | None = None  #: runs while there is something to listen to
         self._handling: HandlerCall | None = None  #: the call that runs
-        self._busy = False
-        self._serving = ""  #: the subscription whose listener runs, or ran last
+        self.serving: str | None = None  #: the subscription whose listener runs
         self._stops = False  #: the listener that runs has stopped the connection
-        self._awaited = False  #: somebody waits, or has waited, for `_busy` to end
+        self._awaited = False  #: somebody waits, or may wait, for the listener that runs
         self._stopped = False
         self._stopped_at = 0.0  #: seconds, monotonic
         self._failed = False  #: its thread has ended, and what that had is not done
@@ -84,6 +83,7 @@ class Dispatcher:
                 self._start_thread()
             if listener is None:
                 self.listeners.pop(subscription_id, None)
+                self._awaited = True  # by `receive()`
             else:
                 self.listeners[subscription_id] = listener
             self._engine.wake()
@@ -100,12 +100,6 @@ class Dispatcher:
         except ResourceAllocationError:
             self._thread = None
             raise
-
-    def serves(self, subscription_id: str) -> bool:
-        """Return whether a listener of this subscription runs; then whoever waits is told when it has ended."""
-        serves = self._busy and self._serving == subscription_id
-        self._awaited = self._awaited or serves
-        return serves
 
     def note_stop(self) -> bool:
         """Note that the listener that calls, if one does, stops the connection; returns whether one does."""
@@ -124,7 +118,8 @@ class Dispatcher:
             self._awaited = True
             patience = None if timeout is None else min(timeout, threading.TIMEOUT_MAX)
             return self.inside or self._engine.changed.wait_for(
-                lambda: not self._busy or self._failed or (for_listener and self._stops), patience
+                lambda: self.serving is None or self._failed or (for_listener and self._stops),
+                patience,
             )
 
     def leave(self, subscription_id: str) -> bool:
@@ -135,7 +130,7 @@ class Dispatcher:
             if self.inside:
                 return True
             waited = self._engine.changed.wait_for(
-                lambda: not self._busy or self._failed or self._serving != subscription_id,
+                lambda: self.serving != subscription_id or self._failed,
                 self._engine.request_timeout,
             )
             return waited and not self._failed
@@ -155,7 +150,7 @@ class Dispatcher:
             limit = max(self._stopped_at + limit - self._machine.monotonic(), 0.0)
         if self._thread is not None and not self.inside:
             self._thread.join(limit)
-        return self.inside or not (self._busy or self._failed)
+        return self.inside or not (self.serving is not None or self._failed)
 
     def go_on(self) -> Message | None:
         """
@@ -208,7 +203,9 @@ class Dispatcher:
             while True:
                 taken = following or self._calls.take(self._taking, None, lambda: self._stopped)
                 if taken is None:
-                    self._failed = self._busy  # what it had could not be told: no link
+                    self._failed = (
+                        self.serving is not None
+                    )  # what it had could not be told: no link
                     self._engine.wake()
                     return
                 following = self._call(*taken)
@@ -230,12 +227,11 @@ class Dispatcher:
         return listener, self._read_message(delivery), delivery
 
     def _begin(self, _core: SessionCore, delivery: Delivery, _now: float) -> None:
-        self._busy, self._stops = True, False
-        self._serving = delivery.subscription_id
+        self.serving, self._stops = delivery.subscription_id, False
 
     def _end(self) -> None:
         with self._engine.lock:
-            self._busy = False
+            self.serving = None
             if self._awaited:
                 self._engine.changed.notify_all()
 
