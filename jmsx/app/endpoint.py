@@ -63,7 +63,9 @@ class Endpoint:
         try:
             self._server = WebServer(host, port, app, name="jmsx-health")
         except OSError as error:
-            raise ConfigurationError(f"cannot serve health at {address}: {error}") from error
+            raise ConfigurationError(
+                f"cannot serve health at {address}: {error}; name a free port of this machine, such as 8081"
+            ) from error
         self.port, self.url = self._server.port, self._server.url
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jmsx.app.endpoint import application, parse_address
+from jmsx.app.endpoint import Endpoint, application, parse_address
 from jmsx.app.health import HealthReport
 from jmsx.errors import ConfigurationError
 
@@ -85,3 +85,13 @@ def test_addresses_that_are_none(text: str) -> None:
     """Anything else is refused, with an example."""
     with pytest.raises(ConfigurationError, match="write HOST:PORT"):
         parse_address(text)
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1:0", "no-host.invalid:0"])
+def test_where_nothing_can_be_served(address: str) -> None:
+    """It is told where, why, and what to write instead."""
+    told = (
+        rf"cannot serve health at {address}: \[Errno .*; name a free port of this machine, such as "
+    )
+    with pytest.raises(ConfigurationError, match=told):
+        Endpoint(address, application({}, None))
