@@ -358,6 +358,31 @@ def test_headers() -> None:
     assert "it has no header 'JMSCorrelationID'" in refused(handle, "x", reply_to="queue://answers")
 
 
+@pytest.mark.parametrize("kind", ["classic", "artemis"])
+def test_when_what_expires_behind_a_delay_was_sent(kind: str) -> None:
+    """Classic must not know of it, or its time to live would begin anew; a handler does, however often it comes."""
+    app, got = App(), list[float]()
+
+    @app.consumer("queue://begin")
+    def delay(_message: Message) -> None:
+        app.send("queue://a", "x", delay=5, expires="1h")
+
+    policy = RedeliveryPolicy(maximum_redeliveries=2, mode="scheduled")
+
+    @app.consumer("queue://a", redelivery=policy)
+    def handle(text: str, sent: Annotated[float, Header("timestamp")]) -> None:
+        got.append(sent)
+        if len(got) < 3:
+            raise ValueError(text)
+
+    with harness(app, kind) as mq:
+        mq.send("queue://begin", "")
+        mq.advance(60)
+        assert mq.dead_letters("queue://a") == []
+    assert len(got) == 3
+    assert kind == "artemis" or len(set(got)) == 1
+
+
 def test_a_wrapped_handler() -> None:
     """Its annotations are those of what it wraps; a method and a partial are handlers, too."""
 

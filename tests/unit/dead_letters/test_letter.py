@@ -55,6 +55,8 @@ def test_what_the_broker_moved_tells_less() -> None:
         UNTOLD,
     )
     assert (told.deliveries, told.last_failure, told.seen) == (None, None, 1_700_000_061.0)
+    delayed = {"timestamp": "0", "jmsx_timestamp": "1700000061000"}
+    assert read("ID:9", delayed, origin="queue://orders").sent_at == 1_700_000_061.0
 
 
 @pytest.mark.parametrize("odd", ["²", "-1", "9" * 30, "soon", ""])
