@@ -69,8 +69,8 @@ def _coded(frame: pl.DataFrame, kind: str) -> pl.DataFrame:
 
 
 @cache
-def _none_coded(kind: str) -> pl.DataFrame:
-    return _coded(_NONE[kind], kind)
+def _coded_schema(kind: str) -> pl.Schema:
+    return _coded(_NONE[kind], kind).schema
 
 
 class Events:
@@ -111,7 +111,10 @@ class Events:
         """Return the lines of `kind` with their names (writer, dest and the like) as Categorical: see `named`."""
         if kind not in self._made:
             frame = self.of(kind)
-            self._made[kind] = _coded(frame, kind) if frame.height else _none_coded(kind)
+            # A frame that stayed, even an empty one, would have Polars keep the names of all batches.
+            self._made[kind] = (
+                _coded(frame, kind) if frame.height else pl.DataFrame(schema=_coded_schema(kind))
+            )
         return self._made[kind]
 
     def once(self, of: Callable[[Events], pl.DataFrame]) -> pl.DataFrame:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 from collections import defaultdict
 from typing import Final
 
@@ -86,3 +88,17 @@ def test_of_no_such_lines_it_is_made_once() -> None:
     others = Events({"send": pl.DataFrame([{}], schema=dict(SCHEMAS["send"]))})
     assert [dead(one).height for one in (Events(), others, some, some)] == [0, 0, 1, 1]
     assert len(asked) == 3
+
+
+def test_names_of_a_batch_are_let_go() -> None:
+    """Polars numbers Categorical names for the whole process, and anew when no frame with any is left."""
+    code = (
+        "import polars as pl\n"
+        "from jmsx_report.events import SCHEMAS, Events\n"
+        "from jmsx_report.registry import PARTIALS\n"
+        "line = pl.DataFrame([{'writer': 'shop-1'}], schema=dict(SCHEMAS['send']))\n"
+        "[partial.of(events) for events in (Events(), Events({'send': line})) for partial in PARTIALS.values()]\n"
+        "print(*pl.Series(['other'], dtype=pl.Categorical).to_physical())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "0\n"
