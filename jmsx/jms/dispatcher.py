@@ -203,9 +203,8 @@ class Dispatcher:
             while True:
                 taken = following or self._calls.take(self._taking, None, lambda: self._stopped)
                 if taken is None:
-                    self._failed = (
-                        self.serving is not None
-                    )  # what it had could not be told: no link
+                    # What it had could not be told: there was no link.
+                    self._failed = self.serving is not None
                     self._engine.wake()
                     return
                 following = self._call(*taken)
