@@ -53,7 +53,7 @@ class Calls:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.running = True  #: deliveries are handed out: the connection is started
-        self.closing = False  #: the session is being closed: nobody waits for a link any more
+        self.closed = False  #: the session is closed: nobody waits for a link any more
         self._barrier: Request | None = None  #: behind it the link is renewed
         self._told: Request | None = None  #: the last commit whose end was told to its caller
 
@@ -129,7 +129,7 @@ class Calls:
                 return attempt()
             except (LinkError, BrokerTimeoutError) as error:
                 spent = 0 <= policy.startup_attempts <= made or self.engine.now() >= until
-                lost = self.engine.error is not None or self.closing
+                lost = self.engine.error is not None or self.closed
                 if spent or lost or isinstance(error.__cause__, BrokerFaultError):
                     raise
                 if isinstance(error, BrokerTimeoutError):
@@ -443,10 +443,10 @@ class Calls:
                     f" {self.engine.request_timeout:g} s"
                 )
 
-    def begin_close(self) -> None:
-        """Note that the session is being closed, and end all waits for a link."""
+    def note_closed(self) -> None:
+        """Note that the session is closed, though its link has yet to end, and end all waits for a link."""
         with self.engine.lock:
-            self.closing = True
+            self.closed = True
             self.engine.changed.notify_all()
 
     def linger(self, subscription_id: str | None = None) -> None:
@@ -516,10 +516,10 @@ class Calls:
         if limit is not None:
             seconds = min(seconds, limit)
         self.engine.changed.wait_for(
-            lambda: self.engine.state not in RESTORING or self.closing, min(seconds, LONGEST_WAIT)
+            lambda: self.engine.state not in RESTORING or self.closed, min(seconds, LONGEST_WAIT)
         )
         self.engine.check()
-        if self.closing:
+        if self.closed:
             raise IllegalStateError(f"The Session is closed; {what} was not sent")
         if self.engine.state in RESTORING:
             raise ConnectionFailedError(

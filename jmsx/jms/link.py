@@ -69,8 +69,7 @@ class SessionLink:
         self.shared = shared  #: with the other sessions of the connection
         self.options = shared.options
         self.machine = shared.machine
-        self.closed = False
-        self._closing = False  #: somebody is at that
+        self._closing = False  #: somebody is closing it
         self._ids = itertools.count(1)
         self._temporary: set[str] = set()  #: URIs of the queues that end with it
         self._attach(link)
@@ -102,6 +101,11 @@ class SessionLink:
     def alive(self) -> bool:
         """Whether the threads that serve it run."""
         return self.engine.alive and self.dispatcher.alive
+
+    @property
+    def closed(self) -> bool:
+        """Whether the session is closed, or is being closed and no listener of it runs any more."""
+        return self.calls.closed
 
     @property
     def lost_for_good(self) -> bool:
@@ -230,8 +234,7 @@ class SessionLink:
         reachable = self.engine.reachable
         try:
             idle = self.dispatcher.finish()  # what runs may still use all of the session
-            self.closed = True
-            self.calls.begin_close()
+            self.calls.note_closed()
             self.calls.tidy_up()
             if self.engine.error is None:
                 self.calls.linger()
@@ -241,7 +244,7 @@ class SessionLink:
             self.engine.end("no DISCONNECT")  # which would not be answered either
             raise
         finally:
-            self.closed = True
+            self.calls.note_closed()
             self.calls.leave("session closed")
             if reachable:
                 peer = BrokerPeer(self.broker, self.dialect)

@@ -402,7 +402,7 @@ def test_a_send_that_may_be_there_is_not_said_to_be_none(*, closing: bool) -> No
 
     def send(core: SessionCore, now: float) -> Request | None:
         asked = core.send(frame, "key", "queue://q", now)
-        calls.closing = closing
+        calls.closed = closing
         core._outbox.disconnect("a test")
         return asked
 
