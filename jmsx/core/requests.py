@@ -42,9 +42,8 @@ class Request:
             error = self._continue(now, error)
         self.error = error
         self.done = True
-        self._continue = (
-            None  # which knows messages that nobody needs any more, and the request may be kept
-        )
+        # It knows messages that nobody needs any more, and the request may be kept.
+        self._continue = None
 
 
 def answered(command: str, subject: str, error: JmsxError | None = None) -> Request:

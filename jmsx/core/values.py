@@ -86,9 +86,8 @@ class ConsumerSettings:
     dead_letter_queue_frames: tuple[Frame, ...] = ()
     expired: str = ""  #: URI of the queue for copies of what expired here, where there is one
     expired_frames: tuple[Frame, ...] = ()  #: before each copy to `expired`
-    subscription: str | None = (
-        None  #: in events: the subscription that has this copy of a topic's messages; None: of a queue
-    )
+    #: In events: the subscription that has this copy of a topic's messages; None: of a queue
+    subscription: str | None = None
 
     # What follows from these, and is asked for each message:
 

@@ -110,9 +110,8 @@ class Epoch:
         self._frames_out = self._bytes_out = 0  #: since CONNECT
         self._measure_at = math.inf if self.link.in_memory else now + MEASURE_EVERY
         self._look_at = now
-        self._frame: tuple[int, int] | None = (
-            None  #: the incomplete frame and its size, as seen at `_since`
-        )
+        #: The incomplete frame and its size, as seen at `_since`
+        self._frame: tuple[int, int] | None = None
         self._since = now
         #: The frame, by number, behind which a receipt was asked for last
         self._asked_behind: int | None = None

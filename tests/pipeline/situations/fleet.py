@@ -84,9 +84,8 @@ class Process:
     skew: int = 0  #: what its wall clock is ahead of the truth
     broker: str = "10.0.0.1:61613"
     kind: str = "classic"
-    ends: str = (
-        "closed"  #: closed: with log.close; killed: without; living: the last segment is open
-    )
+    #: closed: with log.close; killed: without; living: the last segment is open
+    ends: str = "closed"
     noted: list[tuple[int, int, Line]] = field(default_factory=list)
     consumers: dict[str, str] = field(default_factory=dict)  #: destination -> name
     copies: dict[str, str] = field(default_factory=dict)  #: destination -> its subscription

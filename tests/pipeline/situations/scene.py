@@ -23,9 +23,8 @@ class Scene:
     directory: Path
     seed: int
     messages: int = 240
-    skewed: bool = (
-        False  #: clocks are some minutes wrong where the situation does not say how they go
-    )
+    #: clocks are some minutes wrong where the situation does not say how they go
+    skewed: bool = False
 
     def shop(self, **options: Any) -> Shop:
         """Open a shop; options as `Shop`."""
