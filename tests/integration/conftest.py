@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jmsx import Connection
 from jmsx_broker import Broker, ClassicBroker
 from tests.integration.proxy import Proxy
 from tests.integration.support import Diary, fresh_queue
@@ -42,6 +43,14 @@ def broker(request: pytest.FixtureRequest) -> Broker:
     """One after the other, of both kinds."""
     found: Broker = request.getfixturevalue(f"{request.param}_broker")
     return found
+
+
+@pytest.fixture
+def connection(broker: Broker) -> Iterator[Connection]:
+    """A started connection."""
+    with Connection(broker.url) as made:
+        made.start()
+        yield made
 
 
 @pytest.fixture

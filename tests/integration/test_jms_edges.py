@@ -23,20 +23,10 @@ from tests.integration.broker_support import eventually
 from tests.integration.support import take
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from jmsx import Queue
     from jmsx_broker import Broker
 
 pytestmark = pytest.mark.broker
-
-
-@pytest.fixture
-def connection(broker: Broker) -> Iterator[Connection]:
-    """A started connection."""
-    with Connection(broker.url) as made:
-        made.start()
-        yield made
 
 
 def test_what_send_sets(broker: Broker, connection: Connection, queue: Queue) -> None:

@@ -17,20 +17,22 @@ from tests.integration.broker_support import eventually
 from tests.integration.support import AUTO, DUPS_OK, Outcome, fresh_queue, put, settles, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from jmsx import AcknowledgeMode, Queue
     from jmsx_broker import Broker, ClassicBroker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
 
 
-@pytest.fixture
-def connection(broker: Broker) -> Iterator[Connection]:
-    """A started connection."""
-    with Connection(broker.url) as made:
-        made.start()
-        yield made
+class Listener:
+    """Waits in its call until it may go on."""
+
+    def __init__(self) -> None:
+        self.called, self.go_on = threading.Event(), threading.Event()
+
+    def __call__(self, _message: Message) -> None:
+        """Be called."""
+        self.called.set()
+        self.go_on.wait(30)
 
 
 def send(connection: Connection, queue: Queue, *texts: str) -> None:
@@ -51,23 +53,19 @@ def test_a_listener_s_message_is_not_acknowledged_before_it_returns(
     Where the listener is taken away while it runs, `receive()` waits for it, as Java's client does, for the ACK of the
     next message would cover its own. When the link ends meanwhile all comes again.
     """
-    called, go_on = threading.Event(), threading.Event()
+    listener = Listener()
     connection = Connection(broker.url)
     connection.start()
     consumer = connection.create_session(mode).create_consumer(queue)
 
-    def listen(_message: Message) -> None:
-        called.set()
-        go_on.wait(30)
-
-    consumer.set_listener(listen)
+    consumer.set_listener(listener)
     send(connection, queue, *"abc")
-    assert called.wait(10)
+    assert listener.called.wait(10)
     consumer.set_listener(None)
     assert consumer.receive(0.3) is None
     assert consumer.receive_no_wait() is None
     connection.abort()
-    go_on.set()
+    listener.go_on.set()
     # Whatever of it Artemis has in delivery for nobody, as where a socket breaks.
     assert eventually(lambda: broker.statistics(queue.name).size == 3, 5)
 
@@ -76,22 +74,18 @@ def test_receive_goes_on_when_the_listener_has_returned(
     connection: Connection, broker: Broker, queue: Queue
 ) -> None:
     """At once, and nothing is acknowledged twice: on Artemis that would end the link."""
-    called, go_on = threading.Event(), threading.Event()
+    listener = Listener()
     session = connection.create_session()
     consumer = session.create_consumer(queue)
 
-    def listen(_message: Message) -> None:
-        called.set()
-        go_on.wait(30)
-
-    consumer.set_listener(listen)
+    consumer.set_listener(listener)
     send(connection, queue, *"abc")
-    assert called.wait(10)
+    assert listener.called.wait(10)
     consumer.set_listener(None)
     received = Outcome(lambda: consumer.receive(30))
     time.sleep(0.2)
     assert received.waiting
-    go_on.set()
+    listener.go_on.set()
     assert text(received.join(5).value) == "b"
     assert text(consumer.receive(10)) == "c"
     assert settles(broker, queue, size=0)
@@ -168,20 +162,15 @@ def test_stop_from_a_listener_while_that_of_another_session_closes(
 
 def test_stop_does_not_wait_for_a_session_that_is_closed(broker: Broker, queue: Queue) -> None:
     """Where close() has left a listener alone, stop() of another thread ends when that returns."""
-    began, free = threading.Event(), threading.Event()
-
-    def listen(_message: Message) -> None:
-        began.set()
-        free.wait(30)
-
+    listener = Listener()
     with Connection(broker.url, request_timeout=1.0) as connection:
         connection.start()
-        connection.create_session().create_consumer(queue, listener=listen)
+        connection.create_session().create_consumer(queue, listener=listener)
         send(connection, queue, "a")
-        assert began.wait(10)
+        assert listener.called.wait(10)
         stopping = Outcome(connection.stop)
         connection.close()
-        free.set()
+        listener.go_on.set()
         assert stopping.join(10).error is None
 
 
