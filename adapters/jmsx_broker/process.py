@@ -14,6 +14,7 @@ PR_SET_PDEATHSIG is not used: it fires when the *thread* that started the child 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -81,9 +82,14 @@ class Child:
             os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Wait until it has ended by itself, at most `timeout` seconds; return its exit code or None."""
+        """
+        Wait until it has ended by itself, at most `timeout` seconds; return its exit code or None.
+
+        Without a `timeout` the time is limited all the same, by infinity: Popen then looks again and again, and notes
+        each signal. Its `waitpid()` is not ended by a Ctrl-C that comes just before it, or goes to another thread.
+        """
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return self._process.wait(timeout)
+            return self._process.wait(math.inf if timeout is None else timeout)
         return None
 
     def terminate(self, timeout: float) -> None:
