@@ -203,5 +203,6 @@ class FakeBrokerServer:
             del self._connections[connection.sock]
             connection.sock.close()
             return
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.unsent else 0)
+        events = 0 if connection.link.closed else selectors.EVENT_READ
+        events |= selectors.EVENT_WRITE if connection.unsent else 0
         self._selector.modify(connection.sock, events)

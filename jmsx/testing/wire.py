@@ -15,7 +15,9 @@ from jmsx.core.headers import INT, whole
 from jmsx.errors import ProtocolError
 from jmsx.testing.faults import ProtocolFault
 
+_NO_BEAT: Final = re.compile(rb"[^\r\n]")
 _END_OF_HEAD: Final = re.compile(rb"\r?\n\r?\n")
+_END_SIZE: Final = 4  #: bytes of that at most
 _CONTENT_LENGTH: Final = re.compile(rb"^content-length:([0-9]+)\r?$", re.MULTILINE)
 _NOT_ESCAPED: Final = frozenset({"CONNECT", "STOMP"})
 
@@ -23,10 +25,13 @@ _NOT_ESCAPED: Final = frozenset({"CONNECT", "STOMP"})
 class FrameParser:
     """Cuts what a client writes into frames, whatever chunks it comes in; heart-beats between frames are skipped."""
 
-    __slots__ = ("_buffer",)
+    __slots__ = ("_body_start", "_buffer", "_head", "_looked")
 
     def __init__(self) -> None:
         self._buffer = bytearray()
+        self._head = b""  #: of the frame whose body is to come
+        self._body_start = 0
+        self._looked = 0  #: bytes in which the end was not found
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """
@@ -39,29 +44,37 @@ class FrameParser:
             yield frame
 
     def _next(self) -> Frame | None:
-        skipped = len(self._buffer) - len(self._buffer.lstrip(b"\r\n"))
-        del self._buffer[:skipped]
-        end_of_head = _END_OF_HEAD.search(self._buffer)
-        if end_of_head is None:
-            return None
-        head = bytes(self._buffer[: end_of_head.start()])
-        end = self._end_of_body(head, end_of_head.end())
+        end = self._end_of_body() if self._head or self._find_head() else None
         if end is None:
+            self._looked = len(self._buffer)
             return None
-        body = bytes(self._buffer[end_of_head.end() : end])
+        head, body = self._head, bytes(self._buffer[self._body_start : end])
         del self._buffer[: end + 1]
+        self._head, self._looked = b"", 0
         return _frame(head, body)
 
-    def _end_of_body(self, head: bytes, start: int) -> int | None:
+    def _find_head(self) -> bool:
+        """Return whether a head is whole; then it is taken note of."""
+        if not self._looked:
+            begin = _NO_BEAT.search(self._buffer)
+            del self._buffer[: begin.start() if begin else None]
+        found = _END_OF_HEAD.search(self._buffer, max(self._looked - _END_SIZE, 0))
+        if found is None:
+            return False
+        self._head, self._body_start = bytes(self._buffer[: found.start()]), found.end()
+        self._looked = found.end()
+        return True
+
+    def _end_of_body(self) -> int | None:
         """Return where the closing NUL stands; None if it has not come yet."""
-        length = _CONTENT_LENGTH.search(head)
+        length = _CONTENT_LENGTH.search(self._head)
         if length is None:
-            end = self._buffer.find(0, start)
+            end = self._buffer.find(0, self._looked)
             return None if end < 0 else end
         size = whole(length[1].decode(), most=INT)
         if size is None:
             raise ProtocolFault("Specified content-length is not a valid integer", fatal=True)
-        end = start + size
+        end = self._body_start + size
         if end >= len(self._buffer):
             return None
         if self._buffer[end] != 0:

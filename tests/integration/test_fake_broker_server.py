@@ -13,9 +13,12 @@ import pytest
 import stomp
 
 from jmsx.testing import FakeBrokerServer
+from tests.integration.broker_support import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from jmsx.testing.link import FakeLink
 
 PATIENCE = 5.0
 
@@ -133,6 +136,33 @@ def test_what_it_cannot_do_reaches_the_test() -> None:
     ):
         connection.subscribe("/queue/a,/queue/b", id="s", ack="client")
         assert heard.gone.wait(PATIENCE)
+
+
+def test_a_client_that_goes_on_where_it_is_refused_keeps_nobody_busy() -> None:
+    """It reads nothing, says more, and ends its side; the server waits for it, and does nothing."""
+    with FakeBrokerServer() as server:
+        with socket.create_connection(("127.0.0.1", server.port)) as plug:
+            plug.sendall(
+                b"CONNECT\naccept-version:1.2\n\n\0SUBSCRIBE\nid:1\ndestination:/queue/q\n\n\0"
+            )
+            for _ in range(60):
+                plug.sendall(b"SEND\ndestination:/queue/q\n\n" + b"x" * 200_000 + b"\0")
+            plug.sendall(b"NONSENSE\n\n\0")
+            assert eventually(lambda: not links(server))
+            plug.sendall(b"NONSENSE\n\n\0")
+            plug.shutdown(socket.SHUT_WR)
+            time.sleep(0.1)
+            before = time.process_time()
+            time.sleep(1.0)
+            assert time.process_time() - before < 0.1
+        with client(server) as (connection, _):
+            assert connection.is_connected()
+
+
+def links(server: FakeBrokerServer) -> list[FakeLink]:
+    """The connections that its broker has."""
+    with server.broker() as broker:
+        return list(broker.links)
 
 
 def test_stop_frees_the_port() -> None:

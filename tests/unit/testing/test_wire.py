@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from jmsx.core.frames import Frame, MessageFrame
@@ -32,6 +34,17 @@ def test_chunks_do_not_matter(size: int) -> None:
         for frame in parser.feed(STREAM[start : start + size])
     ]
     assert found == FRAMES
+
+
+@pytest.mark.parametrize("end_of_head", [b"", b"\n"], ids=["head", "body"])
+def test_what_has_come_is_looked_at_once(end_of_head: bytes) -> None:
+    """A frame of a megabyte in pieces takes a moment."""
+    data = b"SEND\n" + end_of_head + b"key:value\n" * 100_000
+    parser = FrameParser()
+    started = time.process_time()
+    for start in range(0, len(data), 256):
+        assert not list(parser.feed(data[start : start + 256]))
+    assert time.process_time() - started < 2
 
 
 @pytest.mark.parametrize(
