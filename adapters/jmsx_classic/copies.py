@@ -27,6 +27,7 @@ from jmsx.core.headers import (
     whole,
 )
 from jmsx.core.values import ConsumerSettings, DestinationKind
+from jmsx_classic.bodies import TEXT_HEADER, TRANSLATION_HEADER, looks_like_map
 
 #: The shared dead letter queue (`SharedDeadLetterStrategy.java:36`) and the beginning of every individual one.
 DEAD_LETTER_QUEUE: Final = "ActiveMQ.DLQ"
@@ -45,6 +46,7 @@ _BROKER_OWN: Final = frozenset(
         "receipt-id", "transaction", "content-length", "original-destination", "originalExpiration",
         "originalDeliveryMode", "dlqDeliveryFailureCause", "JMSXUserID", "JMSXDeliveryCount", "scheduledJobId",
         "AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_PERIOD", "AMQ_SCHEDULED_REPEAT", "AMQ_SCHEDULED_CRON",
+        "transformation-error",
     }
 )  # fmt: skip
 
@@ -146,6 +148,10 @@ def _carried(delivery: Delivery) -> dict[str, str]:
     headers = {name: given[name] for name in names if name in _CARRIED or name not in left}
     headers |= {name: given[told] for name, told in GROUP_HEADERS.items() if told in given}
     headers = {name: value for name, value in headers.items() if _is_taken(name, value)}
+    if given.get(TEXT_HEADER) == "true" or not looks_like_map(delivery.frame.body):
+        headers.pop(
+            TRANSLATION_HEADER, None
+        )  # the subscription's; of a text the broker would try to make a map
     headers = fitting(headers, ROOM)
     if "content-length" in given:
         headers["content-length"] = str(len(delivery.frame.body))

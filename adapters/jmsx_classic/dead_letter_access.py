@@ -6,7 +6,8 @@ or to the broker leaves a message in two places or in none. ACKs and COMMIT go o
 ERROR for a SEND without one would not spoil the transaction. Source: BROKER.md C18, C20, C42.
 
 Where the broker closes the connection because of a message whose body it was to translate (C67), all is read as it lies
-there, and each body that did not come so is looked at alone.
+there, and each body that did not come so is looked at alone. What comes as XML may be a text, or an object or a map
+that the broker has translated: a browser that asks for no translation shows which of them are texts.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from jmsx.errors import (
     UnsupportedError,
 )
 from jmsx.jms.session import link_of
+from jmsx_classic.bodies import TRANSLATION_HEADER, looks_like_map
 from jmsx_classic.copies import replayed_headers
 from jmsx_classic.dialect import DIALECT
 from jmsx_classic.statistics import Statistics
@@ -84,6 +86,10 @@ _GIVEN_UP: Final = re.compile(
 )
 
 
+#: How a body begins that the broker may have made of a map or an object.
+_XML: Final = re.compile(rb"\s*<")
+
+
 class ClassicDeadLetters:
     """The dead letters of one broker; see `jmsx.dead_letters.access.Access`."""
 
@@ -98,6 +104,8 @@ class ClassicDeadLetters:
         self._looking = Looking(DIALECT, self._options, Machine())
         #: Whether the broker translates all that lies in a queue, of those that a browser was shown to their end
         self._translates: dict[str, bool] = {}
+        #: Ids of those with a body of XML that is theirs, by the queue in which one was looked for
+        self._texts: dict[str, set[str]] = {}
         self._told = Told()  #: by one link to the next
 
     def queues(self) -> list[str]:
@@ -147,6 +155,7 @@ class ClassicDeadLetters:
         with suppress(UnsupportedError):
             if queue not in self._all():  # a browser would make it
                 raise no_queue(queue)
+        self._texts.pop(queue, None)
         for frame in self._shown(queue, whole=True):
             letter = _letter(frame, bodies=bodies)
             if not names or not letter.names.isdisjoint(names):
@@ -166,7 +175,7 @@ class ClassicDeadLetters:
         if self._translates.get(queue, True):
             try:
                 for frame in self._browsed(queue, headers):
-                    yield frame
+                    yield self._untranslated(frame, queue) if whole else frame
                     known[DIALECT.reading.message_id(frame.headers)] += 1
             except ConnectionFailedError:  # if it is for another reason, the next one tells it
                 pass
@@ -194,7 +203,27 @@ class ClassicDeadLetters:
             frame = frame.without_body()
         elif DIALECT.reading.carries(frame.headers, frame.body):
             return frame
-        return self._looking.look(_delivery(frame, queue), self._address) or frame
+        shown = self._looking.look(_delivery(frame, queue), self._address)
+        return frame if shown is None or _is_object(shown) else shown
+
+    def _untranslated(self, frame: MessageFrame, queue: str) -> MessageFrame:
+        """Return `frame` as it was sent: an object that the broker has translated without a body, a text as text."""
+        if not _XML.match(frame.body):
+            return frame
+        if queue not in self._texts:
+            headers = DIALECT.writing.browse_headers(
+                destination=f"queue://{queue}", prefetch=_BROWSED, selector=None
+            )
+            self._texts[queue] = {
+                DIALECT.reading.message_id(one.headers)
+                for one in self._browsed(queue, DIALECT.untranslated(headers))
+                if _XML.match(one.body)
+            }
+        if DIALECT.reading.message_id(frame.headers) in self._texts[queue]:
+            left = f"{TRANSLATION_HEADER}:".encode()
+            lines = [line for line in frame.block.split(b"\n") if not line.startswith(left)]
+            return MessageFrame(b"\n".join(lines), frame.body)
+        return frame.without_body() if _is_object(frame) else frame
 
     def replay(
         self,
@@ -275,10 +304,9 @@ class ClassicDeadLetters:
                 frame = link.message(queue, settles=True)
             except BrokerTimeoutError:  # the queue has no more messages
                 break
-            if (
-                not self._translates[queue]
-                and DIALECT.reading.message_id(frame.headers) in looked_at
-            ):
+            if self._translates[queue]:
+                frame = self._untranslated(frame, queue)
+            elif DIALECT.reading.message_id(frame.headers) in looked_at:
                 frame = self._whole(frame, queue)
             letter = _letter(frame)
             if not wanted[letter]:
@@ -356,6 +384,11 @@ def _delivery(frame: MessageFrame, queue: str) -> Delivery:
         expires_at=None,
         subscribed=f"queue://{queue}",
     )
+
+
+def _is_object(frame: MessageFrame) -> bool:
+    """Return whether a body that the broker has translated is no map, but an object of a class that it trusts (C67)."""
+    return _XML.match(frame.body) is not None and not looks_like_map(frame.body)
 
 
 def _letter(frame: MessageFrame, *, bodies: bool = False) -> DeadLetter:

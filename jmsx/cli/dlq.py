@@ -327,7 +327,8 @@ def replay(
     Send dead letters back to where they came from.
 
     Killed at any moment, each message is in exactly one of the two queues; begin again, and the rest follows. They keep
-    properties and key, and lose their expiry. What a topic's subscriber could not handle needs --to.
+    properties and key, and lose their expiry; on Classic they are persistent then, and of Java's all properties are
+    texts, and the group is lost. What a topic's subscriber could not handle needs --to.
 
     Where a message came from is told by its headers, which whoever may send to the dead letter queue can write: look at
     the plan (--dry-run), or name the queue (--to). Exit code 1: some of those that are meant stay, or are not there.

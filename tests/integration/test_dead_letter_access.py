@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from jmsx_broker import Broker, ClassicBroker
+    from jmsx_broker.local import LocalBroker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
 
@@ -579,6 +580,39 @@ def test_a_stomp_clients_map_behind_an_object_message(classic_broker: ClassicBro
         consumer = connection.create_session().create_consumer(target)
         came = [message for message in (consumer.receive(5.0) for _ in range(3)) if message]
     assert [one.body for one in came] == [{"a": 1}, "", ""]
+
+
+def seen(broker: LocalBroker, queue: Queue) -> dict[str, dict[str, str]]:
+    """What a Java client sees of each message in a queue, by its kind."""
+    lines = run_peer("LookPeer", broker.openwire_url, queue.name).splitlines()
+    told = (dict(part.split("=", 1) for part in line.split("\t")) for line in lines)
+    return {one["kind"]: one for one in told}
+
+
+@NEEDS_JDK
+def test_what_a_java_client_sees_of_what_went_back(broker: LocalBroker) -> None:
+    """All but what the guide names: Artemis moves a message as it is, and Classic's goes through STOMP."""
+    dead, target = fresh_queue(), fresh_queue()
+    kinds = ["rich", "xml", "xml-map", "map", "bytes", "trusted"]
+    run_peer("BodyPeer", broker.openwire_url, dead.name, "volatile", *kinds)
+    before = seen(broker, dead)
+    is_classic = not isinstance(broker, ArtemisBroker)
+    stay = ["trusted"] if is_classic else []
+    told = printed(
+        broker, "replay", dead.name, "--to", target.uri, "--yes", code=1 if is_classic else 0
+    )
+    assert (told["done"], told["staying"]) == (len(kinds) - len(stay), len(stay))
+    assert list(seen(broker, dead)) == stay
+    after = seen(broker, target)
+    for one in before.values():
+        one["expires"] = "false"
+    if is_classic:
+        assert before.pop("trusted")["body"] == "String x"
+        for one in before.values():
+            one["mode"] = "2"  # persistent
+        before["rich"] |= {"group": "", ".count": "String 7", ".urgent": "String true"}
+        before["map"][".transformation"] = "String jms-map-xml"
+    assert after == before
 
 
 @pytest.mark.parametrize("origin", ["queue://", "queue:// ", "queue://?consumer.priority=1"])

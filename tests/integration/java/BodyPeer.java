@@ -24,7 +24,11 @@ public class BodyPeer {
             for (String kind : List.of(arguments).subList(3, arguments.length)) {
                 Message message = make(session, kind);
                 message.setStringProperty("kind", kind);
-                producer.send(message);
+                if (kind.equals("rich")) {
+                    producer.send(message, producer.getDeliveryMode(), 7, 600_000);
+                } else {
+                    producer.send(message);
+                }
             }
         }
     }
@@ -39,6 +43,22 @@ public class BodyPeer {
                 message.setFloatProperty("least", Float.NEGATIVE_INFINITY);
                 return message;
             }
+            case "rich": {
+                Message message = session.createTextMessage("rich");
+                message.setJMSCorrelationID("c: 1\\\n");
+                message.setJMSType("order");
+                message.setJMSReplyTo(session.createQueue("answers"));
+                message.setStringProperty("JMSXGroupID", "g");
+                message.setStringProperty("text", "Z\u00fcrich: \\\n");
+                message.setStringProperty("empty", "");
+                message.setIntProperty("count", 7);
+                message.setBooleanProperty("urgent", true);
+                return message;
+            }
+            case "xml":
+                return session.createTextMessage("<order>7</order>");
+            case "xml-map":
+                return session.createTextMessage("<map><entry><string>a</string><int>1</int></entry></map>");
             case "null": {
                 Message message = session.createTextMessage("null");
                 message.setStringProperty("nothing", null);
