@@ -513,6 +513,7 @@ class Worker:
             return parameters.arguments(given, self._session, database)
 
         if self._loop is None:
+            CALL.set(self.call)  # for an event loop that the handler runs, too
             if self.timeout is not None:
                 self._called_at = self._machine.monotonic()
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import threading
 from typing import TYPE_CHECKING
@@ -58,6 +59,36 @@ def test_in_a_transacted_handler(broker: Broker) -> None:
         assert eventually(lambda: len(diary.dead()) == 1, 10)
         assert settles(broker, queue, size=0)
     assert bodies(broker, out) == ["a 1", "a 2", "twice 1", "twice 2", "b 1", "b 2"]
+
+
+def test_by_an_event_loop_of_the_handlers_own(broker: Broker) -> None:
+    """What a plain handler sends with `asyncio.run` is part of its transaction, too; a thread of its own is outside."""
+    queue, out = fresh_queue(), fresh_queue()
+    app = App(broker.url, redelivery_policy=QUICK)
+    done = threading.Event()
+
+    @app.consumer(queue, mode=TRANSACTED)
+    def move(message: Message) -> None:
+        count = message.delivery_count
+
+        async def work() -> None:
+            await app.asend(out, f"awaited {count}")
+            async with asyncio.TaskGroup() as group:
+                group.create_task(app.asend(out, f"in a group {count}"))
+
+        asyncio.run(work())
+        outside = threading.Thread(target=app.send, args=(out, f"outside {count}"))
+        outside.start()
+        outside.join()
+        if count < 3:
+            raise ValueError
+        done.set()
+
+    with app:
+        app.send(queue, "a")
+        assert done.wait(10)
+    sent = ["awaited 3", "in a group 3", "outside 1", "outside 2", "outside 3"]
+    assert sorted(bodies(broker, out)) == sent
 
 
 def test_from_elsewhere(broker: Broker) -> None:
