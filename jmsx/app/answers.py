@@ -203,6 +203,9 @@ class Requests(Shared["_ReplyQueue"]):
         if queue is not None and isinstance(event, LinkClosed):
             queue.fail(f"the connection to {source.broker} is gone ({event.reason})")
 
+    def close(self) -> None:
+        """Do nothing: observers have a `close()`, and who ends the connection has taken it."""
+
     def _open(self, session: Session) -> _ReplyQueue:
         queue = _ReplyQueue(session)
         self._queues[link_of(session).session_id] = queue

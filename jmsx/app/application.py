@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Never, Self, Unpack, overload
 
 from jmsx.app.bodies import Data
-from jmsx.app.counting import Counting
+from jmsx.app.counting import LAST, Counting
 from jmsx.app.draining import DRAIN_TIMEOUT
 from jmsx.app.endpoint import Endpoint, application, parse_address
 from jmsx.app.gates import Gates
@@ -483,9 +483,9 @@ class App:
         Drain: take nothing more, let running handlers finish, confirm what they did, give back the rest.
 
         Every consumer gives back what it has prefetched as soon as its own handler has returned. Takes `drain_timeout`
-        (seconds, a timedelta, or a text such as "30s") at the most; who is late is aborted, and its message comes
-        again. Raises DrainError that says who was, or the error that ended a consumer, if one did; IllegalStateError if
-        a handler calls it: that has `quit()`.
+        (seconds, a timedelta, or a text such as "30s") at the most, and 3 s more where something has to be cut off: who
+        is late is aborted, and its message comes again. Raises DrainError that says who was, or the error that ended a
+        consumer, if one did; IllegalStateError if a handler calls it: that has `quit()`.
         """
         timeout = seconds("drain_timeout", drain_timeout)
         if self._workers.calling() is not None:
@@ -497,22 +497,26 @@ class App:
                 "stop() waits for handlers that run on this event loop; leave `async with app`, or call quit() where"
                 " app.serve() is awaited"
             )
+        deadline = self._machine.monotonic() + timeout
+
+        def left() -> float:
+            return round(max(deadline - self._machine.monotonic(), 0.0), 3)
+
         if self._left is not None:
-            self._outgoing.close()
+            self._outgoing.close(timeout)
             return
         self._stopping.set()
         self._workers.leave_opening()
-        if not self._workers.started(timeout):
-            timeout = 0.0
+        self._workers.started(timeout)
         if self._watch is not None:
             self._watch.leave()  # nothing is made anew any more
         failures = (
             self._failure,
-            _attempt(self._workers.drain, timeout),
-            _attempt(self._outgoing.close),
+            _attempt(self._workers.drain, left()),
+            _attempt(self._outgoing.close, left()),
         )
         if self._counting is not None:
-            self._counting.close()
+            self._counting.close(min(LAST, left()))
         self._end()
         for failure in failures:
             if failure is not None:

@@ -14,6 +14,7 @@ from jmsx.app.worker import Worker
 from jmsx.drivers.changed import waitable
 from jmsx.drivers.machine import Machine
 from jmsx.errors import ConnectionFailedError, DrainError, JmsxError
+from jmsx.jms.connection import Connection
 from jmsx.log import logger
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ DRAIN_TIMEOUT: Final = 25.0
 
 #: Seconds that a dropped connection needs to end its threads, at the most.
 DROPPING: Final = 2.0
+
+#: Seconds that the broker has to confirm what was sent, also where handlers have used up the time.
+CONFIRMING: Final = 1.0
 
 _log = logger("jmsx.app")
 
@@ -53,6 +57,60 @@ def drain(workers: Sequence[Worker], timeout: float, machine: Machine) -> None:
         raise DrainError(
             f"{'; '.join(left)}. The app was given {timeout:g} s to drain; the broker delivers these messages again"
         )
+
+
+def close_all(connections: Sequence[Connection], timeout: float, machine: Machine) -> None:
+    """
+    Close `connections` side by side within `timeout` seconds, or `CONFIRMING`; those that are late are aborted.
+
+    Raises the first JmsxError of closing one, and DrainError if the broker did not answer in time.
+    """
+    deadline = machine.monotonic() + max(timeout, CONFIRMING)
+    closings = [_Closing(connection, machine) for connection in connections]
+    for each in closings:
+        if each.thread.ident is not None:
+            each.thread.join(waitable(max(deadline - machine.monotonic(), 0.0)))
+    late = [each for each in closings if each.thread.is_alive()]
+    for each in late:
+        each.cut_off()
+    for each in late:
+        each.thread.join(DROPPING)
+    for each in closings:
+        each.check()
+
+
+class _Closing:
+    """The end of a connection in good order, on a thread of its own; where the process gets none, on the caller's."""
+
+    def __init__(self, connection: Connection, machine: Machine) -> None:
+        self.connection = connection
+        self.thread = machine.thread(self._run, "jmsx-close")
+        self._failure: JmsxError | None = None
+        self._late: DrainError | None = None
+        try:
+            self.thread.start()
+        except RuntimeError:
+            self._run()
+
+    def _run(self) -> None:
+        try:
+            self.connection.close()
+        except JmsxError as error:
+            self._failure = error
+
+    def cut_off(self) -> None:
+        """Drop it, because the time is over."""
+        self.connection.abort()
+        self._late = DrainError(
+            f"the broker has not confirmed in time that {self.connection!r} ends, by which the app sends: what it sent"
+            " with confirm=False may be lost"
+        )
+
+    def check(self) -> None:
+        """Raise what closing it has raised."""
+        failure = self._late or self._failure
+        if failure is not None:
+            raise failure
 
 
 class _Drain:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from jmsx.app.answers import Requests
 from jmsx.app.bodies import Data
+from jmsx.app.draining import close_all
 from jmsx.app.loops import in_thread
 from jmsx.app.middleware import Layer, Middleware
 from jmsx.app.sender import Sender, Sending, SendKeywords
 from jmsx.app.worker import Worker
 from jmsx.drivers.machine import Machine
-from jmsx.errors import JmsxError
 from jmsx.jms.connection import Connection
 from jmsx.jms.destination import Destination
 from jmsx.jms.message import Message
@@ -38,6 +38,8 @@ class Outgoing:
         machine: Machine,
     ) -> None:
         """`connect(*observers)` makes a connection; `calling()` is the worker whose handler is running here, if any."""
+        self._machine = machine
+        self._closing: Sequence[Connection] = ()  #: nothing is sent by them any more
         self.requests = Requests(connect, machine)
         self._sender = Sender(connect, machine)
         self._replier = Sender(connect, machine)
@@ -84,25 +86,20 @@ class Outgoing:
         """Send the answer of a handler that is in no transaction."""
         return self._replier.send(message, to, options)
 
-    def close(self) -> None:
-        """Close the connections in good order; raises the first JmsxError of doing so when all are closed."""
-        failures: list[JmsxError] = []
-        for each in self._all:
-            try:
-                each.close()
-            except JmsxError as error:
-                failures.append(error)
-        if failures:
-            raise failures[0]
+    def close(self, timeout: float) -> None:
+        """Close the connections in good order, as `jmsx.app.draining.close_all` does within `timeout` seconds."""
+        self._closing = self._taken()
+        close_all(self._closing, timeout, self._machine)
 
     def abort(self) -> None:
-        """Drop the connections, also those that are being opened."""
-        for each in self._all:
+        """Drop the connections, also those that are being opened, or closed."""
+        for each in (*self._closing, *self._taken()):
             each.abort()
 
-    @property
-    def _all(self) -> tuple[Sender | Requests, ...]:
-        return (self._sender, self._replier, self.requests)
+    def _taken(self) -> Sequence[Connection]:
+        """Return those that there are, for the caller to end."""
+        shared = (self._sender, self._replier, self.requests)
+        return [one for each in shared if (one := each.take()) is not None]
 
     def _transacting(self) -> Worker | None:
         worker = self._calling()

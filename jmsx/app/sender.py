@@ -198,17 +198,11 @@ class Shared(Generic[T]):
         """
         return self._current().ready(deadline)
 
-    def close(self) -> None:
-        """Close the connection in good order, if there is one."""
-        shared = self._take()
-        if shared is not None:
-            shared.connection.close()
-
-    def abort(self) -> None:
-        """Drop the connection, if there is one, also while it is being opened."""
-        shared = self._take()
-        if shared is not None:
-            shared.connection.abort()
+    def take(self) -> Connection | None:
+        """Return the connection, if there is one, also while it is being opened, for the caller to end."""
+        with self._guard.lock:
+            shared, self._shared = self._shared, None
+        return None if shared is None else shared.connection
 
     def _current(self) -> _SharedConnection[T]:
         with self._guard():
@@ -223,11 +217,6 @@ class Shared(Generic[T]):
             shared.begin()
         if lost is not None:
             lost.connection.abort()
-        return shared
-
-    def _take(self) -> _SharedConnection[T] | None:
-        with self._guard.lock:
-            shared, self._shared = self._shared, None
         return shared
 
 

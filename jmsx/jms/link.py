@@ -246,7 +246,7 @@ class SessionLink:
         finally:
             self.calls.note_closed()
             self.calls.leave("session closed")
-            if reachable:
+            if reachable and not self.shared.aborted:
                 peer = BrokerPeer(self.broker, self.dialect)
                 self.shared.inquiries.remove_temporary(peer, self._temporary)
             self.shared.forget(self, reachable=reachable)
@@ -421,7 +421,7 @@ class ConnectionLinks:
         self._unstarted = True  #: never started, and nobody was told of it
         self._closing = False  #: `close()` was called
         self._closed = False  #: no listener runs any more, and nothing can be begun
-        self._aborted = False
+        self.aborted = False  #: what is closed is dropped, and nothing more asked
         self._left: IllegalStateError | None = None  #: why it is of no use in this process
         tell_of_forks(self)
 
@@ -442,7 +442,7 @@ class ConnectionLinks:
             )
         if self._left is not None:
             raise afresh(self._left)
-        if self._aborted:
+        if self.aborted:
             raise ConnectionFailedError(f"the connection to {self._uri} was aborted")
 
     # The connection's calls ------------------------------------------------------------------------------------------
@@ -533,7 +533,7 @@ class ConnectionLinks:
         if spare is not None:
             spare.calls.leave("connection closed")
         self._release_ledger()
-        if errors and not self._aborted:
+        if errors and not self.aborted:
             raise errors[0]
 
     def _finish_listeners(self, links: Iterable[SessionLink]) -> None:
@@ -549,7 +549,7 @@ class ConnectionLinks:
         if self._left is not None:
             return
         with self._lock:
-            self._aborted = True
+            self.aborted = True
             links, spare = self._let_go()
         for link in links:
             link.abort()
@@ -603,7 +603,7 @@ class ConnectionLinks:
 
     def _tell(self, error: JmsxError) -> None:
         listener = self.exception_listener
-        if listener is not None and not (self._closing or self._aborted):
+        if listener is not None and not (self._closing or self.aborted):
             try:
                 listener(error)
             except BaseException as raised:  # noqa: BLE001 - an application's listener may raise anything
@@ -616,7 +616,7 @@ class ConnectionLinks:
                 self._links.remove(link)
             self._durables = _without(self._durables, link)
             held = link.client_id is not None and link.client_id == self.options.client_id
-            if not held or self._closed or self._aborted or not reachable:
+            if not held or self._closed or self.aborted or not reachable:
                 return
         self._keep_client_id()
 
@@ -674,7 +674,7 @@ class ConnectionLinks:
         with self.new_link(self.options.client_id) as link:
             self.open_link(link, patient=patient)
             with self._lock:
-                if self._usable_spare is None and not (self._closed or self._aborted):
+                if self._usable_spare is None and not (self._closed or self.aborted):
                     self._spare = link
                     return
             link.end()

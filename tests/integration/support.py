@@ -352,7 +352,7 @@ def descriptors() -> int:
 
 
 @contextlib.contextmanager
-def paused(broker: ClassicBroker) -> Iterator[None]:
+def paused(broker: ClassicBroker | ArtemisBroker) -> Iterator[None]:
     """A broker that does not read and does not answer, in any of its threads, from the first line of the block on."""
 
     def stopped() -> bool:

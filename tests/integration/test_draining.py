@@ -11,7 +11,7 @@ import pytest
 from jmsx import Message, Queue, RedeliveryPolicy
 from jmsx.app import App
 from jmsx.errors import ConnectionFailedError, DrainError, IllegalStateError
-from jmsx_broker import ClassicBroker
+from jmsx_broker import ArtemisBroker, ClassicBroker
 from tests.integration.broker_support import eventually
 from tests.integration.support import (
     AUTO,
@@ -179,6 +179,44 @@ def test_a_broker_that_does_not_answer(mortal: ClassicBroker, queue: Queue) -> N
     assert stop.seconds < 2
     assert "did not confirm" in str(stop.error)
     assert "ship" in str(stop.error)
+
+
+@pytest.mark.parametrize("kind", [ClassicBroker, ArtemisBroker])
+def test_a_broker_that_does_not_answer_the_apps_own_sends(
+    kind: type[ClassicBroker | ArtemisBroker], queue: Queue
+) -> None:
+    """Nor is it waited for longer by the connections that `send`, `request` and the answers have."""
+    with kind() as broker:
+        stop_beside_silence(broker, queue)
+
+
+def stop_beside_silence(broker: ClassicBroker | ArtemisBroker, queue: Queue) -> None:
+    """Stop an app, all of whose connections have been used, while the broker says nothing."""
+    app = App(broker.url)
+
+    @app.consumer(queue)
+    def price(_message: Message) -> str:
+        return "42"
+
+    with nothing_left():
+        app.start()
+        assert app.request(queue, "a book", timeout=10).text == "42"
+        app.send(fresh_queue(), "x")
+        with paused(broker):
+            stop = within(6, lambda: app.stop(drain_timeout=1.0))
+    assert isinstance(stop.error, DrainError)
+    assert stop.seconds < 3.5
+
+
+def test_a_sender_that_only_sends(mortal: ClassicBroker) -> None:
+    """An app without consumers stops in time, too, and says what may be lost."""
+    app = App(mortal.url)
+    app.send(fresh_queue(), "x")
+    with nothing_left(), paused(mortal):
+        stop = within(6, lambda: app.stop(drain_timeout=1.5))
+    assert isinstance(stop.error, DrainError)
+    assert "confirm=False may be lost" in str(stop.error)
+    assert stop.seconds < 4
 
 
 @pytest.mark.parametrize("mode", [AUTO, TRANSACTED])

@@ -363,10 +363,10 @@ def test_a_queue_that_was_replaced(kind: str) -> None:
     app = shop()
     with harness(app, kind) as mq:
         _, told = ask_for_ever(app, mq)
-        replaced = app._outgoing.requests._take()
+        replaced = app._outgoing.requests.take()
         assert app.request("queue://double", 1).json() == 2
         assert replaced is not None
-        replaced.connection.abort()
+        replaced.abort()
         mq.settle()
         assert "is gone" in str(told)
 
