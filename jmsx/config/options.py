@@ -113,8 +113,8 @@ class ReconnectPolicy:
         startup_maximum_attempts: of the first connection, and of links on which a consumer is opened; -1: as
             maximum_attempts.
         timeout: how long a call waits for a connection; -1: `request_timeout`.
-        startup_timeout: how long the first connection may take, and after it the broker's answer to each consumer that
-            is opened, on whichever link; None: as any call, -1: for ever.
+        startup_timeout: how long the first connection may take, shared by the brokers that are tried, and after it the
+            broker's answer to each consumer that is opened, on whichever link; None: as any call, -1: for ever.
 
     """
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import tenacity
 from tenacity import Retrying, retry_if_exception
 
 from jmsx import plugins
-from jmsx.config.options import ReconnectPolicy
+from jmsx.config.options import ConnectionOptions, ReconnectPolicy
 from jmsx.config.uri import BrokerAddress, BrokerUri
 from jmsx.core.dialect import Dialect
 from jmsx.core.events import ConnectFailed
@@ -46,6 +46,12 @@ TELL_EVERY: Final = 10
 
 #: Seconds before another link at most, after however many that did not last: each may have done some work.
 CALM: Final = 5.0
+
+#: Seconds that a broker is given at least, however short the time for the first link is.
+LEAST: Final = 0.5
+
+#: Seconds for the first link that are as good as no limit.
+NO_HURRY: Final = 86_400.0
 
 #: Seconds that a broker is given to give up a link of ours that has ended, or whose CONNECT it has not answered: who
 #: has our client id after that is taken for somebody else.
@@ -104,6 +110,7 @@ class Connector:
         self._failed: BrokerAddress | None = None  #: whose link was lost
         self._dialect: Dialect | None = None  #: of the first link; the others must have it too
         self._told = Told()  #: by one link to the next
+        self._until = math.inf  #: when the first link is to be there (seconds, monotonic)
         #: When a broker was asked for a link and told nothing: it may have that (seconds, monotonic)
         self._unheard_at = -math.inf
         #: Is told which broker did not let us in, and why.
@@ -145,7 +152,11 @@ class Connector:
         seconds = policy.startup_seconds(self.uri.options.request_timeout)
         retrying = self._retrying(policy, policy.startup_attempts, seconds, self._is_hopeless)
         began = self._machine.monotonic()
-        connected = retrying(self.connect)
+        self._until = math.inf if policy is ONCE else began + seconds
+        try:
+            connected = retrying(self.connect)
+        finally:
+            self._until = math.inf
         tried = int(retrying.statistics["attempt_number"])
         if tried > 1:
             waited = round(self._machine.monotonic() - began, 3)
@@ -183,9 +194,10 @@ class Connector:
         """Make one round; the error tells of every broker that did not let us in."""
         failures: list[JmsxError] = []
         try:
-            for address in self._addresses():
+            addresses = self._addresses()
+            for place, address in enumerate(addresses):
                 try:
-                    return self._open(address)
+                    return self._open(address, self._hurried(len(addresses) - place))
                 except JmsxError as error:
                     failures.append(error)
                     self.on_failure(address, error)
@@ -199,11 +211,17 @@ class Connector:
             random.shuffle(addresses)
         return sorted(addresses, key=lambda address: address == self._failed)
 
-    def _open(self, address: BrokerAddress) -> Connected:
+    def _hurried(self, brokers: int) -> ConnectionOptions:
+        """Return the options for a link to the first of so many `brokers`, which share the time that is left."""
+        options, left = self.uri.options, self._until - self._machine.monotonic()
+        if left > NO_HURRY:
+            return options
+        limit = min(options.connect_timeout or math.inf, max(left / brokers, LEAST))
+        return replace(options, connect_timeout=limit)
+
+    def _open(self, address: BrokerAddress, options: ConnectionOptions) -> Connected:
         began = self._machine.monotonic()
-        link = self._opened = self._trying = self._machine.link(
-            address, self.uri.options, self.inbox
-        )
+        link = self._opened = self._trying = self._machine.link(address, options, self.inbox)
         link.share(self._told)
         try:
             frame, self._dialect = self._greet(link)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import queue
 import socket
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -29,7 +31,7 @@ from jmsx.testing import FakeBrokerServer
 from tests.benchmarks.one_thread import OneThread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from jmsx.drivers.reconnect import Connected
 
@@ -315,6 +317,42 @@ def test_start_has_an_end_unless_told_otherwise() -> None:
     with pytest.raises(ConnectionFailedError):
         endless.first(patient=True)
     assert endless.rounds == 50
+
+
+@contextlib.contextmanager
+def silent() -> Iterator[str]:
+    """The URL of one who takes connections, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"stomp://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_brokers_that_say_nothing_take_no_more_time_than_there_is() -> None:
+    """Those of one URI share it: the start ends in its time, and comes to the one that answers."""
+    with silent() as first, silent() as second, FakeBrokerServer() as good:
+        url = f"failover:({first},{second})?timeout=2000"
+        began = time.monotonic()
+        with Connection(url) as connection, pytest.raises(ConnectionFailedError, match="CONNECT"):
+            connection.create_session()
+        assert 1.9 < time.monotonic() - began < 4
+        began = time.monotonic()
+        url = f"failover:({first},{second},{good.url})?timeout=3000&randomize=false"
+        with Connection(url) as connection:
+            connection.create_session()
+        assert 1.9 < time.monotonic() - began < 4
+
+
+def test_a_broker_has_its_own_time_where_that_is_shorter() -> None:
+    """And where nobody limits the start: `connect_timeout` goes for each."""
+    for query in ("timeout=9000", "startupMaxReconnectAttempts=1"):
+        with silent() as first, silent() as second:
+            url = f"failover:({first},{second})?{query}&maxReconnectAttempts=1"
+            began = time.monotonic()
+            with (
+                Connection(url, connect_timeout=0.6, request_timeout=None) as connection,
+                pytest.raises(ConnectionFailedError, match=r"in 0\.6 s"),
+            ):
+                connection.create_session()
+            assert 1.1 < time.monotonic() - began < 3
 
 
 def test_who_is_connected_to_is_told_to_whoever_listens(caplog: pytest.LogCaptureFixture) -> None:
