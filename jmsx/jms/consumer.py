@@ -175,6 +175,8 @@ class MessageConsumer:
                 link.calls.finish(
                     lambda core, now: core.close_consumer(self._subscription_id, now, idle=idle)
                 )
+            except LinkError:  # with its link it has ended, too
+                pass
             except BaseException:  # while it is subscribed, messages come to it, and to nobody else
                 self._closed = not link.engine.core.is_open(self._subscription_id)
                 raise

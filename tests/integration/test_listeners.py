@@ -20,6 +20,7 @@ from jmsx.app import App
 from jmsx.core.events import (
     RedeliveryScheduled,
 )
+from jmsx.errors import IllegalStateError
 from jmsx.jms.translation import ReceivedMessage
 from tests.integration.broker_support import eventually
 from tests.integration.support import (
@@ -137,6 +138,32 @@ def test_close_of_a_consumer_waits_for_its_listener(classic_broker: Broker, queu
         free.set()
         assert close.join(5).error is None
     assert bodies(classic_broker, queue) == ["b"]
+
+
+def test_a_link_that_ends_while_close_waits_for_a_listener(broker: Broker, queue: Queue) -> None:
+    """With it the consumer has ended, too: close() raises nothing then, as it does not if the link was gone before."""
+    began, free = threading.Event(), threading.Event()
+    connection = Connection(broker.url)
+    connection.start()
+    session = connection.create_session()
+    session.create_producer(queue).send("a")
+    consumer = session.create_consumer(queue)
+
+    def listen(_message: Message) -> None:
+        began.set()
+        free.wait(20)
+
+    consumer.set_listener(listen)
+    assert began.wait(5)
+    closes = [Call(each.close) for each in (consumer, session, connection)]
+    time.sleep(0.3)
+    assert all(close.waiting for close in closes)
+    connection.abort()
+    free.set()
+    assert [close.join(5).error for close in closes] == [None, None, None]
+    with pytest.raises(IllegalStateError):
+        consumer.receive(0)
+    assert settles(broker, queue, size=1)
 
 
 def test_listeners_that_close_each_other(classic_broker: Broker, diary: Diary) -> None:
