@@ -101,7 +101,8 @@ def beginnings(
     clocks: Clocks,
 ) -> pl.DataFrame:
     """
-    Return when copies of a topic's messages began to be kept: sender, route, begin_us (by the sender's clock).
+    Return when copies of a topic's messages began to be kept: sender, route, begin_us (by the sender's clock, in the
+    last stretch of it), whole_us (the same, if that clock was never set).
 
     A subscription gets what is sent from then on. It is there at the latest when it is first read, and at the time of
     the oldest message that it ever gave, of whichever of those who sent then. `fanned` as `sends_by_route` has them,
@@ -113,18 +114,23 @@ def beginnings(
         .group_by("route", "bucket")
         .agg(
             (clocks.latest("bucket", "sender").max() + BUCKET_US).alias("latest_us"),
-            (pl.col("bucket").first() + BUCKET_US).alias("own_us"),
             pl.when(pl.len() == 1).then(pl.col("sender").first()).alias("sender"),
         )
     )
     oldest = given.group_by("route").agg(pl.col("latest_us").min())
-    own = given.drop_nulls("sender").group_by("sender", "route").agg(pl.col("own_us").min())
+    one = given.drop_nulls("sender").select("sender", "route", key_us="bucket")
+    own_us = pl.col("key_us") + pl.col("most_us").fill_null(0) + BUCKET_US
+    own = (
+        one.join(clocks.shifts(one.drop("route")), on=["sender", "key_us"], how="left")
+        .group_by("sender", "route")
+        .agg(own_us.min().alias("own_us"))
+    )
     read = (
         readers.join(routes.reads, on=["dest", "subscription"], nulls_equal=True)
         .group_by("route")
         .agg(clocks.latest("first_us").min().alias("read_us"))
     )
-    by_others = pl.min_horizontal("latest_us", "read_us") + clocks.most("sender")
+    by_others = pl.min_horizontal("latest_us", "read_us") + clocks.lately("sender")
     return (
         sent.select("sender", "route")
         .unique()
@@ -132,6 +138,7 @@ def beginnings(
         .join(own, on=["sender", "route"], how="left")
         .join(read, on="route", how="left")
         .select("sender", "route", pl.min_horizontal("own_us", by_others).alias("begin_us"))
+        .with_columns(whole_us=pl.when(~clocks.was_set("sender")).then("begin_us"))
     )
 
 
@@ -145,10 +152,11 @@ def removals(
     spans: pl.DataFrame, sends: pl.DataFrame, compared: pl.DataFrame, clocks: Clocks
 ) -> pl.DataFrame:
     """
-    Return from when to when a durable subscription was not there: sender, route, at_us, removed_us, again_us.
+    Return from when to when a durable subscription was not there: sender, route, at_us, removed_us, again_us, was_set.
 
-    `at_us` is when it was removed, set right; the last two are by the sender's clock, and `again_us` is rather too late
-    than too early, and null where it did not begin again. It did, as in `beginnings`, when it was opened next, or with
+    `at_us` is when it was removed, set right; the next two are by the sender's clock, in the last stretch of it
+    (`was_set`: it has several), and `again_us` is rather too late than too early, and null where it did not begin
+    again. It did, as in `beginnings`, when it was opened next, or with
     the oldest message that was surely sent since then and that it gave. What is sent meanwhile nobody owes it, and what
     was sent before, and not settled, went with it. `spans` as that partial, `sends` as `sends_by_route`, `compared` as
     `buckets`.
@@ -198,7 +206,8 @@ def removals(
             "at_us",
             # A key tells its time in whole milliseconds.
             (removed_us // _MS_US * _MS_US).alias("removed_us"),
-            (pl.col("begun_us") + clocks.most("sender")).alias("again_us"),
+            (pl.col("begun_us") + clocks.lately("sender")).alias("again_us"),
+            clocks.was_set("sender").alias("was_set"),
         )
     )
 
@@ -210,15 +219,23 @@ def _is_away(from_us: pl.Expr, to_us: pl.Expr) -> pl.Expr:
 
 @of_rows
 def _removed(removed: pl.DataFrame, by_key: pl.DataFrame) -> pl.DataFrame:
-    """Return the copies that no subscription was there for (`away`), or that went with it, as `keys` and `removals`."""
+    """
+    Return the copies that no subscription was there for (`away`), or that went with it; as `removals` and `keys`, with
+    what `Clocks.shifts` tells of these.
+    """
     sent_us = pl.coalesce("key_us", "hour_us")
     return (
-        by_key.select(*_KEY, "sender", sent_us.alias("sent_us"))
+        by_key.select(
+            *_KEY,
+            "sender",
+            (sent_us + pl.col("least_us").fill_null(0)).alias("least_us"),
+            (sent_us + pl.col("most_us").fill_null(0)).alias("most_us"),
+        )
         .join(removed, on=["sender", "route"])
         .group_by(_KEY)
         .agg(
-            _is_away(pl.col("sent_us"), pl.col("sent_us") + 1).any().alias("away"),
-            (pl.col("sent_us") < pl.col("removed_us")).any().alias("went"),
+            _is_away(pl.col("most_us"), pl.col("least_us") + 1).any().alias("away"),
+            (pl.col("least_us") < pl.col("removed_us")).any().alias("went"),
         )
         .filter(pl.col("away") | pl.col("went"))
     )
@@ -239,8 +256,12 @@ def suspicious(
 
     Keys that tell no time are compared where somebody in the log sent some; else they are of foreign senders.
     """
-    surely = begun.group_by("route").agg(pl.col("begin_us").min())
-    before = (pl.col("bucket") + BUCKET_US <= pl.col("begin_us")).fill_null(value=False)
+    surely = (
+        begun.group_by("route")
+        .agg(pl.col("whole_us").min(), pl.col("whole_us").is_not_null().all().alias("surely"))
+        .filter("surely")
+    )
+    before = (pl.col("bucket") + BUCKET_US <= pl.col("whole_us")).fill_null(value=False)
     return (
         compared.join(surely, on="route", how="left")
         .filter(~pl.col("balanced"))
@@ -260,8 +281,10 @@ def suspicious(
 def _away(removed: pl.DataFrame, compared: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of `buckets` that were sent while no subscription was there: route, bucket, away."""
     # By the clocks of all that send there.
-    whole = removed.group_by("route", "at_us").agg(
-        pl.col("removed_us").max(), pl.col("again_us").min()
+    whole = (
+        removed.group_by("route", "at_us")
+        .agg(pl.col("removed_us").max(), pl.col("again_us").min(), pl.col("was_set").any())
+        .filter(~pl.col("was_set"))
     )
     return (
         compared.select("route", "bucket")
@@ -677,10 +700,12 @@ def judged(
     due = confirmed + perhaps
     mine = due + pl.col("refused") + pl.col("rolled_back") > 0
     stray = pl.when(~mine & pl.col("sent_anywhere")).then(settled).otherwise(0)
-    # What was read of a dead letter queue is no copy that was sent after that; what else was, nobody can tell from it.
-    died = pl.when(due > 1).then(pl.col("dead_lettered")).otherwise(0)
+    # What was read of a dead letter queue may be one of these, and no other copy; nobody can tell it from another one.
+    died = pl.when(mine).then(pl.col("dead_lettered")).otherwise(0)
     missing = pl.when(mine).then((confirmed - settled).clip(lower_bound=0)).otherwise(0)
-    before = pl.col("fanned") & (pl.col("key_us") < pl.col("begin_us")).fill_null(value=False)
+    before = pl.col("fanned") & (
+        pl.col("key_us") + pl.col("least_us").fill_null(0) < pl.col("begin_us")
+    ).fill_null(value=False)
     limit = pl.col("now_us")
     nobody = ~pl.col("route").is_in(list(routes.read))
     gone = (pl.col("expires_us") <= limit).fill_null(value=False)
@@ -699,23 +724,25 @@ def judged(
     open_ = ~gone & ~nobody
     doubtful = pl.col("doubtful") > 0
     lost = pl.col("lost")
-    done, once = pl.col("done"), due.clip(lower_bound=1)
+    done, once = pl.col("done"), pl.max_horizontal(due, "strays", 1)
     ran_again = (pl.col("effects") > once) & (done <= once)
+    by_key = by_key.join(
+        clocks.shifts(by_key.select("sender", "key_us").drop_nulls()),
+        on=["sender", "key_us"],
+        how="left",
+    )
     return (
-        by_key.join(begun, on=["sender", "route"], how="left")
+        by_key.join(begun.drop("whole_us"), on=["sender", "route"], how="left")
         .join(now, on=["sender", "route"], how="left")
         .join(waits, on=list(_KEY), how="left")
         .join(_removed(removed, by_key), on=list(_KEY), how="left")
-        .join(
-            clocks.shifts(by_key.select("sender", "key_us").drop_nulls()),
-            on=["sender", "key_us"],
-            how="left",
-        )
         # A copy that a broker moved, as to a dead letter queue, is settled there; each such settlement is of one copy.
         .with_columns(missing.alias("missing"), stray.alias("stray"))
         .with_columns(
             pl.col("stray").sum().over("msg_key").alias("stray"),
             (pl.col("stray").sum() - died.sum()).clip(lower_bound=0).over("msg_key").alias("moved"),
+            # Where nobody sent it, each copy may be that died, or that a broker moved.
+            pl.when(mine).then(0).otherwise((died + missing).sum().over("msg_key")).alias("strays"),
             (
                 pl.col("missing").cum_sum().over("msg_key", order_by="route") - pl.col("missing")
             ).alias("earlier"),

@@ -200,7 +200,8 @@ class Clocks:
     """What is known of each writer's clock."""
 
     #: writer, host, low_us, high_us (bounds of the offset, null: none), offset_us (the best guess; null: none),
-    #: believed_us (what is nearest to 0 within the bounds); least_us and most_us (of the two, in any stretch).
+    #: believed_us (what is nearest to 0 within the bounds); least_us and most_us (of the two, in any stretch);
+    #: lately_us (as most_us, but in the last stretch alone).
     offsets: pl.DataFrame
     #: sender, receiver, at_most_us: by so much the receiver's clock is ahead of the sender's, at the most.
     pairs: pl.DataFrame
@@ -218,6 +219,14 @@ class Clocks:
     def most(self, writer: str = "writer") -> pl.Expr:
         """Return microseconds that the clock of each row's `writer` is ahead, at the most."""
         return self._of("most_us", writer)
+
+    def lately(self, writer: str = "writer") -> pl.Expr:
+        """Return what `most` does, of the last stretch alone, into which `shifts` turns times of keys."""
+        return self._of("lately_us", writer)
+
+    def was_set(self, writer: str = "writer") -> pl.Expr:
+        """Return whether the clock of each row's `writer` was set while that ran."""
+        return pl.col(writer).is_in(self._set["writer"].unique().implode())
 
     def earliest(self, instant: str, writer: str = "writer") -> pl.Expr:
         """Return an instant that the clock of each row's `writer` showed, by one that is set right: not before this."""
@@ -388,13 +397,12 @@ def clocks(sums: Mapping[str, pl.DataFrame], writers: pl.DataFrame) -> Clocks:
                 .otherwise(pl.min_horizontal("believed_us", "offset_us"))
                 - pl.col("back_us")
             ).alias("least_us"),
-            (
-                pl.when(low > high)
-                .then(low)
-                .otherwise(pl.max_horizontal("believed_us", "offset_us"))
-                - pl.col("on_us")
-            ).alias("most_us"),
+            pl.when(low > high)
+            .then(low)
+            .otherwise(pl.max_horizontal("believed_us", "offset_us"))
+            .alias("lately_us"),
         )
+        .with_columns((pl.col("lately_us") - pl.col("on_us")).alias("most_us"))
         .drop("back_us", "on_us")
     )
     return Clocks(offsets, pairs, shifted)

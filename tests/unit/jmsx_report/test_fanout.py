@@ -181,3 +181,54 @@ def test_a_dead_letter_that_is_consumed_is_no_repeat() -> None:
     summary = told(ended(log))
 
     assert (summary["verdict"], summary["dead_lettered"], summary["done"]) == ("balanced", 1, 11)
+
+
+def _two_copies() -> tuple[Log, str, tuple[str, str]]:
+    """A message for two groups, by each of which it may be done; dead letters are read, too."""
+    log = Log().opens(SENDER).opens(WORKER)
+    groups = ("queue://Consumer.A.VirtualTopic.t", "queue://Consumer.B.VirtualTopic.t")
+    for queue in (*groups, "queue://DLQ"):
+        log.reads(WORKER, queue)
+    return log, log.send(SENDER, START, "topic://VirtualTopic.t"), groups
+
+
+def test_the_dead_letter_of_one_copy_hides_no_loss_of_another() -> None:
+    """What was read of dead letters may be either copy: that one of them is lost is not proven, nor that none is."""
+    log, made, groups = _two_copies()
+    log.deliver(WORKER, made, START + SECOND, groups[0], "dead_lettered")
+    log.deliver(WORKER, made, START + MINUTE, "queue://DLQ")
+    summary = told(ended(log))
+
+    assert (summary["verdict"], summary["unaccounted"], summary["explained"]) == (
+        "unverifiable",
+        1,
+        1,
+    )
+
+
+def test_each_copy_may_be_a_dead_letter() -> None:
+    """Both are done with where nobody sent them, once each; a third time is a repeat."""
+    log, made, groups = _two_copies()
+    for queue in groups:
+        log.deliver(WORKER, made, START + SECOND, queue, "dead_lettered")
+    for minute in (1, 2):
+        log.deliver(WORKER, made, START + minute * MINUTE, "queue://DLQ")
+    lines = [*log.lines]
+    summary = told(ended(log))
+    assert (summary["verdict"], summary["duplicates"]) == ("balanced", 0)
+
+    log.lines = lines
+    log.deliver(WORKER, made, START + 3 * MINUTE, "queue://DLQ", seq=log._next[WORKER] - 2)
+    summary = told(log)
+    assert (summary["verdict"], summary["duplicates"]) == ("suspect", 1)
+
+
+def test_a_copy_that_the_broker_moved_may_be_done_beside_a_dead_letter() -> None:
+    """One copy was made a dead letter here, the other one by the broker; both are read."""
+    log, made, groups = _two_copies()
+    log.deliver(WORKER, made, START + SECOND, groups[0], "dead_lettered")
+    for minute in (1, 2):
+        log.deliver(WORKER, made, START + minute * MINUTE, "queue://DLQ")
+    summary = told(ended(log))
+
+    assert (summary["verdict"], summary["duplicates"], summary["unaccounted"]) == ("balanced", 0, 0)

@@ -346,3 +346,61 @@ def test_a_time_that_a_clock_shows_twice_proves_no_delay() -> None:
         summary = told(_put_back(START + sent), deadline_us=deadline)
         assert (summary["verdict"], summary["in_flight"]) == (verdict, in_flight), (sent, deadline)
         assert summary["unaccounted"] == 1 - in_flight
+
+
+_COPY: Final = {"dest": "topic://t", "subscription": "durable:c.s"}
+
+
+def _set_after_an_hour(
+    by: int, *, owed: range, lost: int = -1, begins: int = 0, ends: int = 0
+) -> Log:
+    """
+    After an hour the sender's clock is put on `by`; it sends a message a minute, of which a subscription gives `owed`
+    but for `lost`. That is opened half a minute after `begins` (in minutes, true time), and removed so after `ends`.
+    """
+    log = Log().opens(SENDER).opens(WORKER)
+    half, running = 30 * SECOND, START - HOUR
+    opened_ = {"session_id": "work-1", "epoch": 1, "consumer": "c"}
+    for minute in range(120):
+        at, shown = START + minute * MINUTE, by if minute >= 60 else 0
+        made = log.send(SENDER, at + shown, _COPY["dest"], mono_us=at + 2000 - running)
+        _shows(log, SENDER, at, shown // SECOND)
+        log.lines[-1]["mono_us"] = at - running
+        if minute in owed and minute != lost:
+            log.deliver(WORKER, made, at + SECOND, sent_us=at, recv_us=at + SECOND, **_COPY)
+        if minute == begins:
+            log.line(WORKER, "sub.open", at + half, **opened_, **_COPY)
+        if minute == ends and ends:
+            log.line(WORKER, "sub.removed", at + half, subscription=_COPY["subscription"])
+    end = START + 125 * MINUTE
+    log.closes(SENDER, end + by).closes(WORKER, end)
+    log.lines[-2]["mono_us"] = end - running
+    return log
+
+
+@pytest.mark.parametrize("by", [-2 * HOUR, -9 * MINUTE, 9 * MINUTE, 2 * HOUR])
+@pytest.mark.parametrize("minute", [40, 90])
+def test_a_subscription_owes_nothing_from_before_it_whenever_the_sender_is_set(
+    minute: int, by: int
+) -> None:
+    """A clock that is put back shows times of before the subscription again, and one that is put on leaves some out."""
+    owed = range(minute + 1, 120)
+    summary = told(_set_after_an_hour(by, begins=minute, owed=owed))
+    assert (summary["verdict"], summary["unaccounted"]) == ("balanced", 0)
+
+    summary = told(_set_after_an_hour(by, begins=minute, owed=owed, lost=110))
+    assert (summary["verdict"], summary["unaccounted"]) == ("suspect", 1)
+
+
+@pytest.mark.parametrize("by", [-2 * HOUR, -9 * MINUTE, 9 * MINUTE, 2 * HOUR])
+@pytest.mark.parametrize("minute", [40, 90])
+def test_nothing_goes_with_a_subscription_that_was_sent_later_whenever_the_sender_is_set(
+    minute: int, by: int
+) -> None:
+    """What was sent before the removal went with it, and what was sent after that did not."""
+    owed = range(1, minute + 1)
+    summary = told(_set_after_an_hour(by, ends=minute, owed=owed))
+    assert (summary["verdict"], summary["removed"]) == ("balanced", 0)
+
+    summary = told(_set_after_an_hour(by, ends=minute, owed=owed, lost=20))
+    assert (summary["verdict"], summary["removed"]) == ("balanced", 1)
