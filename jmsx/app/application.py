@@ -19,7 +19,6 @@ from jmsx.app.loops import LOOK, Loop, beside, beside_a_server, on_signals, out_
 from jmsx.app.middleware import Middleware, check_middleware
 from jmsx.app.outgoing import Outgoing
 from jmsx.app.overview import overview
-from jmsx.app.parameters import parameters_of
 from jmsx.app.progress import Progress
 from jmsx.app.registration import Consumer, ConsumerKeywords, Handler
 from jmsx.app.registry import (
@@ -316,11 +315,10 @@ class App:
 
     def replace_handler(self, name: str, handler: Handler) -> None:
         """Put another handler in the place of the consumer `name`'s; before `start()`, for tests and trials."""
-        batch = any(one.batch is not None for one in self.consumers if one.name == name)
-        self.change(name, handler=handler, parameters=parameters_of(handler, batch=batch))
+        self._registry.replace_handler(name, handler)
 
     def change(self, name: str, **settings: Any) -> None:
-        """Change settings (fields of `Consumer`) of the consumer `name`; before `start()`."""
+        """Change settings of the consumer `name`, as `@app.consumer` takes them, or `destination`; before `start()`."""
         self._registry.change(name, settings)
 
     def observe(self, *observers: Observer) -> None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict
 
 from jmsx.app.middleware import Middleware, chain, check_middleware
 from jmsx.app.pacing import CircuitBreaker, RateLimit, error_types, rate_limit_of
@@ -44,7 +44,7 @@ from jmsx.jms.subscribing import check_elsewhere, stated
 from jmsx.stores.idempotency import IdempotencyStore, Key, key_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
 
 Handler: TypeAlias = "Callable[..., object]"
@@ -181,6 +181,25 @@ class Consumer:
         for error, policy in self.redelivery_for.items():
             error_types("redelivery_for", error)
             check_policy(f"redelivery_for of {error.__name__}", policy)
+            self._check_retried(error)
+
+    def _check_retried(self, error: type[BaseException]) -> None:
+        """Raise ConfigurationError for a policy for `error` that `give_up_on` or `retry_on` leaves no use for."""
+        given_up: Any = self.give_up_on
+        retried: Any = (BaseException,) if self.retry_on is None else self.retry_on
+        ours = not issubclass(error, Exception) or issubclass(error, JmsxError)
+        if issubclass(error, given_up):
+            why = f"give_up_on={_names(given_up)} has it"
+        elif not ours and not any(
+            issubclass(error, one) or issubclass(one, error) for one in retried
+        ):
+            why = f"retry_on={_names(retried)} has it not"
+        else:
+            return
+        raise ConfigurationError(
+            f"redelivery_for has a policy for {error.__name__}, which is a dead letter at once: {why}; say one of the"
+            " two"
+        )
 
     def policy(self, otherwise: Policy) -> Policy:
         """Return its policies by error, where `otherwise` is that which its connection has for it."""
@@ -381,6 +400,10 @@ def _check_source(source: str) -> None:
         raise ConfigurationError(
             f"{source} is temporary, and only the session that made it may read it; name a queue or topic"
         )
+
+
+def _names(errors: Iterable[type[BaseException]]) -> str:
+    return f"({', '.join(error.__name__ for error in errors)})"
 
 
 def acknowledge_mode(given: object) -> AcknowledgeMode:

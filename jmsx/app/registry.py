@@ -16,7 +16,7 @@ from typing import (
 
 from jmsx.app.bodies import Data
 from jmsx.app.middleware import Middleware, chain
-from jmsx.app.parameters import parameters_of
+from jmsx.app.parameters import Parameters, parameters_of
 from jmsx.app.registration import Consumer, ConsumerKeywords, Handler, acknowledge_mode
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.option_checks import check_name, check_names
@@ -38,6 +38,10 @@ SETTINGS: Final = [
     for each in fields(Consumer)
     if each.name not in ("handler", "destination", "parameters")
 ]
+
+#: What `app.change(...)` does.
+_CHANGEABLE: Final = [*(each for each in SETTINGS if each != "name"), "destination"]
+_CHANGED_ELSEWHERE: Final = {"handler": "app.replace_handler(...)"}
 
 H = TypeVar("H", bound="Handler")
 Plain = TypeVar("Plain", bound="Callable[[Message], object]")
@@ -188,13 +192,37 @@ class Registry:
         return register
 
     def change(self, name: str, settings: Mapping[str, Any]) -> None:
-        """Change settings (fields of `Consumer`) of the consumer `name`."""
+        """Change settings of the consumer `name`, which are as the decorator takes them; and its `destination`."""
+        check_names("consumer setting", settings, _CHANGEABLE, _CHANGED_ELSEWHERE)
+        _check_no_dead_letter(settings)
+        found, changed = self._known(name), dict(settings)
+        if "destination" in changed:
+            changed["destination"] = destination(changed["destination"])
+        if "mode" in changed:
+            changed["mode"] = acknowledge_mode(changed["mode"])
+        if "batch" in changed:
+            batch = changed["batch"] is not None
+            changed["parameters"] = parameters_of(found.handler, batch=batch)
+        self._put(replace(found, **changed))
+
+    def replace_handler(self, name: str, handler: Handler) -> None:
+        """Put another handler in the place of the consumer `name`'s; raises ConfigurationError for an unfit one."""
+        batch = self._known(name).batch is not None
+        parameters = parameters_of(handler, batch=batch)
+        chain(handler, self._middleware)
+        self.put_handler(name, handler, parameters)
+
+    def put_handler(self, name: str, handler: Handler, parameters: Parameters) -> None:
+        """Do as `replace_handler` does, with `parameters` that are known to fit."""
+        self._put(replace(self._known(name), handler=handler, parameters=parameters))
+
+    def _known(self, name: str) -> Consumer:
+        """Return the consumer `name`, to change it."""
         self._check()
-        if name not in self._consumers:
-            known = ", ".join(self._consumers)
+        if not isinstance(name, str) or name not in self._consumers:
+            known = ", ".join(self._consumers) or "none"
             raise ConfigurationError(f"no consumer {name!r}; there are {known}")
-        check_names("consumer setting", settings, [each.name for each in fields(Consumer)])
-        self._put(replace(self._consumers[name], **settings))
+        return self._consumers[name]
 
     def _put(self, consumer: Consumer) -> None:
         """Keep it; raises ConfigurationError for a durable subscription that another one reads."""
@@ -226,6 +254,10 @@ def _check_alone(source: Destination, more: Sequence[object]) -> None:
 def _check_settings(settings: ConsumerKeywords) -> None:
     """Raise ConfigurationError for names that are no setting, and for None where that means nothing."""
     check_names("consumer setting", settings, SETTINGS)
+    _check_no_dead_letter(settings)
+
+
+def _check_no_dead_letter(settings: Mapping[str, Any]) -> None:
     if "dead_letter" in settings and settings["dead_letter"] is None:
         raise ConfigurationError(
             "dead_letter=None says nothing: leave it out for the app's, or name safe, broker or a destination"

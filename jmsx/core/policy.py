@@ -9,6 +9,7 @@ of 2.56.0. Delays are whole milliseconds there, so every step truncates to one h
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
@@ -28,7 +29,7 @@ from jmsx.core.option_checks import (
 from jmsx.errors import ConfigurationError, InvalidDestinationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 #: The limit that never gives up.
 UNLIMITED: Final = -1
@@ -373,6 +374,10 @@ class RedeliveryPolicyMap:
 
     def __post_init__(self) -> None:
         check_policy("default of a RedeliveryPolicyMap", self.default)
+        if not isinstance(self.entries, Mapping):
+            raise wrong_type(
+                "entries of a RedeliveryPolicyMap", "policies by pattern", self.entries
+            )
         for pattern, policy in self.entries.items():
             check_policy(f"redelivery policy for {pattern!r}", policy)
             try:

@@ -102,7 +102,7 @@ class DatabaseStore:
                 'a function that opens a connection, such as lambda: sqlite3.connect("shop.db")',
                 connect,
             )
-        if paramstyle not in _MARKS:
+        if paramstyle not in tuple(_MARKS):
             raise ConfigurationError(
                 f"paramstyle {paramstyle!r}: DB-API knows {', '.join(_MARKS)}; see the driver's"
             )

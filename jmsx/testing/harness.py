@@ -346,6 +346,7 @@ def _borrow(
     app._check_not_running()  # noqa: SLF001 - what a harness needs of an app, nobody else does
     kept = dict(vars(app))
     consumers = app.consumers
+    put_handler = app._registry.put_handler  # noqa: SLF001 - what a harness needs of an app, nobody else does
     app._move_to(world)  # noqa: SLF001 - what a harness needs of an app, nobody else does
     app.url = app.url or "stomp://harness"
     app.health, app.watch, app.broker_stats = None, 0.0, 0.0
@@ -353,16 +354,16 @@ def _borrow(
     for consumer in consumers:
         record = records.setdefault(consumer.name, HandlerRecord(consumer.name))
         parameters = consumer.parameters
-        app.change(
+        put_handler(
             consumer.name,
-            handler=_recording(consumer.handler, record, world),
-            parameters=replace(parameters, of=(_TAKEN, *parameters.of)),
+            _recording(consumer.handler, record, world),
+            replace(parameters, of=(_TAKEN, *parameters.of)),
         )
 
     def restore() -> None:
         vars(app).update(kept)
         for consumer in consumers:
-            app.change(consumer.name, handler=consumer.handler, parameters=consumer.parameters)
+            put_handler(consumer.name, consumer.handler, consumer.parameters)
 
     return restore
 

@@ -12,6 +12,7 @@ import pytest
 
 from jmsx import AcknowledgeMode, Connection, Message, RedeliveryPolicy
 from jmsx.app import App
+from jmsx.app.middleware import CallNext
 from jmsx.config.options import (
     ConnectionOptions,
     ConsumerOptions,
@@ -407,6 +408,60 @@ def test_an_app_that_makes_no_sense(options: dict[str, Any], complaint: str) -> 
 
 
 @pytest.mark.parametrize(
+    "settings",
+    [
+        {"retry_on": OSError, "redelivery_for": {ConnectionError: RedeliveryPolicy()}},
+        {"retry_on": ConnectionError, "redelivery_for": {OSError: RedeliveryPolicy()}},
+        {"retry_on": OSError, "redelivery_for": {JmsxError: RedeliveryPolicy()}},
+        {"retry_on": OSError, "redelivery_for": {SystemExit: RedeliveryPolicy()}},
+        {"give_up_on": ConnectionError, "redelivery_for": {OSError: RedeliveryPolicy()}},
+    ],
+)
+def test_policies_for_what_is_retried(settings: dict[str, Any]) -> None:
+    """A policy by error beside `retry_on` and `give_up_on`, which leave some of those errors to it."""
+    App(URL).consumer("a", **settings)(plain)
+
+
+def test_settings_are_changed_as_they_are_given() -> None:
+    """A mode by its name, a destination by its URI, and a batch for a handler that takes one."""
+    app = App(URL)
+    app.consumer("a", name="ship")(plain)
+    app.change("ship", mode="transacted", destination="topic://b", concurrency=1)
+    [changed] = app.consumers
+    assert changed.mode is AcknowledgeMode.SESSION_TRANSACTED
+    assert changed.destination.uri == "topic://b"
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda app: app.change("shop", mode="client"), "no consumer 'shop'; there are ship"),
+        (lambda app: app.change(["ship"], mode="client"), "no consumer ['ship']"),
+        (lambda app: app.change("ship", mode="clinet"), "did you mean 'client'?"),
+        (lambda app: app.change("ship", destination="temp-queue://t"), "temp-queue://t"),
+        (lambda app: app.change("ship", batch=5), "with batch= it gets a list[Message]"),
+        (lambda app: app.change("ship", handler=plain), "app.replace_handler(...)"),
+        (lambda app: app.change("ship", dead_letter=None), "dead_letter=None says nothing"),
+        (lambda app: app.replace_handler("ship", 1), "1"),
+        (lambda app: app.replace_handler("ship", awaited), "is a plain function"),
+    ],
+)
+def test_a_change_that_makes_no_sense(change: Callable[[Any], None], complaint: str) -> None:
+    """Is refused when it is made, and changes nothing."""
+
+    def around(message: Message, call_next: CallNext) -> object:
+        return call_next(message)
+
+    app = App(URL, middleware=[around])
+    app.consumer("a", name="ship")(plain)
+    before = app.consumers
+    with pytest.raises(JmsxError) as caught:
+        change(app)
+    assert complaint in str(caught.value)
+    assert app.consumers == before
+
+
+@pytest.mark.parametrize(
     ("settings", "complaint"),
     [
         ({"redelivry": 1}, "did you mean 'redelivery'"),
@@ -430,6 +485,14 @@ def test_an_app_that_makes_no_sense(options: dict[str, Any], complaint: str) -> 
         ({"prefetch": "10"}, "prefetch must be a whole number, not a str"),
         ({"give_up_on": ValueError("x")}, "give_up_on takes classes of errors"),
         ({"give_up_on": ("ValueError",)}, "give_up_on takes classes of errors"),
+        (
+            {"give_up_on": LookupError, "redelivery_for": {KeyError: RedeliveryPolicy()}},
+            "a policy for KeyError, which is a dead letter at once: give_up_on=(LookupError) has it",
+        ),
+        (
+            {"retry_on": (OSError, ValueError), "redelivery_for": {KeyError: RedeliveryPolicy()}},
+            "a policy for KeyError, which is a dead letter at once: retry_on=(OSError, ValueError) has it not",
+        ),
         ({"selector": 1}, "selector must be a str, not an int"),
         ({"durable": "d"}, "queue://a is no topic"),
         ({"dedupe": "done.db"}, "such as jmsx.stores.SqliteStore('done.db'), not a str"),

@@ -4,13 +4,30 @@ from __future__ import annotations
 
 import inspect
 import math
+import sqlite3
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jmsx import App, ConfigurationError, Message, RedeliveryPolicy
+from jmsx import (
+    App,
+    ArtemisRedeliveryPolicy,
+    CircuitBreaker,
+    ConfigurationError,
+    DatabaseStore,
+    HealthLimits,
+    MemoryStore,
+    Message,
+    PrefetchPolicy,
+    RateLimit,
+    ReconnectPolicy,
+    RedeliveryPolicy,
+    RedeliveryPolicyMap,
+    Retry,
+    TlsOptions,
+)
 from jmsx.app.registration import ConsumerKeywords
 from jmsx.app.sender import SendKeywords
 from jmsx.config.options import ConnectionKeywords, ConnectionOptions
@@ -87,6 +104,32 @@ def test_of_an_app_and_a_connection() -> None:
         for name in inspect.signature(RedeliveryPolicy).parameters:
             for value in VALUES:
                 yield f"{name}={value!r}", partial(RedeliveryPolicy, **{name: value})
+
+    assert raw(calls()) == []
+
+
+def test_of_what_options_are_made_of() -> None:
+    """Every option of the objects that an app and its consumers are given."""
+    made: dict[Callable[..., object], dict[str, Any]] = {
+        ArtemisRedeliveryPolicy: {},
+        CircuitBreaker: {},
+        DatabaseStore: {"connect": partial(sqlite3.connect, ":memory:")},
+        HealthLimits: {},
+        MemoryStore: {},
+        PrefetchPolicy: {},
+        RateLimit: {},
+        ReconnectPolicy: {},
+        RedeliveryPolicyMap: {},
+        Retry: {},
+        TlsOptions: {},
+    }
+
+    def calls() -> Iterator[tuple[str, Callable[[], object]]]:
+        for make, needed in made.items():
+            for name in inspect.signature(make).parameters:
+                for value in VALUES:
+                    given = {**needed, name: value}
+                    yield f"{make}({name}={value!r})", partial(make, **given)
 
     assert raw(calls()) == []
 
