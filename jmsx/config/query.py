@@ -17,7 +17,7 @@ from jmsx.core.policy import RedeliveryPolicy
 from jmsx.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 
 #: How the text of an option is read.
@@ -179,12 +179,29 @@ _DEFAULTS: Final[dict[str, type[Any]]] = {
 }
 
 
+def check_agreement(queries: Iterable[tuple[str, bool]]) -> None:
+    """
+    Raise ConfigurationError where the brokers of one URI, each with its own query, want different options.
+
+    Who says nothing goes along with the others, but for TLS: `verifyHostName=false` is for those that say it.
+    """
+    brokers = [(dict(parse_qsl(query, keep_blank_values=True)), tls) for query, tls in queries]
+    for name, (part, _, _) in _OPTIONS.items():
+        bound = [own for own, tls in brokers if name in own or (part == "tls" and tls)]
+        if len({own.get(name) for own in bound}) > 1:
+            raise ConfigurationError(
+                f"the brokers of one URI have different {name}, and a connection has one for all of them:"
+                f" write failover:(…)?{name}=…"
+            )
+
+
 def apply_query(query: str, options: ConnectionOptions, *, failover: bool) -> ConnectionOptions:
     """
     Return `options` with those of the query; `failover`: the ones for connecting again may be among them.
 
     Raises ConfigurationError, naming the option, and the nearest one for an unknown one.
     """
+    given: dict[str, str] = {}
     tls: dict[str, Any] = {}
     secret = False
     for name, text in parse_qsl(query, keep_blank_values=True):
@@ -194,6 +211,8 @@ def apply_query(query: str, options: ConnectionOptions, *, failover: bool) -> Co
             raise ConfigurationError(
                 f"{name} is an option of connecting again; write failover:(stomp://HOST:PORT)?{name}=…"
             )
+        if given.setdefault(name, text) != text:
+            raise ConfigurationError(f"option {name} is there twice, with different values")
         secret = secret or name in _SECRETS
         part, key, read = _OPTIONS[name]
         try:

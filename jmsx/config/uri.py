@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from jmsx.config.options import ConnectionOptions, ReconnectPolicy, TlsOptions
-from jmsx.config.query import PERCENT, apply_query
+from jmsx.config.query import PERCENT, apply_query, check_agreement
 from jmsx.core.option_checks import kind_of
 from jmsx.errors import ConfigurationError
 
@@ -38,7 +38,7 @@ _SCHEMES: Final = {
 
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]{0,30}", re.IGNORECASE)
 _HOST_PORT: Final = re.compile(
-    r"(?:\[([0-9a-f:.%]+)\]|([^][:/?#@\s]+))(?::([0-9]{1,5}))?/?", re.IGNORECASE
+    r"(?:\[([0-9a-f:.]+(?:%[\w.-]+)?)\]|([^][:/?#@\s]+))(?::([0-9]{1,5}))?/?", re.IGNORECASE
 )
 
 
@@ -90,6 +90,12 @@ def parse_broker_uri(text: str, options: ConnectionOptions | None = None) -> Bro
     for username, password in users:
         options = replace(options, username=username)
         options = options if password is None else replace(options, password=password)
+    check_agreement(
+        [
+            (own_query, address.tls)
+            for (_, own_query), (address, _) in zip(parts, brokers, strict=True)
+        ]
+    )
     for _, own_query in parts:
         options = apply_query(own_query, options, failover=False)
     options = apply_query(query, options, failover=failover)
@@ -143,4 +149,5 @@ def _broker(text: str, *, show: bool) -> tuple[BrokerAddress, tuple[str, str | N
     port = int(found[3] or (DEFAULT_TLS_PORT if tls else DEFAULT_PORT))
     user, has_password, password = userinfo.partition(":")
     given = (unquote(user), unquote(password) if has_password else None)
-    return BrokerAddress(found[1] or found[2], port, tls), given if has_user else None
+    host = re.sub("%25(?=.)", "%", found[1]) if found[1] else found[2]  # of a zone; RFC 6874
+    return BrokerAddress(host, port, tls), given if has_user else None

@@ -28,6 +28,8 @@ SECRET = "geheim"  # noqa: S105 - what must not be shown
         ("h:1", "h:1"),
         ("h", "h:61613"),
         ("stomp://[::1]:7", "[::1]:7"),
+        ("stomp://[fe80::1%eth0.2]:7", "[fe80::1%eth0.2]:7"),
+        ("stomp://[fe80::1%25eth0]:7", "[fe80::1%eth0]:7"),
         (" stomp://h:1 ", "h:1"),
         ("stomp://u:p@h:1", "h:1"),
         ("failover:(stomp://a:1,stomp://b:2)", "a:1,b:2"),
@@ -282,6 +284,11 @@ def test_unknown_option_names_the_nearest(text: str, complaint: str) -> None:
         ("stomp://h:99999", "'h:99999' is no host with a port"),
         ("stomp://h:0", "port from 1 to 65535"),
         ("failover:(stomp://u:p@a,stomp://v:p@b)", "different users"),
+        ("stomp://h?jms.clientID=a&jms.useAsyncSend=true&jms.clientID=b", "jms.clientID .* twice"),
+        ("failover:(a)?randomize=true&randomize=false", "randomize is there twice"),
+        ("failover:(a?jms.clientID=x,b?jms.clientID=y)", "different jms.clientID, and"),
+        ("failover:(ssl://a?tls.serverName=a,ssl://b?tls.serverName=b)", "different tls.serverN"),
+        ("failover:(ssl://a?socket.verifyHostName=false,ssl://b)", "different socket.verifyHost"),
         ("stomp://h?tls.caFile=x", "of no use without TLS"),
         ("ssl://h?tls.keyFile=x", "need a certificate_file"),
         ("stomp://h?timeout=1000", r"failover:\(stomp://HOST:PORT\)\?timeout="),
@@ -338,6 +345,8 @@ def test_nonsense_is_refused(text: str, complaint: str) -> None:
         f"stomp://h?tls.keyPassword={SECRET}",
         f"ssl://h?tls.keyPassword={SECRET}",
         f"stomp://h:x?jms.password={SECRET}",
+        f"stomp://h?jms.password={SECRET}&jms.password=other",
+        f"failover:(stomp://a?jms.password={SECRET},stomp://b?jms.password=other{SECRET})",
     ],
 )
 def test_password_is_in_no_error(text: str) -> None:
@@ -347,6 +356,16 @@ def test_password_is_in_no_error(text: str) -> None:
     assert SECRET not in f"{caught.value!r} {caught.value}"
     assert SECRET not in "".join(traceback.format_exception(caught.value))
     assert len(str(caught.value)) > 20
+
+
+def test_brokers_that_agree() -> None:
+    """What two of them say alike is said once; one without TLS has no say in it, and an option twice alike is one."""
+    for text in (
+        "failover:(ssl://a?tls.verifyHostName=false,ssl://b?tls.verifyHostName=false,stomp://c)",
+        "failover:(ssl://a,ssl://b)?tls.verifyHostName=false&tls.verifyHostName=false",
+        "failover:(ssl://a?tls.verifyHostName=false)",
+    ):
+        assert parse_broker_uri(text).options.tls == TlsOptions(verify_hostname=False)
 
 
 def test_brokers_with_one_user() -> None:
