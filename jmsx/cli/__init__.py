@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from jmsx.cli.exits import FAILED, INTERRUPTED
+from jmsx.cli.interrupts import is_interruption
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -21,13 +22,20 @@ def main() -> None:
         from jmsx.cli.commands import run  # noqa: PLC0415 - the extra may be missing, and we say so
     except ModuleNotFoundError as error:
         sys.exit(f"jmsx: the command line needs {error.name}; install it: pip install 'jmsx[cli]'")
-    except KeyboardInterrupt:  # to import it takes a second on a busy machine
+    except (
+        KeyboardInterrupt,
+        RuntimeError,
+    ) as error:  # to import it takes a second on a busy machine
+        if not is_interruption(error):
+            raise
         sys.exit(INTERRUPTED)
     gc.freeze()
     gc.enable()
     try:
         code = run()
-    except KeyboardInterrupt:  # before the command began
+    except (KeyboardInterrupt, RuntimeError) as error:  # before the command began
+        if not is_interruption(error):
+            raise
         code = INTERRUPTED
     _is_printed(sys.stderr)  # what is said there of the failure tells less than its code
     sys.exit(code if _is_printed(sys.stdout) else code or FAILED)

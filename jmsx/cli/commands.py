@@ -22,6 +22,7 @@ from jmsx.cli.demo import demo
 from jmsx.cli.dlq import app as dlq
 from jmsx.cli.events import app as events
 from jmsx.cli.explain import explain
+from jmsx.cli.interrupts import is_interruption
 from jmsx.cli.messages import browse, send
 from jmsx.cli.report import ReportCommand, report
 from jmsx.cli.run import ImportFailedError, run_app
@@ -151,6 +152,8 @@ def _tell(show: Callable[[], object]) -> None:
 
 def _unexpected(error: Exception) -> int:
     """Tell of an error that is none of jmsx: with its traceback if it is the user's code, or as a fault of ours."""
+    if is_interruption(error):
+        return _interrupted(error)
     ours = _ours(error)
     if not ours:
         _err.print("".join(traceback.format_exception(error)))

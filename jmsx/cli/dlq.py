@@ -6,6 +6,7 @@ import functools
 import inspect
 import json
 import os
+import sys
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -340,6 +341,11 @@ def replay(
         raise ConfigurationError(
             f"--to {to}: {fault}, as queue://orders is; dead letters would be lost, or be there more than once"
         )
+    here = f"queue://{name}"
+    if target == here:
+        raise ConfigurationError(
+            f"--to {to}: they lie there already, and would lose what tells where they came from and why they died"
+        )
 
     def plan(letters: Sequence[DeadLetter]) -> str:
         places = Counter(target or one.origin for one in letters)
@@ -355,6 +361,8 @@ def replay(
             def fits(letter: DeadLetter) -> bool:
                 chosen = meant.fits(letter)
                 obstacle = letter.obstacle(target) if chosen else ""
+                if chosen and not obstacle and target is None and letter.origin == here:
+                    obstacle = f"it came from {name} itself; name another queue (--to)"
                 staying.update([obstacle] if obstacle else [])
                 return chosen and not obstacle
 
@@ -364,7 +372,7 @@ def replay(
             return found._replace(staying=staying.total(), absent=meant.absent(found, limit))
 
         # in steps of a second at the most, rather than a hundred at once and then a pause
-        step = None if rate is None else max(1, int(rate))
+        step = None if rate is None else max(1, int(min(rate, sys.maxsize)))
         act = functools.partial(access.replay, name, to=target, at_once=step)
         move = Move(movable, plan, act, "in one of the queues", limit, rate)
         move.carry_out(dry_run=dry_run, yes=yes, as_json=as_json)

@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from types import FrameType
 
 
+def is_interruption(error: BaseException) -> bool:
+    """Return whether Ctrl-C caused `error`: Python makes it a RuntimeError where a class is being made."""
+    return isinstance(error, KeyboardInterrupt) or isinstance(error.__cause__, KeyboardInterrupt)
+
+
 @contextmanager
 def first_of_two(end: Callable[[], object]) -> Iterator[None]:
     """In this block the first Ctrl-C or SIGTERM calls `end`, the second raises KeyboardInterrupt."""

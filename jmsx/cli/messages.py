@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
@@ -17,9 +18,10 @@ from jmsx.dead_letters.letter import DeadLetter
 from jmsx.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 _out = console()
+_err = console(stderr=True)
 
 #: Seconds between two looks.
 _PAUSE: Final = 1.0
@@ -60,22 +62,29 @@ def send(
             bodies = (
                 (line.removesuffix("\n") for line in sys.stdin) if lines else [sys.stdin.read()]
             )
-        for text in bodies:
+        for number, text in enumerate(bodies, 1):
             message = Message(
                 text, properties=given, correlation_id=correlation_id, reply_to=reply_to
             )
-            key = producer.send(message, destination=destination)
-            if as_json:
-                print_json({"key": key, "message_id": message.message_id})
-            else:
-                _out.print(key)
+            with _told_doubt(number, destination):
+                key = producer.send(message, destination=destination)
+            try:
+                if as_json:
+                    print_json({"key": key, "message_id": message.message_id})
+                else:
+                    _out.print(key)
+            except OSError:  # a full disk, or nobody reads on
+                _err.tell(f"message {number:,} was sent to {destination}, with the key {key}")
+                raise
 
 
 def browse(
     queue: Annotated[str, typer.Argument(help="A queue, such as orders or queue://orders.")],
     *,
     broker: BrokerOption = LOCAL,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many at a look.")] = 20,
+    limit: Annotated[
+        int, typer.Option(min=1, help="At most so many; with --follow it is all.")
+    ] = 20,
     follow: Annotated[
         bool, typer.Option("--follow", help="Go on with what comes, until Ctrl-C.")
     ] = False,
@@ -93,10 +102,23 @@ def browse(
         with opened(broker) as access:
             if follow:
                 _show_what_comes(access, name, as_json=as_json)
-            for letter in itertools.islice(access.look(name, bodies=True), limit):
+            shown = access.look(name, bodies=True)
+            for letter in itertools.islice(shown, min(limit, sys.maxsize)):
                 _show(letter, as_json=as_json)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
+
+
+@contextmanager
+def _told_doubt(number: int, destination: str) -> Iterator[None]:
+    """Say what is not known of a message whose sending was interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        _err.tell(
+            f"{destination} may have message {number:,} or not, and sent again it may be there twice"
+        )
+        raise
 
 
 def _show_what_comes(access: Access, queue: str, *, as_json: bool) -> NoReturn:

@@ -16,7 +16,7 @@ from jmsx.dead_letters.letter import DeadLetter
 from jmsx.errors import ConfigurationError, JmsxError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _out = console()
 _err = console(stderr=True)
@@ -103,13 +103,11 @@ class Move:
                 done += self._do(found.letters)
         missing = 0 if dry_run else planned - done + len(found.absent)
         staying = 0 if planned == self.limit else found.staying
-        if as_json:
-            counts = {"planned": planned, "done": done, "missing": missing, "staying": staying}
-            print_json({**counts, "dry_run": dry_run})
-        elif planned and not dry_run:
-            gone = planned - done
-            rest = f"; {gone:,} {'was' if gone == 1 else 'were'} not there any more" if gone else ""
-            _out.print(f"{done:,} done{rest}")
+        gone = planned - done
+        rest = f"; {gone:,} {'was' if gone == 1 else 'were'} not there any more" if gone else ""
+        result = f"{done:,} done{rest}" if planned and not dry_run else ""
+        counts = {"planned": planned, "done": done, "missing": missing, "staying": staying}
+        _tell_result(result, {**counts, "dry_run": dry_run} if as_json else None)
         if missing or (staying and not dry_run):
             raise typer.Exit(1)
 
@@ -145,6 +143,18 @@ class Move:
     def _ahead(self, done: int, passed: float) -> float:
         """Return for how many seconds nothing may be moved, `done` being moved in `passed` seconds."""
         return 0.0 if self.rate is None else max(done / self.rate - passed, 0.0)
+
+
+def _tell_result(words: str, counts: Mapping[str, int] | None) -> None:
+    """Print `counts` as JSON, or else words; where that cannot be printed the words go to standard error."""
+    try:
+        if counts is not None:
+            print_json(counts)
+        elif words:
+            _out.print(words)
+    except OSError:  # a full disk, or nobody reads on
+        _err.print(words)
+        raise
 
 
 def _confirm() -> None:

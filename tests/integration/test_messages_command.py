@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer.testing import CliRunner
 
 from jmsx import Connection
+from jmsx.cli import exits
 from jmsx.cli.commands import app
+from tests.integration.broker_support import eventually
+from tests.integration.proxy import Proxy
 
 if TYPE_CHECKING:
     from jmsx import Queue
@@ -60,3 +67,42 @@ def test_a_queue_that_is_not_there(broker: Broker, queue: Queue) -> None:
     for _ in range(2):
         done = CliRunner().invoke(app, ["browse", queue.name, "--broker", broker.url])
         assert str(done.exception) == f"there is no queue {queue.name}"
+
+
+@pytest.mark.parametrize("limit", ["1", "99999999999999999999"])
+def test_a_limit_that_is_never_reached(broker: Broker, queue: Queue, limit: str) -> None:
+    """All is shown then."""
+    run(broker, "send", queue.uri, "a")
+    assert len(run(broker, "browse", queue.name, "--limit", limit).splitlines()) == 1
+
+
+def test_a_key_that_cannot_be_printed(broker: Broker, queue: Queue) -> None:
+    """Which message was sent is told beside it: who does not know it sends it again."""
+    with Path("/dev/full").open("w") as full, sending(broker, queue, stdout=full) as done:
+        told = done.communicate("a\nb\n", timeout=30)[1]
+    (seen,) = run(broker, "browse", queue.name, "--json").splitlines()
+    assert done.returncode == 1
+    assert f"message 1 was sent to {queue.uri}, with the key {json.loads(seen)['key']}" in told
+
+
+def test_ctrl_c_while_the_broker_does_not_answer(broker: Broker, queue: Queue) -> None:
+    """What is in doubt is told at once."""
+    with Proxy(broker.url) as proxy, sending(proxy, queue) as done:
+        proxy.silence_at("SEND\n", 1, passed=True)
+        assert done.stdin is not None
+        assert done.stderr is not None
+        done.stdin.write("a\n")
+        done.stdin.close()
+        eventually(lambda: not proxy.silencing)
+        done.send_signal(signal.SIGINT)
+        told = done.stderr.readline()
+        proxy.thaw()
+        assert done.wait(30) == exits.INTERRUPTED
+    assert told == f"{queue.uri} may have message 1 or not, and sent again it may be there twice\n"
+
+
+def sending(broker: Broker | Proxy, queue: Queue, **options: Any) -> subprocess.Popen[str]:
+    """`jmsx send --lines` as a program."""
+    command = [sys.executable, "-m", "jmsx", "send", queue.uri, "--lines", "--broker", broker.url]
+    piped: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen(command, text=True, **(piped | options))

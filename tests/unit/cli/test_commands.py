@@ -18,6 +18,8 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
+from jmsx import plugins
+from jmsx.cli import commands as commands_module
 from jmsx.cli import exits
 from jmsx.cli.commands import app
 from jmsx_broker.cli import app as broker
@@ -208,20 +210,39 @@ def test_no_color() -> None:
     assert "\x1b[31m" not in started("events", "validate", "nowhere", NO_COLOR="1", **forced).stderr
 
 
+#: Ctrl-C, also while a class is made, where Python makes a RuntimeError of it.
+PRESSED: Final = ("raise KeyboardInterrupt", "type('Made', (), {'name': Named()})")
+
+
+@pytest.mark.parametrize("pressed", PRESSED)
 @pytest.mark.parametrize("early", ["jmsx.cli.dlq", "jmsx_dashboards.cli"])
-def test_ctrl_c_while_it_is_imported(early: str) -> None:
+def test_ctrl_c_while_it_is_imported(early: str, pressed: str) -> None:
     """As at any other time: by the exit code, and without a traceback; a second may pass on a busy machine."""
-    pressed = f"""
+    program = f"""
 import sys
+class Named:
+    def __set_name__(self, *_):
+        raise KeyboardInterrupt
 class Impatient:
     def find_spec(self, name, *_):
         if name == {early!r}:
-            raise KeyboardInterrupt
+            {pressed}
 sys.meta_path.insert(0, Impatient())
 from jmsx.cli import main
 main()
 """
     done = subprocess.run(
-        [sys.executable, "-c", pressed, "--version"], capture_output=True, text=True, check=False
+        [sys.executable, "-c", program, "--version"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (exits.INTERRUPTED, "")
+
+
+def test_ctrl_c_while_a_command_makes_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is no fault of ours."""
+
+    def pressed(*_: object, **__: object) -> None:
+        raise RuntimeError("Error calling __set_name__") from KeyboardInterrupt()
+
+    monkeypatch.setattr(plugins, "names", lambda _: ())
+    monkeypatch.setattr(commands_module, "app", pressed)
+    assert commands_module.run() == exits.INTERRUPTED

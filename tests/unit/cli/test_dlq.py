@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
+import sys
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -66,7 +68,8 @@ class Hiding:
         at_once: int | None = None,
     ) -> Iterator[list[str]]:
         """As if deleted."""
-        assert (to, at_once) == (None, None)
+        assert to is None
+        assert at_once in (None, sys.maxsize)
         return self.remove(queue, letters)
 
 
@@ -391,6 +394,38 @@ def test_dead_letters_go_to_one_queue(broker: Hiding, to: str) -> None:
     assert "is not one queue" in str(done.exception)
     assert len(broker.letters) == 5
     assert "is not one queue" in broker.letters[0].obstacle(to)
+
+
+def test_dead_letters_do_not_go_to_where_they_lie(broker: Hiding) -> None:
+    """They would lose their cause, or where they came from, and come up again and again."""
+    done = CliRunner().invoke(dlq.app, ["replay", "dead", "--yes", "--to", "queue://dead"])
+    assert "they lie there already" in str(done.exception)
+    broker.letters = [read("0", {}, origin="queue://dead"), read("1", {}, origin="queue://orders")]
+    told = run("replay", "dead", "--yes", code=1)
+    assert "1 stays: it came from dead itself; name another queue (--to)" in told
+    assert [one.id for one in broker.letters] == ["0"]
+
+
+@pytest.mark.parametrize("rate", ["inf", "1e30"])
+def test_a_rate_without_a_bound(broker: Hiding, rate: str) -> None:
+    """Is as fast as can be."""
+    assert "2 done" in run("replay", "dead", "--yes", "--limit", "2", "--rate", rate)
+    assert len(broker.letters) == 3
+
+
+def test_a_result_that_cannot_be_printed(
+    broker: Hiding, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Is told beside it: who does not know what was done may do it again."""
+
+    def full(_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(moving, "print_json", full)
+    done = CliRunner().invoke(dlq.app, ["purge", "dead", "--yes", "--json", "--limit", "2"])
+    assert isinstance(done.exception, OSError)
+    assert "2 done" in done.stderr + capfd.readouterr().err
+    assert len(broker.letters) == 3
 
 
 def test_nobody_to_ask(broker: Hiding) -> None:
