@@ -23,7 +23,7 @@ from jmsx_report.flows import (
     READERS,
     SPANS,
 )
-from jmsx_report.horizon import NOTES, RUNS, Completeness, Horizon, completeness, horizon
+from jmsx_report.horizon import NOTES, RUNS, Completeness, Horizon, completeness, horizon, reached
 from jmsx_report.period import Period, within
 from jmsx_report.roster import ROSTER, absent, roster
 from jmsx_report.table import Context, Sums
@@ -235,7 +235,7 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
         doubts=sums[DOUBTS.name],
         again=sums[AGAIN.name].filter(~pl.col("bucket").is_in(own.implode())),
         roster=here,
-        absent=absent(here, terms.expect, terms.before),
+        absent=absent(here, terms.expect, terms.before, reached(of_all, clocked)),
     )
 
 

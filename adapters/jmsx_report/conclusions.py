@@ -475,20 +475,22 @@ def conclusions(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Da
         .otherwise(pl.col("expired_at_broker"))
         .alias("unproven_expiry"),
     )
+    # Hours are of the senders' clocks.
     after = (
-        pl.col("hour_us") > held.horizon.until_us
+        pl.col("hour_us") - pl.col("most").fill_null(0) > held.horizon.until_us
         if held.horizon.living and held.horizon.until_us is not None
         else pl.lit(value=False)
     )
     judged = (
         numbered.join(_tainted(missing, rows, held), on=["route", "hour_us"], how="left")
+        .join(_skews(held).select("route", "most"), on="route", how="left")
         .with_columns(
             pl.concat_list(
                 "gap", pl.when(after).then(pl.lit("after the horizon: not judged yet"))
             ).alias("beside"),
             after.alias("later"),
         )
-        .drop("expiring", "booked", "foreign_in", "proven", "gap")
+        .drop("expiring", "booked", "foreign_in", "proven", "gap", "most")
     )
     by_themselves = judged.with_columns(
         (pl.col("unaccounted") - pl.col("explicable")).alias("lost"),

@@ -290,9 +290,15 @@ class Horizon:
     until_us: int | None  #: None: there is no line
     living: bool  #: somebody still writes, so that what came later is not judged yet
     silent: pl.DataFrame  #: writer, last_us: its log just stops, and is not waited for
-    newest_us: int | None  #: of the last line of all
+    newest_us: int | None  #: somebody surely wrote then
     #: writer, end_us (set right), waited: it has not ended, and wrote QUIET_US before the newest line the last time.
     quiet: pl.DataFrame
+
+
+def reached(found: Completeness, clocks: Clocks) -> int | None:
+    """Return the latest moment at which a writer surely wrote, by a clock that is set right; None: there is no line."""
+    newest = found.writers.select(clocks.earliest("last_us").max()).item()
+    return newest if isinstance(newest, int) else None
 
 
 def horizon(found: Completeness, clocks: Clocks, open_segments: Collection[str]) -> Horizon:
@@ -312,8 +318,9 @@ def horizon(found: Completeness, clocks: Clocks, open_segments: Collection[str])
         (pl.col("last_us") - clocks.believed()).alias("end_us"),
         clocks.latest("last_us").alias("latest_us"),
     )
-    newest = ends["end_us"].max()
-    if not isinstance(newest, int):
+    # A clock that may be ahead makes nobody silent.
+    newest = reached(found, clocks)
+    if newest is None:
         return Horizon(
             until_us=None,
             living=False,
@@ -330,8 +337,9 @@ def horizon(found: Completeness, clocks: Clocks, open_segments: Collection[str])
         most = 2 * unended.filter(lately).height >= ends.filter(lately).height
         waited = lately & pl.lit(most)
     least = unended.filter(waited)["end_us"].min()
+    last = ends["end_us"].max()
     return Horizon(
-        until_us=least if isinstance(least, int) else newest,
+        until_us=least if isinstance(least, int) else last if isinstance(last, int) else None,
         living=isinstance(least, int),
         silent=unended.filter(~waited).select("writer", "last_us"),
         newest_us=newest,

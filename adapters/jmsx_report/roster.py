@@ -54,7 +54,9 @@ def kept(here: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([here, others])
 
 
-def absent(here: pl.DataFrame, expected: Mapping[str, int], before: pl.DataFrame) -> pl.DataFrame:
+def absent(
+    here: pl.DataFrame, expected: Mapping[str, int], before: pl.DataFrame, newest_us: int | None
+) -> pl.DataFrame:
     """
     Find the services of which more processes should be heard; columns as `horizon.GAPS`, and `says`.
 
@@ -66,6 +68,7 @@ def absent(here: pl.DataFrame, expected: Mapping[str, int], before: pl.DataFrame
         here: the roster of the log.
         expected: service -> how many processes are there at once.
         before: what earlier reports knew, as `kept`.
+        newest_us: as `horizon.reached`.
 
     """
     said = {
@@ -75,7 +78,8 @@ def absent(here: pl.DataFrame, expected: Mapping[str, int], before: pl.DataFrame
     }
     # Reports of logs that have nothing to do with each other may have been made in one place.
     same = before["service"].is_in(here["service"].implode()).any()
-    fewer = dict(_fewer(here, kept(here, before) if same else here))
+    known = kept(here, before) if same else here
+    fewer = {} if newest_us is None else dict(_fewer(here, known, newest_us))
     said = {service: fewer[service] for service in fewer.keys() - expected.keys()} | said
     rows = [
         {"service": service, "why": "an expected process is silent", "says": says}
@@ -84,12 +88,9 @@ def absent(here: pl.DataFrame, expected: Mapping[str, int], before: pl.DataFrame
     return pl.DataFrame(rows, schema={**GAPS, "says": pl.String})
 
 
-def _fewer(here: pl.DataFrame, known: pl.DataFrame) -> Iterator[tuple[str, str]]:
+def _fewer(here: pl.DataFrame, known: pl.DataFrame, newest_us: int) -> Iterator[tuple[str, str]]:
     """Yield services of which fewer were heard of in the last day than in the one before, and what to say of them."""
-    newest = here["last_us"].max()
-    if not isinstance(newest, int):
-        return
-    begin = newest - DAY_US
+    begin = newest_us - DAY_US
     earlier = known.filter(pl.col("last_us") >= begin - DAY_US, pl.col("first_us") < begin)
     earlier = earlier.with_columns(
         pl.col("first_us").clip(lower_bound=begin - DAY_US),

@@ -255,12 +255,12 @@ def test_as_many_are_heard_of_as_were_there_at_one_time(seed: int) -> None:
         orient="row",
     )
 
-    silent = absent(here, {"mail": most + 1}, here.clear())
+    silent = absent(here, {"mail": most + 1}, here.clear(), None)
 
     assert silent["says"].to_list() == [
         f"service mail: {most} of {most + 1} expected processes are heard of; the others are silent"
     ]
-    assert absent(here, {"mail": most}, here.clear()).is_empty()
+    assert absent(here, {"mail": most}, here.clear(), None).is_empty()
 
 
 def test_who_was_there_the_day_before_is_missed() -> None:

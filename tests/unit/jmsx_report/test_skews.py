@@ -404,3 +404,48 @@ def test_nothing_goes_with_a_subscription_that_was_sent_later_whenever_the_sende
 
     summary = told(_set_after_an_hour(by, ends=minute, owed=owed, lost=20))
     assert (summary["verdict"], summary["removed"]) == ("balanced", 1)
+
+
+def test_a_living_reader_whose_clock_is_hours_ahead_makes_nobody_silent() -> None:
+    """Nothing proves that it is ahead: its messages may have waited so long; but nor that it is not."""
+    summary = told(_alive(sender=0, worker=7200), open_segments=_OPEN)
+
+    assert (summary["verdict"], findings(summary, "gap")) == ("balanced", [])
+    assert findings(summary, "silent") == []
+
+
+@pytest.mark.parametrize("broker", [-86500, 86500])
+def test_the_clock_of_the_broker_makes_no_service_silent(broker: int) -> None:
+    """By its timestamps the sender's clock is proven to be a day wrong, and that of the reader is not, or otherwise."""
+    log = opened()
+    for minute in range(20):
+        at = START + minute * MINUTE
+        made, done = log.send(SENDER, at), at + SECOND
+        log.deliver(WORKER, made, done, sent_us=at + broker * SECOND, recv_us=done)
+    summary = told(closed(log))
+
+    assert (summary["verdict"], findings(summary, "roster")) == ("balanced", [])
+
+
+def test_an_hour_of_a_sender_that_is_ahead_is_judged() -> None:
+    """By its clock it sent after the horizon what it sent two hours before."""
+    summary = told(_alive(sender=7200, worker=0), open_segments=_OPEN)
+    hours = {row["hour_us"]: row["verdict"] for row in summary["hours"]}
+
+    assert (summary["verdict"], hours[START + 2 * HOUR]) == ("balanced", "balanced")
+
+
+def test_a_broker_lets_messages_expire_by_its_own_clock() -> None:
+    """By that of the sender, two hours behind, they still have an hour."""
+    log = Log().opens(SENDER, START - 2 * HOUR).opens(WORKER)
+    log.reads(WORKER)
+    for minute in range(20):
+        deal(log, START + minute * MINUTE, sender=-7200, worker=0)
+    for minute in (0, 20):
+        _shows(log, SENDER, START + minute * MINUTE, -7200)
+    at = START + 20 * MINUTE - 2 * HOUR
+    log.send(SENDER, at, expires_us=at + HOUR)
+    log.closes(SENDER, at + 20 * MINUTE).closes(WORKER, at + 2 * HOUR + 20 * MINUTE)
+    summary = told(log)
+
+    assert (summary["verdict"], summary["expired_at_broker"]) == ("unverifiable", 1)
