@@ -12,6 +12,7 @@ from jmsx.core.map_body import canonical_map, decode_map
 from jmsx.errors import (
     BrokerError,
     BrokerFaultError,
+    ConnectionFailedError,
     InvalidDestinationError,
     InvalidSelectorError,
     JmsxError,
@@ -57,6 +58,10 @@ _ERRORS: Final[Mapping[str, type[JmsxError]]] = {
 #: But these stand for any exception of its sending and committing, and do not tell which: it may come behind the work.
 #: Source: `StompProtocolManager.sendServerMessage`, `StompConnection.commitTransaction`.
 _UNEXPLAINED: Final = ("AMQ339011", "AMQ339013")
+
+#: Not the frame is at fault, but its connection: the broker had ended that before it looked at it, or ends it for its
+#: silence. Of a COMMIT the first is a refusal all the same. Source: `StompConnection.validate`.
+_ENDED: Final = ("AMQ339010", "AMQ229014")
 
 #: The broker keeps the cause to itself.
 _UNTOLD: Final = (
@@ -153,6 +158,8 @@ class ArtemisReading(Reading):
         told = self.complaint(frame).partition("\n")[0]
         begin = _CODE.match(told) or _PLAIN.match(told)
         code = begin[0] if begin else ""
+        if code in _ENDED and command != "COMMIT":
+            return ConnectionFailedError(f"{broker} has not taken {command} {subject}: {told}")
         unexplained = code in _UNEXPLAINED
         known = bool(code) and not unexplained
         other = BrokerError if known or command not in DOUBTFUL else BrokerFaultError

@@ -12,6 +12,7 @@ from jmsx.core.values import DestinationKind, StompAck
 from jmsx.errors import (
     BrokerError,
     BrokerFaultError,
+    ConnectionFailedError,
     InvalidDestinationError,
     InvalidSelectorError,
     JmsxError,
@@ -400,6 +401,28 @@ def test_errors_are_typed_by_the_broker_s_words(
     error = DIALECT.reading.error("SUBSCRIBE", "queue://a", frame, "shop:61613")
     assert type(error) is kind
     assert str(error) == f"shop:61613 refused SUBSCRIBE queue://a: {message or body}"
+
+
+@pytest.mark.parametrize(
+    ("command", "told", "kind"),
+    [
+        ("SEND", "AMQ339010 Connection is not valid.", ConnectionFailedError),
+        (
+            "SUBSCRIBE",
+            "AMQ229014: Did not receive data from /127.0.0.1",
+            ConnectionFailedError,
+        ),
+        ("COMMIT", "AMQ339010 Connection is not valid.", BrokerError),
+    ],
+)
+def test_the_end_of_the_connection_is_no_refusal(
+    command: str, told: str, kind: type[JmsxError]
+) -> None:
+    """Of a frame that was not looked at any more (BROKER.md A74); it may be sent on another one. A COMMIT may not."""
+    frame = Frame("ERROR", {"message": told})
+    error = DIALECT.reading.error(command, "queue://a", frame, "shop:61613")
+    assert type(error) is kind
+    assert told in str(error)
 
 
 def test_error_does_not_repeat_the_message_that_was_sent() -> None:
