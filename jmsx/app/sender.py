@@ -69,7 +69,7 @@ class Sending:
         dedupe_id: the broker drops a second message with it; on Artemis; None: it drops none.
         timeout: for the connection and the broker's confirmation; None: `request_timeout` for that.
         confirm: whether the broker's confirmation is awaited; without, a lost link loses it, and so does a program that
-            ends without `app.stop()`; True.
+            ends without `app.stop()`, and a refusal is told in the log alone; True.
 
     """
 

@@ -28,7 +28,13 @@ from jmsx.core.durations import seconds
 from jmsx.drivers.locks import mutex
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.threads import start
-from jmsx.errors import IllegalStateError, InvalidClientIdError, JmsxError, StoreError
+from jmsx.errors import (
+    IllegalStateError,
+    InvalidClientIdError,
+    JmsxError,
+    LinkError,
+    StoreError,
+)
 from jmsx.jms.connection import Connection
 from jmsx.jms.destination import Destination
 from jmsx.jms.message import Message
@@ -300,7 +306,10 @@ class Workers(Sequence[Worker]):
         connection = Connection(
             BrokerUri(uri.addresses, options), observers=shared.observers, machine=self._machine
         )
-        connection.set_exception_listener(shared.failing)
+        connection.set_exception_listener(
+            # what the broker refuses of a handler's own sends ends no consumer
+            lambda error: shared.failing(error) if isinstance(error, LinkError) else None
+        )
         return connection
 
     def _clash(self, consumer: Consumer, error: InvalidClientIdError) -> InvalidClientIdError:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from jmsx.core.events import Event
 from jmsx.core.headers import UNREADABLE_HEADER
 from jmsx.core.ledger import Entry, HandOutEnd
-from jmsx.errors import ProtocolError
+from jmsx.errors import JmsxError, ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -230,8 +230,18 @@ class Disconnect:
     reason: str
 
 
+@dataclass(slots=True)
+class Refused:
+    """Tell the exception listener that the broker has refused what nobody waits for, as the Java client does."""
+
+    error: JmsxError
+    #: Of the message whose send it was; None: the broker does not say which frame it was, and the event that has its
+    #: words tells as much
+    message_key: str | None = None
+
+
 #: An event is asked for as itself: the observers are to be told of it.
-Action = Transmit | Event | Record | Disconnect
+Action = Transmit | Event | Record | Disconnect | Refused
 
 
 class Outbox:
@@ -278,6 +288,10 @@ class Outbox:
         known = [entry for entry in entries if entry is not None]
         if known:
             self._actions.append(Record(tuple(known), end))
+
+    def refused(self, error: JmsxError, message_key: str | None = None) -> None:
+        """Ask for the exception listener to be told `error`, which nobody waits for."""
+        self._actions.append(Refused(error, message_key))
 
     def disconnect(self, reason: str) -> None:
         """Ask for the link to be dropped."""

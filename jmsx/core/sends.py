@@ -24,8 +24,12 @@ class Sends:
         self._outbox = outbox
         self._frame_size = frame_size
 
-    def send(self, sent: TxSend) -> Request | None:
-        """Write a SEND. Wait for the request of a persistent message; for others there is none."""
+    def send(self, sent: TxSend, *, awaited: bool = True) -> Request | None:
+        """
+        Write a SEND. Wait for the request of a persistent message; for others there is none.
+
+        If it is not `awaited`, and the broker refuses it, the exception listener is told; a lost link tells enough.
+        """
         if sent.frame.headers.get("persistent") != "true":
             self._outbox.transmit(sent.frame)
             self.report(sent, sent.at, "unconfirmed")
@@ -35,11 +39,14 @@ class Sends:
             doubt = error is not None and unanswered(error)
             outcome = "confirmed" if error is None else "unconfirmed" if doubt else "error"
             self.report(sent, now, outcome)
+            lost = isinstance(error, LinkError)
             if isinstance(error, LinkError | BrokerFaultError):
                 told = f"{error}{self._large(sent.frame)}"
                 unconfirmed = SendUnconfirmedError(sent.message_key, sent.destination, told)
                 unconfirmed.__cause__ = error
-                return unconfirmed
+                error = unconfirmed
+            if not (awaited or lost or error is None):
+                self._outbox.refused(error, sent.message_key)
             return error
 
         request = self._requests.open("SEND", sent.destination, then)

@@ -47,7 +47,13 @@ from jmsx.core.values import (
     Failure,
     SessionSettings,
 )
-from jmsx.errors import ConnectionFailedError, IllegalStateError, JmsxError, ProtocolError
+from jmsx.errors import (
+    ConnectionFailedError,
+    IllegalStateError,
+    JmsxError,
+    LinkError,
+    ProtocolError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -415,7 +421,14 @@ class SessionCore:
     # The application's calls -----------------------------------------------------------------------------------------
 
     def send(
-        self, frame: Frame, key: str, destination: str, now: float, *, cause_key: str | None = None
+        self,
+        frame: Frame,
+        key: str,
+        destination: str,
+        now: float,
+        *,
+        cause_key: str | None = None,
+        awaited: bool = True,
     ) -> Request | None:
         """
         Send the message `key` to the URI `destination`, which the listener of `cause_key` sends, if any.
@@ -423,10 +436,12 @@ class SessionCore:
         The request is answered when the broker has the message. None: there is nothing to wait for, because the message
         is not persistent, or is in a transaction and goes to no temporary destination of another connection. Raises
         IllegalStateError if the transaction can only be rolled back.
+
+        Outside a transaction, where it is not `awaited`, the exception listener is told if the broker refuses it.
         """
         sent = TxSend(destination, key, frame, now, cause_key)
         if not self.transacted:
-            return self.sending.send(sent)
+            return self.sending.send(sent, awaited=awaited)
         return self._work.send(sent)
 
     @property
@@ -745,6 +760,11 @@ class SessionCore:
         if complaint is not None:
             self._work.set_rollback_only(complaint)
             self.broker_errors.explain(now)
+            refusal = self._dialect.reading.error(
+                "a frame", "that asked for no answer", error, self.settings.broker
+            )
+            if not (self.transacted or isinstance(refusal, LinkError)):  # else their ends tell
+                self._outbox.refused(refusal)
 
     def _delivery(self, frame: MessageFrame, now: float, wall: float) -> Delivery:
         message_id = self._dialect.reading.message_id(frame.headers)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from jmsx.config.options import ReconnectPolicy
 from jmsx.config.uri import BrokerAddress
 from jmsx.core.events import Event, LinkRestored, Source
-from jmsx.core.frames import Action, Disconnect, Frame, Record, Transmit
+from jmsx.core.frames import Action, Disconnect, Frame, Record, Refused, Transmit
 from jmsx.core.requests import Request
 from jmsx.core.session import SessionCore
 from jmsx.core.values import ConsumerSettings
@@ -126,7 +126,10 @@ class Engine:
         #: Notified whenever something may have come
         self.changed = machine.changed(self.lock, self._refuse_to_wait)
         self.state = LinkState.UP
+        #: Called by the thread, without the lock, once there will be no link any more
         self.on_lost: Callable[[JmsxError], None] = lambda _error: None
+        #: The same with what the broker has refused, and nobody waits for
+        self.on_refused: Callable[[JmsxError], None] = lambda _error: None
         #: Whether the broker ends the link of a consumer with these settings, for what it reads.
         self.ends_links: Callable[[ConsumerSettings], bool] = lambda _settings: False
         self._suspected: list[ConsumerSettings] = []  #: whom to ask that before a link is restored
@@ -151,7 +154,8 @@ class Engine:
         self._armed = self._epoch.next_timer()  #: what the thread waits for (seconds, monotonic)
         self._session_log = SessionLog()
         #: What the core asks for besides frames, and is not done yet
-        self._todo: deque[Event | Record | Disconnect] = deque()
+        self._todo: deque[Event | Record | Disconnect | Refused] = deque()
+        self._untold: list[JmsxError] = []  #: refusals that are to be told
         self._unwritten: list[Transmit] = []  #: frames for the link that is up
         self._unwritten_size = 0  #: bytes of their bodies
         self._working = False  #: the core is at work, under the lock
@@ -393,6 +397,9 @@ class Engine:
                 flooded = self._turn_or_fault(arrival)
             self._finish_losing()
             self.changed.notify_all()
+            untold, self._untold = self._untold, []
+        for refusal in untold:
+            self.on_refused(refusal)
         if flooded:
             time.sleep(GLANCE)  # or nobody else would ever have the lock
 
@@ -620,8 +627,10 @@ class Engine:
             self._inbox.put(None)
         while self._todo:  # what raises here is not repeated, and what is left is done next time
             action = self._todo.popleft()
-            if not isinstance(action, (Record, Disconnect)):  # as most are
+            if not isinstance(action, (Record, Disconnect, Refused)):  # as most are
                 self._report(action)
+            elif isinstance(action, Refused):
+                self._note_refusal(action)
             elif isinstance(action, Disconnect):
                 self._lose("error_frame", action.reason, LinkInput.DROP)
             elif written or action.holds_unwritten:
@@ -780,11 +789,18 @@ class Engine:
         for action in _parted(self.core.take_actions())[1]:
             if isinstance(action, Record):
                 self.hand_outs.record(action)
+            elif isinstance(action, Refused):
+                self._note_refusal(action)
             elif not isinstance(action, Disconnect):
                 self._report(action)
 
     def _gone(self, detail: str) -> ConnectionFailedError:
         return ConnectionFailedError(f"the connection to {self.source.broker} is gone: {detail}")
+
+    def _note_refusal(self, refused: Refused) -> None:
+        """Note what the broker refuses; the thread tells it, once nobody has the lock."""
+        self._session_log.refusal(refused, self.now())
+        self._untold.append(refused.error)
 
     def _report(self, event: Event) -> None:
         self._session_log.observe(event, self.source)
@@ -805,10 +821,12 @@ class Engine:
             self._inbox.put(None)
 
 
-def _parted(actions: list[Action]) -> tuple[list[Transmit], list[Event | Record | Disconnect]]:
+def _parted(
+    actions: list[Action],
+) -> tuple[list[Transmit], list[Event | Record | Disconnect | Refused]]:
     """Return the frames among them, and the others."""
     bursts: list[Transmit] = []
-    others: list[Event | Record | Disconnect] = []
+    others: list[Event | Record | Disconnect | Refused] = []
     for action in actions:
         if isinstance(action, Transmit):
             bursts.append(action)

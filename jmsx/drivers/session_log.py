@@ -13,6 +13,7 @@ from jmsx.core.events import (
     MessageDeadLettered,
     Source,
 )
+from jmsx.core.frames import Refused
 from jmsx.core.poison_frames import MANY, PoisonFrames
 from jmsx.log import Seldom, logger, shortened
 
@@ -37,6 +38,7 @@ class SessionLog:
     def __init__(self) -> None:
         self._lines = Seldom(PAUSE)
         self._refused = Seldom(PAUSE)
+        self._unsent = Seldom(PAUSE)
         self._poison_frames = PoisonFrames()
         #: What is done about an event, by its class; most are of another one. How deliveries end is asked for while
         #: links have ended at unreadable frames, and not of each message of a link that is well.
@@ -85,6 +87,16 @@ class SessionLog:
             error=event.reason,
             left_out=left_out,
         )
+
+    def refusal(self, refused: Refused, now: float) -> None:
+        """Log that the broker has refused a message whose sender has not waited for its answer."""
+        if refused.message_key is None:  # its words are logged
+            return
+        left_out = self._unsent.due(now)
+        if left_out is not None:
+            _log.error(
+                "send refused", key=refused.message_key, error=str(refused.error), left_out=left_out
+            )
 
     def _complain(self, event: ErrorReceived, source: Source) -> None:
         if event.receipt_id is not None:  # it answers a frame, whose sender is told

@@ -89,6 +89,7 @@ class SessionLink:
         self.engine = self.calls.engine
         self.calls.running = self.shared.started
         self.engine.on_lost = self.shared.lost
+        self.engine.on_refused = self.shared.refused
         looking = Looking(self.dialect, self.options, self.machine)
         self.engine.hand_outs = HandOuts(self.shared.ledger)
         self.engine.hand_outs.look = lambda one: looking.look(one, self.engine.address)
@@ -588,12 +589,33 @@ class ConnectionLinks:
                 self._connectors.discard(link.connector)
 
     def lost(self, error: JmsxError) -> None:
-        """Note that the link of a session is gone; the exception listener hears of one after the other."""
+        """Note that the link of a session is gone; the exception listener hears of one error after the other."""
         _log.error("connection lost", broker=str(self._uri), error=str(error))
+        if self._is_first(error):
+            self._tell_all()
+
+    def refused(self, error: JmsxError) -> None:
+        """
+        Have the exception listener hear of what the broker has refused, and nobody waits for.
+
+        On a thread of its own, for this one serves a link that goes on, and that the listener may use.
+        """
+        if self.exception_listener is None or not self._is_first(error):
+            return
+        try:
+            self.machine.thread(self._tell_all, f"jmsx-refusals-{self.connection_id}").start()
+        except RuntimeError as without:  # the process gets no further thread
+            with self._lock:
+                self._untold.clear()
+            _log.error("exception listener not called", error=str(error), why=str(without))
+
+    def _is_first(self, error: JmsxError) -> bool:
+        """Note `error`; False: somebody is telling others, and goes on with this one."""
         with self._lock:
             self._untold.append(error)
-            if len(self._untold) > 1:  # whoever is telling goes on with this one
-                return
+            return len(self._untold) == 1
+
+    def _tell_all(self) -> None:
         while True:
             self._tell(self._untold[0])
             with self._lock:

@@ -103,7 +103,8 @@ class MessageProducer:
             delivery_delay: in which the broker keeps it back.
             dedupe_id: the broker drops a second message with it at the same destination, where it knows such.
             timeout: for a link and the receipt; None: `request_timeout`.
-            confirm: wait for the receipt; without, a lost link may lose the message.
+            confirm: wait for the receipt; without, a lost link may lose the message, and a refusal is told to the
+                connection's exception listener and in the log.
             others: refused.
 
         Raises UnsupportedError (no destination, or two; a delay or a dedupe_id where the broker has none),
@@ -277,7 +278,7 @@ class MessageProducer:
                 )
             asked.append(broker)
             cause_key = cause.key if cause is not None and core.detailed else None
-            request = core.send(frame, key, to.uri, now, cause_key=cause_key)
+            request = core.send(frame, key, to.uri, now, cause_key=cause_key, awaited=waits)
             sent.append((link.greeting.get("session", ""), core.sends))
             return request
 

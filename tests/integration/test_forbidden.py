@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -171,6 +171,64 @@ def test_what_is_told_as_refused_is_not_there(classic: LocalBroker) -> None:
         pytest.raises(InvalidSelectorError),
     ):
         connection.create_session().create_consumer(name("open"), selector="a = = 1")
+
+
+@pytest.mark.parametrize(
+    ("options", "how"),
+    [({}, {"confirm": False}), ({}, {"persistent": False}), ({"use_async_send": True}, {})],
+)
+def test_a_refusal_that_nobody_waits_for_is_told(
+    broker: LocalBroker, options: dict[str, Any], how: dict[str, Any]
+) -> None:
+    """By the exception listener, as the Java client does; it may send on the session that goes on, and close it all."""
+    refused, taken = name("elsewhere"), name("open")
+    told: list[JmsxError] = []
+    connection = Connection(as_clerk(broker), **options)
+    producer = connection.create_session().create_producer(None)
+
+    def listener(error: JmsxError) -> None:
+        producer.send("told", destination=taken)
+        connection.close()
+        told.append(error)
+
+    connection.set_exception_listener(listener)
+    producer.send("x", destination=refused, **how)
+    assert eventually(lambda: bool(told))
+    assert isinstance(told[0], SecurityError)
+    assert refused in str(told[0])
+    assert broker.statistics(taken).enqueue_count == 1
+
+
+def test_a_send_behind_one_that_is_refused(broker: LocalBroker) -> None:
+    """Artemis ends the connection for that, and answers what comes behind it (BROKER.md A74): it is sent once more."""
+    refused, taken = name("elsewhere"), name("open")
+    with Connection(f"failover:({as_clerk(broker)})?maxReconnectDelay=10") as connection:
+        producer = connection.create_session().create_producer(None)
+        for _ in range(20):
+            producer.send("x", destination=refused, confirm=False)
+            producer.send("y", destination=taken)
+    assert broker.statistics(taken).enqueue_count == 20
+
+
+def test_a_refusal_that_nobody_waits_for_ends_no_app(
+    classic: LocalBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log has the message and why, and the next message is handled. Artemis ends the link, as it does anyhow."""
+    source, refused = name("open"), name("elsewhere")
+    app = App(as_clerk(classic))
+    seen: list[str] = []
+
+    @app.consumer(source)
+    def handle(message: Message, session: Session) -> None:
+        session.create_producer(refused).send("x", confirm=False)
+        seen.append(message.text)
+
+    with app:
+        key = app.send(refused, "x", confirm=False)
+        for body in ("first", "second"):
+            app.send(source, body)
+        assert eventually(lambda: {"first", "second"} <= set(seen))
+        assert eventually(lambda: f"key={key!r}" in caplog.text)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jmsx.core.delivery_state import DeliveryState
 from jmsx.core.events import SETTLED, DeliveryEnded, ErrorReceived, Outcome
-from jmsx.core.frames import Disconnect, Frame, MessageFrame, Record, Transmit
+from jmsx.core.frames import Disconnect, Frame, MessageFrame, Record, Refused, Transmit
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.policy import no_jitter
 from jmsx.core.process_memory import ProcessMemory
@@ -173,7 +173,7 @@ class Peer:
             elif isinstance(action, Disconnect):
                 self.gave_up = True
                 self.lose()
-            elif not isinstance(action, Record):
+            elif not isinstance(action, (Record, Refused)):
                 self._note(action)
         if not self.midway:
             self._check_agenda()

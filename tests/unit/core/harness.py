@@ -19,7 +19,7 @@ from jmsx.core.events import (
     MessageSent,
     TransactionEnded,
 )
-from jmsx.core.frames import Disconnect, Frame, MessageFrame, Record, Transmit
+from jmsx.core.frames import Disconnect, Frame, MessageFrame, Record, Refused, Transmit
 from jmsx.core.headers import COUNT_HEADER, KEY_HEADER
 from jmsx.core.identity import stamp
 from jmsx.core.modes import AcknowledgeMode
@@ -172,6 +172,7 @@ class Talk:
         )
         self.now = now
         self.events: list[Event] = []
+        self.refusals: list[Refused] = []  #: what the exception listener is told
         self.frames: list[Frame] = []  #: all that was written
         self.bursts: list[list[str]] = []  #: what was written together
         self._unread: list[str] = []
@@ -212,6 +213,8 @@ class Talk:
                 self._unread.append("DROP")
             elif isinstance(action, Record):
                 self.recorded(action)
+            elif isinstance(action, Refused):
+                self.refusals.append(action)
             else:
                 self.events.append(action)
 
@@ -389,11 +392,14 @@ class Talk:
             assert len(found) < ENDLESS
         return found
 
-    def send(self, body: str = "out", *, persistent: bool = True) -> Request | None:
+    def send(
+        self, body: str = "out", *, persistent: bool = True, awaited: bool = True
+    ) -> Request | None:
         """Send a message to `queue://x`."""
         headers = {"destination": "/queue/x", "persistent": str(persistent).lower()}
         frame = Frame("SEND", headers, body.encode())
-        return self.core.send(frame, f"key-{next(self._ids)}", "queue://x", self.now)
+        key = f"key-{next(self._ids)}"
+        return self.core.send(frame, key, "queue://x", self.now, awaited=awaited)
 
     def commit(self) -> Request:
         """Commit; answered when the test says so."""

@@ -10,6 +10,7 @@ from jmsx.errors import (
     BrokerError,
     BrokerTimeoutError,
     LinkError,
+    SecurityError,
     SendUnconfirmedError,
 )
 from tests.unit.core.harness import AUTO, CLASSIC, LINK_ERRORS, TRANSACTED, Talk
@@ -115,6 +116,53 @@ def test_a_send_that_is_answered_with_a_fault_is_in_doubt() -> None:
     assert isinstance(request.error, SendUnconfirmedError)
     assert "ConcurrentModificationException" in str(request.error)
     assert [event.outcome for event in talk.reported(MessageSent)] == ["unconfirmed"]
+
+
+def told(talk: Talk) -> list[tuple[type, str | None]]:
+    """The class and the message of each refusal that the exception listener hears of."""
+    talk.wrote()
+    return [(type(one.error), one.message_key) for one in talk.refusals]
+
+
+def test_what_nobody_waits_for_is_told_if_it_is_refused() -> None:
+    """By the exception listener, as in Java: the sender hears nothing."""
+    talk = Talk(AUTO, dialect=CLASSIC)
+    for text in ("User x is not authorized to write", "java.util.ConcurrentModificationException"):
+        talk.send(awaited=False)
+        talk.refuse(text)
+    assert told(talk) == [(SecurityError, "key-1"), (SendUnconfirmedError, "key-2")]
+    assert "refused SEND queue://x: User x is not authorized" in str(talk.refusals[0].error)
+
+
+def test_who_waits_is_told_alone() -> None:
+    """And a lost link is told as such, and not once more for each message that was under way."""
+    talk = Talk(AUTO)
+    talk.send()
+    talk.refuse()
+    talk.send(awaited=False)
+    talk.answer()
+    for _ in range(3):
+        talk.send(awaited=False)
+    talk.cut()
+    assert told(talk) == []
+
+
+def test_a_refusal_that_names_no_frame_is_told() -> None:
+    """As of a message that is not persistent, which asks for no receipt."""
+    talk = Talk(AUTO, dialect=CLASSIC)
+    talk.send(persistent=False, awaited=False)
+    talk.complain("User x is not authorized to write to: queue://x")
+    assert told(talk) == [(SecurityError, None)]
+    assert "queue://x" in str(talk.refusals[0].error)
+
+
+def test_a_refusal_in_a_transaction_is_told_by_its_end() -> None:
+    """It cannot be committed any more, and says why."""
+    talk = Talk(TRANSACTED, dialect=CLASSIC)
+    talk.send(persistent=False)
+    talk.complain("refused by the test")
+    assert told(talk) == []
+    assert "refused by the test" in str(talk.commit().error)
 
 
 def test_expiry_of_a_send_is_told() -> None:
