@@ -170,13 +170,15 @@ class MessageConsumer:
         link.engine.wake()
         if not link.closed and link.engine.error is None:
             try:
-                idle = link.leave(self._subscription_id)
-                link.calls.linger(self._subscription_id)
-                link.calls.finish(
-                    lambda core, now: core.close_consumer(self._subscription_id, now, idle=idle)
-                )
-            except LinkError:  # with its link it has ended, too
-                pass
+                try:
+                    idle = link.leave(self._subscription_id)
+                    link.calls.linger(self._subscription_id)
+                    asked = link.engine.call(
+                        lambda core, now: core.close_consumer(self._subscription_id, now, idle=idle)
+                    )
+                except LinkError:  # it ended for good while this waited, and the consumer with it
+                    return
+                link.calls.wait(asked)
             except BaseException:  # while it is subscribed, messages come to it, and to nobody else
                 self._closed = not link.engine.core.is_open(self._subscription_id)
                 raise

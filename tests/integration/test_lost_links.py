@@ -13,6 +13,7 @@ from jmsx import Connection, Message, Queue, RedeliveryPolicy, Topic
 from jmsx.core.events import AckDropped, LinkClosed, LinkRestored
 from jmsx.errors import (
     ConnectionFailedError,
+    IllegalStateError,
     InvalidDestinationError,
     JmsxError,
     SendUnconfirmedError,
@@ -456,6 +457,25 @@ def test_stop_and_start_in_an_outage(proxy: Proxy, classic_broker: Broker, queue
         assert seen == []
         connection.start()
         assert eventually(lambda: seen == ["a"])
+
+
+@pytest.mark.parametrize("closing", ["consumer", "session", "connection"])
+def test_a_close_that_the_broker_has_not_answered(proxy: Proxy, queue: Queue, closing: str) -> None:
+    """Nobody knows whether it has what was sent and acknowledged before, so close() tells; then all is closed."""
+    with nothing_left(), connect(proxy) as connection:
+        session = connection.create_session(AUTO)
+        consumer = session.create_consumer(queue)
+        proxy.cut_at(b"UNSUBSCRIBE", to_broker=True, passed=1.0)
+        closes = {
+            "consumer": consumer.close,
+            "session": session.close,
+            "connection": connection.close,
+        }
+        with pytest.raises(ConnectionFailedError, match="before it answered UNSUBSCRIBE"):
+            closes[closing]()
+        with pytest.raises(IllegalStateError):
+            consumer.receive(0)
+        closes[closing]()
 
 
 def test_calls_of_a_dead_session_keep_nothing(
