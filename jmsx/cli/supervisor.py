@@ -135,12 +135,13 @@ class Place:
                 self.started = True
 
     def is_being_started(self, now: float) -> bool:
-        """Return whether it serves no health yet, as was to be expected."""
-        if self.url is not None or (self.process is None and self.due is None):
+        """Return whether it serves no health yet, as was to be expected; or none any more, and nobody has seen that."""
+        dead = self.process is not None and self.process.poll() is not None
+        if (self.url is not None and not dead) or (self.process is None and self.due is None):
             return False
         if self.failing is not None:
             return now - self.failing < STARTING
-        return self.process is None or now - self.began < STARTING
+        return self.process is None or dead or now - self.began < STARTING
 
     def owes_an_answer(self, now: float) -> bool:
         """Return whether it is to answer a scrape: its process runs on, and serves, or has had its time to start."""

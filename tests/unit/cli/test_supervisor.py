@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -80,6 +81,17 @@ def process() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as running:
         yield running
         running.kill()
+
+
+def test_one_that_has_just_died(process: subprocess.Popen[bytes]) -> None:
+    """It is to be started again, also before the supervisor has seen that; unless that has gone on for a minute."""
+    place = Place(0, process, url="http://127.0.0.1:1", due=None)
+    assert not place.is_being_started(1000.0)
+    os.kill(process.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert place.is_being_started(1000.0)
+    place.failing = 1000.0 - STARTING
+    assert not place.is_being_started(1000.0)
 
 
 def test_who_owes_an_answer(process: subprocess.Popen[bytes]) -> None:
