@@ -35,10 +35,12 @@ from jmsx.errors import (
     BrokerError,
     BrokerTimeoutError,
     InvalidDestinationError,
+    ResourceAllocationError,
     UnsupportedError,
 )
 from jmsx.jms.session import link_of
 from jmsx_artemis.asking import MANAGEMENT, ask, may_ask
+from jmsx_artemis.dead_letter_queues import keeps
 from jmsx_artemis.destinations import ANYCAST, MULTICAST
 from jmsx_artemis.dialect import DIALECT
 from jmsx_artemis.open_data import messages
@@ -155,13 +157,18 @@ class ArtemisDeadLetters:
         *,
         at_once: int | None = None,
     ) -> Iterator[list[str]]:
-        """Have the broker move each letter; a queue that it had removed because it was empty is made again."""
+        """
+        Have the broker move each letter; a queue that it had removed because it was empty is made again.
+
+        Raises ResourceAllocationError at the first for which there is no room, and InvalidDestinationError before the
+        first, where a queue is not there or does not keep what it gets.
+        """
         targets = {letter.id: _target(to or letter.origin) for letter in letters}
-        self._ask(_made(set(targets.values()), is_named=to is not None))
+        limited = self._ask(_made(set(targets.values()), is_named=to is not None))
         here = _bare(queue)
         return self._each(
             letters,
-            lambda one: _told(here, "moveMessage", whole(one), targets[one][1]),
+            lambda one: _moved(here, one, targets[one], limited),
             min(BATCH, at_once or BATCH),
         )
 
@@ -306,11 +313,12 @@ def _naming(names: Collection[str]) -> str | None:
     )
 
 
-def _made(wanted: set[tuple[str, str]], *, is_named: bool) -> Inquiry[None]:
+def _made(wanted: set[tuple[str, str]], *, is_named: bool) -> Inquiry[frozenset[str]]:
     """
     Have the queues of addresses, as (address, queue); `is_named`: by the operator, and not by the messages.
 
-    Raises InvalidDestinationError if one is not there that nobody but its subscriber makes; then none is made.
+    Returns the addresses that lose what they have no room for. Raises InvalidDestinationError if a queue is not there
+    that nobody but its subscriber makes; then none is made. So it does for one that does not keep what it gets.
     """
     for address, queue in sorted(wanted, key=_is_own):
         if (yield from queues("NAME", queue)):
@@ -325,6 +333,35 @@ def _made(wanted: set[tuple[str, str]], *, is_named: bool) -> Inquiry[None]:
                 f" (--from queue://{address}::{queue} --to queue://NAME), and choose the others by --from"
             )
         yield from make_queue(queue, ANYCAST)
+    limited: set[str] = set()
+    for address, queue in sorted(wanted):
+        for one in (yield from queues("NAME", queue)):
+            if not keeps(one, internal="false"):
+                raise InvalidDestinationError(
+                    f"queue {queue} does not keep all that it gets, as its settings say (ring-size, last-value,"
+                    " purge-on-no-consumers, durable, enabled); dead letters would be lost there: name another one"
+                )
+        if (yield from address_settings(address)).address_full_policy in {"FAIL", "DROP"}:
+            limited.add(address)
+    return frozenset(limited)
+
+
+def _moved(
+    here: str, letter: str, target: tuple[str, str], limited: Collection[str]
+) -> Inquiry[bool]:
+    """
+    Have the broker move a letter from a queue to another one, and return whether it did.
+
+    Raises ResourceAllocationError where there is no room: what the broker refuses is in no queue then until it is
+    restarted, and what it drops never again (BROKER.md A75).
+    """
+    address, queue = target
+    if address in limited and (yield Question(f"address.{address}", "isPaging")):
+        raise ResourceAllocationError(
+            f"{address} is full, and what is moved there then is lost (address-full-policy); make room, or name another"
+            " queue"
+        )
+    return (yield from _told(here, "moveMessage", whole(letter), queue))
 
 
 def _is_own(target: tuple[str, str]) -> bool:

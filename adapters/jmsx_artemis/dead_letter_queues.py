@@ -55,7 +55,7 @@ def _made_by_broker(
         return None  # a queue of that name belongs to another address
     if known is not None:
         ours = known["filter"] in ("", settings.dead_letter_filter)
-        if not ours or not _keeps(known, internal="false"):  # what it makes so is not internal
+        if not ours or not keeps(known, internal="false"):  # what it makes so is not internal
             return None
         routing = known["routingType"]
     else:
@@ -78,10 +78,10 @@ def _safe(queue: Queue, settings: AddressSettings) -> bool:
     """Return whether a copy that is sent to this queue is, and stays, in it."""
     ours = queue["filter"] in ("", settings.dead_letter_filter)
     lasting = queue["routingType"] == ANYCAST or queue["autoDelete"] == "false"
-    return ours and lasting and _keeps(queue)
+    return ours and lasting and keeps(queue)
 
 
-def _keeps(queue: Queue, internal: str = "unknown") -> bool:
+def keeps(queue: Queue, internal: str = "unknown") -> bool:
     """
     Return whether a queue keeps every message until somebody takes it.
 

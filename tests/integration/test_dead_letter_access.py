@@ -19,19 +19,22 @@ from jmsx.cli.dlq import app as dlq
 from jmsx.core.events import MessageDeadLettered
 from jmsx.core.frames import Frame
 from jmsx.dead_letters.opening import open_access
+from jmsx.errors import InvalidDestinationError, ResourceAllocationError
 from jmsx_broker import ArtemisBroker
 from jmsx_broker.wire import Wire
 from jmsx_eventlog import EventLog
 from tests.integration.artemis_support import Console
-from tests.integration.broker_support import eventually, python
+from tests.integration.broker_support import changed_artemis, eventually, python
 from tests.integration.support import fresh_queue
 from tests.jdk import NEEDS_JDK, run_peer
 from tests.pipeline.simulator import SOURCE, Clock, open_log
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from jmsx_broker import Broker, ClassicBroker
+    from jmsx_broker.artemis_recipe import Setting
     from jmsx_broker.local import LocalBroker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
@@ -638,3 +641,53 @@ def test_a_plan_is_one_line(classic_broker: ClassicBroker) -> None:
     assert f"1 dead letter of {dead.name} goes back: 1 to queue://{dead.name}.origin" in told
     assert len(told) == 6
     assert not any("\x1b" in line for line in told)
+
+
+@pytest.fixture(scope="module")
+def limited() -> Iterator[LocalBroker]:
+    """An Artemis with addresses that take little, by size and by number."""
+    settings: dict[str, dict[str, Setting]] = {
+        f"{policy}.{limit}.#": {"address-full-policy": policy.upper(), limit: most}
+        for policy in ("fail", "drop")
+        for limit, most in (("max-size-bytes", 2000), ("max-size-messages", 3))
+    }
+    with changed_artemis(settings=settings) as broker:
+        yield broker
+
+
+@pytest.mark.parametrize("limit", ["max-size-bytes", "max-size-messages"])
+@pytest.mark.parametrize("policy", ["fail", "drop"])
+def test_an_address_that_is_full(limited: LocalBroker, policy: str, limit: str) -> None:
+    """Nothing is moved there: what it refuses is in no queue until the broker is restarted, or never again."""
+    dead, target = fresh_queue(), Queue(f"{policy}.{limit}.{fresh_queue().name}")
+    put(limited, dead, *(f"{number} {'x' * 300}" for number in range(6)))
+    asked = ["replay", dead.name, "--to", target.uri, "--yes", "--broker", limited.url]
+    for _ in range(2):
+        done = CliRunner().invoke(dlq, asked)
+        assert isinstance(done.exception, ResourceAllocationError)
+        assert f"{target.name} is full" in str(done.exception)
+        assert "manage" not in str(done.exception)
+    with open_access(limited.url) as access:
+        moved = access.count(target.name)
+        assert moved == (1 if limit == "max-size-bytes" else 3)
+        assert access.count(dead.name) == 6 - moved
+        assert len(list(access.look(dead.name))) == 6 - moved
+
+
+@pytest.mark.parametrize(
+    "kind", [{"purge-on-no-consumers": True}, {"ring-size": 3}, {"last-value": True}]
+)
+def test_a_queue_that_does_not_keep_what_it_gets(
+    artemis_broker: ArtemisBroker, kind: dict[str, bool | int]
+) -> None:
+    """Dead letters are not sent there: they would be gone, and told as done."""
+    dead, target = fresh_queue(), fresh_queue()
+    put(artemis_broker, dead, *"abcde")
+    wanted = {"name": target.name, "address": target.name, "routing-type": "ANYCAST", **kind}
+    with Console(artemis_broker) as console:
+        console.ask("broker", "createQueue", json.dumps(wanted))
+    asked = ["replay", dead.name, "--to", target.uri, "--yes", "--broker", artemis_broker.url]
+    done = CliRunner().invoke(dlq, asked)
+    assert isinstance(done.exception, InvalidDestinationError)
+    assert f"queue {target.name} does not keep" in str(done.exception)
+    assert lying(artemis_broker, dead) == Counter("abcde")
