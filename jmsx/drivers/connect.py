@@ -22,11 +22,12 @@ def connect(
     options: ConnectionOptions,
     silent: Callable[[], bool] = lambda: False,
     awaited: Callable[[], bool] = lambda: False,
+    given_up: Callable[[], bool] = lambda: False,
 ) -> Stream:
     """
     Return a connection to `address`; TCP and TLS may each take `connect_timeout`.
 
-    `silent()` tells whether the broker has sent nothing for so long that a write which waits for it is of no use, and
+    `silent()` tells whether the broker has sent nothing for so long that a write which waits for it is of no use,
     `awaited()` whether it has yet to answer something.
 
     Raises OSError where the broker is not reached, hangs up or says nothing, TlsError where there is no trust between
@@ -41,6 +42,7 @@ def connect(
             write_timeout=options.request_timeout,
             silent=silent,
             awaited=awaited,
+            given_up=given_up,
         )
     except UnicodeError:  # from the encoding of host names, which no OSError tells
         raise OSError(f"{address.host!r} cannot be a host name") from None

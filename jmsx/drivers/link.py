@@ -227,7 +227,9 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
 
     def _connect(self) -> Stream:
         try:
-            stream = connect(self.address, self._options, self._silent, self._awaits)
+            stream = connect(
+                self.address, self._options, self._silent, self._awaits, lambda: self._dropped
+            )
         except (TlsError, ConfigurationError) as error:  # a file may have gone since it was checked
             raise TlsError(f"cannot connect to {self.address}: {error}") from error
         except ConnectionRefusedError as error:

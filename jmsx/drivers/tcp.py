@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
+import select
 import socket
 import struct
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.drivers.locks import mutex
 from jmsx.drivers.process import tell_of_forks
@@ -27,7 +30,7 @@ HELD_BACK: Final = (
 #: small frame behind another one only when that is acknowledged, which the kernel puts off for 40 ms.
 QUICK_ACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
 
-#: Seconds that a write blocks at most before it looks whether it is of any use.
+#: Seconds that a write blocks at most, or an attempt to connect, before it looks whether it is of any use.
 GLANCE: Final = 0.25
 
 #: Seconds that one thread gives another to end a connection, which takes it microseconds.
@@ -39,7 +42,8 @@ class TcpStream:
     A TCP connection to `address`, read by one thread while another writes.
 
     A write that blocks ends when the other side is `silent()`, or takes nothing for `write_timeout`. Times are seconds;
-    None is no limit. What comes while more is `awaited()` is acknowledged at once. The constructor raises OSError.
+    None is no limit. What comes while more is `awaited()` is acknowledged at once. The constructor raises OSError, as
+    `read_before` does, also when the attempt is `given_up()`.
     """
 
     def __init__(
@@ -50,7 +54,9 @@ class TcpStream:
         write_timeout: float | None,
         silent: Callable[[], bool],
         awaited: Callable[[], bool] = lambda: False,
+        given_up: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._given_up = given_up
         self._write_timeout = write_timeout
         self._silent = silent
         self._awaited = awaited
@@ -60,7 +66,7 @@ class TcpStream:
         self.taken = False
         self._writing = mutex()
         self._ending = mutex()
-        self._socket = socket.create_connection(address, timeout=connect_timeout)
+        self._socket = _dial(address, connect_timeout, given_up)
         tell_of_forks(self)
         self._socket.settimeout(None)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -104,11 +110,13 @@ class TcpStream:
 
     def read_before(self, deadline: float | None) -> bytes:
         """Do as `read` does, but raises TimeoutError at `deadline` (seconds, monotonic; None: never)."""
-        if deadline is None:
-            return self.read()
-        self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
         try:
-            return self.read()
+            while True:
+                self._socket.settimeout(_glance(deadline))
+                try:
+                    return self.read()
+                except TimeoutError:
+                    _look_up(deadline, self._given_up)
         finally:
             self._socket.settimeout(None)
 
@@ -177,3 +185,59 @@ class TcpStream:
         return TimeoutError(
             f"the broker did not read what was written for {self._write_timeout:g} s; {HELD_BACK}"
         )
+
+
+def _dial(
+    address: tuple[str, int], timeout: float | None, given_up: Callable[[], bool]
+) -> socket.socket:
+    """Do as `socket.create_connection` does, until it is given up."""
+    failed: OSError | None = None
+    try:
+        for *kind, _, place in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+            try:
+                return _connected(kind, place, timeout, given_up)
+            except OSError as error:
+                failed = error
+        raise failed or OSError("its name has no address")
+    finally:
+        failed = None  # it knows this frame
+
+
+def _connected(
+    kind: list[Any], place: Any, timeout: float | None, given_up: Callable[[], bool]
+) -> socket.socket:
+    deadline = None if timeout is None else time.monotonic() + timeout
+    with contextlib.ExitStack() as unless_connected:
+        dialled = unless_connected.enter_context(socket.socket(*kind))
+        dialled.settimeout(0)
+        number = dialled.connect_ex(place)
+        if number == errno.EINPROGRESS:
+            _await_answer(dialled, deadline, given_up)
+            number = dialled.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if number:
+            raise OSError(number, os.strerror(number))
+        unless_connected.pop_all()
+    return dialled
+
+
+def _await_answer(
+    dialled: socket.socket, deadline: float | None, given_up: Callable[[], bool]
+) -> None:
+    poll = select.poll()
+    poll.register(dialled, select.POLLOUT)
+    while not poll.poll(_glance(deadline) * 1000):
+        _look_up(deadline, given_up)
+
+
+def _glance(deadline: float | None) -> float:
+    """Return seconds until one looks again whether to go on."""
+    left = GLANCE if deadline is None else deadline - time.monotonic()
+    return min(max(left, 0.001), GLANCE)
+
+
+def _look_up(deadline: float | None, given_up: Callable[[], bool]) -> None:
+    """Raise OSError if there is no use in waiting any longer."""
+    if given_up():
+        raise ConnectionAbortedError(errno.ECONNABORTED, "the attempt was given up")
+    if deadline is not None and time.monotonic() >= deadline:
+        raise TimeoutError("timed out")

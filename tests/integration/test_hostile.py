@@ -7,6 +7,7 @@ import gc
 import json
 import logging
 import resource
+import socket
 import threading
 import time
 from functools import partial
@@ -33,6 +34,7 @@ from jmsx_artemis.management import ArtemisManagement
 from tests.integration.broker_support import eventually
 from tests.integration.liar import CONNECTED, Client, Liar, message, receipt
 from tests.integration.support import Diary, nothing_left, within
+from tests.integration.support import Outcome as Call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -185,6 +187,51 @@ def test_a_slow_loris() -> None:
         assert consumer.seconds < 2.5
         stop.set()
         within(5, connection.abort)
+
+
+@contextlib.contextmanager
+def swallowing() -> Iterator[int]:
+    """A port that answers no SYN: its queue is full."""
+    with contextlib.ExitStack() as sockets:
+        server = sockets.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):
+            guest = sockets.enter_context(socket.socket())
+            guest.settimeout(0)
+            guest.connect_ex(server.getsockname())
+        yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize("scheme", ["stomp", "stomp+ssl"])
+def test_a_connection_that_is_only_begun_is_left_at_once(scheme: str) -> None:
+    """TCP or TLS would have their 12 s; an app that is told to stop, and a session that is closed, do not wait."""
+    stall = threading.Event()
+
+    def half(client: Client) -> None:
+        client.obey(until="SUBSCRIBE")
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(nothing_left())
+        if scheme == "stomp":
+            where = f"{scheme}://127.0.0.1:{stack.enter_context(swallowing())}"
+        else:
+            liar = stack.enter_context(Liar(lambda _client: stall.wait()))
+            where = liar.url.replace("stomp", scheme)
+        stack.callback(stall.set)
+        app = App(where)
+        app.consumer(QUEUE)(lambda _message: None)
+        start = Call(app.start)
+        time.sleep(0.3)
+        assert start.waiting
+        began = time.monotonic()
+        assert within(3, app.stop).error is None
+        assert isinstance(start.join(3).error, JmsxError)
+        good = stack.enter_context(Liar(half))
+        connection = Connection(f"failover:({good.url},{where})?randomize=false")
+        connection.create_session()
+        good.clients[0].socket.shutdown(socket.SHUT_RDWR)
+        time.sleep(0.3)
+        assert within(3, connection.close).error is None
+        assert time.monotonic() - began < 2
 
 
 def memory() -> int:

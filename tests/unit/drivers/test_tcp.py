@@ -81,3 +81,22 @@ def test_connection_that_is_gone_tells_at_the_next_read(pair: Pair) -> None:
     pair.other.close()
     assert pair.stream.read() == b"last"
     assert pair.stream.read() == b""
+
+
+def test_a_host_is_tried_at_all_of_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of a family that this machine has not, and one at which nobody listens, are in no one's way."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        ours = (socket.AF_INET, socket.SOCK_STREAM, 0, "")
+        theirs = (socket.AF_APPLETALK, socket.SOCK_STREAM, 0, "")
+        places = [(*theirs, nobody.getsockname()), (*ours, nobody.getsockname())]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_address, **_kind: places)
+        with pytest.raises(ConnectionRefusedError):
+            dialled("host")
+        places.append((*ours, server.getsockname()))
+        dialled("host").close()
+
+
+def dialled(host: str) -> TcpStream:
+    """A connection to it."""
+    return TcpStream((host, 1), connect_timeout=5.0, write_timeout=None, silent=lambda: False)
