@@ -283,6 +283,8 @@ def _quarantined(held: Books) -> pl.DataFrame:
     of_hour = {"low_us": begun, "high_us": begun + HOUR_US - 1}
     told = [pl.DataFrame(schema=GAPS)]
     quarantine, passed_over = held.terms.quarantine, held.terms.passed_over
+    # Of a log that has no good line nobody knows how many its spoilt ones were: a file may be full of zeros.
+    numbered = pl.col("writer").is_in(held.complete.writers["writer"].implode())
     if quarantine is not None:
         twin = pl.col("what") == NAMESAKE
         # Lines of one process stand in for those that the other one lacks, and nobody knows when that wrote.
@@ -293,7 +295,7 @@ def _quarantined(held: Books) -> pl.DataFrame:
                 quarantine.filter(~twin),
                 "lines were put aside",
                 **of_hour,
-                lines=pl.lit(1, pl.Int64),
+                lines=pl.when(numbered).then(pl.lit(1, pl.Int64)),
             ),
         ]
     if passed_over is not None:

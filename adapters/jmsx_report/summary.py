@@ -341,8 +341,10 @@ def summary(
     }
     totals = {name: sum(numbers[name] for numbers in own.values()) for name in NUMBERS}
     rows = rows.sort("dest", "route", "hour_us").with_row_index("row")
+    # What is read somewhere is told there, too; but not where others of those were sent that are read together.
+    read = held.routes.reads.select("dest", "route").unique()
     by_name = pl.concat(
-        [rows, rows.drop("dest").join(named, on="route").select(rows.columns)]
+        [rows, rows.drop("dest").join(read, on="route").select(rows.columns)]
     ).unique(["dest", "row"], maintain_order=True)
     verdicts: dict[str, list[str]] = {}
     reasons = together(by_name)

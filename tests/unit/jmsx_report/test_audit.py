@@ -195,6 +195,19 @@ def test_lines_that_were_put_aside_are_never_balanced() -> None:
     assert findings(summary, "quarantine") == ["x.jsonl, line 1: no JSON"]
 
 
+def test_a_log_of_spoilt_lines_only_may_have_told_of_any_number() -> None:
+    """Such as one that is full of zeros; of a writer with good lines their numbers tell how many are missing."""
+    log = trade()
+    for minute in range(3):
+        log.send(SENDER, START + minute * MINUTE)
+    aside = pl.DataFrame({"path": [""], "line": [1], "why": ["?"], "what": ["?"]})
+    summary = told(ended(log), quarantine=aside.with_columns(writer=pl.lit("third")))
+    assert (summary["verdict"], summary["explained"]) == ("unverifiable", 3)
+
+    summary = told(log, quarantine=aside.with_columns(writer=pl.lit(WORKER)))
+    assert (summary["verdict"], summary["explained"]) == ("suspect", 1)
+
+
 def test_a_living_fleet_is_judged_up_to_its_horizon() -> None:
     """What came later is told as a number, and what is under way is not lost."""
     log = trade()

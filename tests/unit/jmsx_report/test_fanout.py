@@ -232,3 +232,23 @@ def test_a_copy_that_the_broker_moved_may_be_done_beside_a_dead_letter() -> None
     summary = told(ended(log))
 
     assert (summary["verdict"], summary["duplicates"], summary["unaccounted"]) == ("balanced", 0, 0)
+
+
+def test_a_loss_of_one_of_several_destinations_is_no_loss_of_the_others() -> None:
+    """One consumer reads all three; who asks for what it reads is told of the loss, too."""
+    log = Log().opens(SENDER).opens(WORKER)
+    log.reads(WORKER, "queue://eu.>")
+    for number, queue in enumerate(("queue://eu.a", "queue://eu.b", "queue://eu.c")):
+        made = log.send(SENDER, START + number * SECOND, queue)
+        if number < 2:
+            log.deliver(WORKER, made, START + MINUTE, "queue://eu.>")
+    summary = told(ended(log))
+    verdicts = {dest: found["verdict"] for dest, found in summary["destinations"].items()}
+
+    assert summary["verdict"] == "suspect"
+    assert verdicts == {
+        "queue://eu.>": "suspect",
+        "queue://eu.a": "balanced",
+        "queue://eu.b": "balanced",
+        "queue://eu.c": "suspect",
+    }
