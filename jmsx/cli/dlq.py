@@ -372,7 +372,7 @@ def replay(
             return found._replace(staying=staying.total(), absent=meant.absent(found, limit))
 
         # in steps of a second at the most, rather than a hundred at once and then a pause
-        step = None if rate is None else max(1, int(min(rate, sys.maxsize)))
+        step = None if rate is None or rate > sys.maxsize else max(1, int(rate))
         act = functools.partial(access.replay, name, to=target, at_once=step)
         move = Move(movable, plan, act, "in one of the queues", limit, rate)
         move.carry_out(dry_run=dry_run, yes=yes, as_json=as_json)

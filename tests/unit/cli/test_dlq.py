@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import re
-import sys
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -68,8 +67,7 @@ class Hiding:
         at_once: int | None = None,
     ) -> Iterator[list[str]]:
         """As if deleted."""
-        assert to is None
-        assert at_once in (None, sys.maxsize)
+        assert (to, at_once) == (None, None)
         return self.remove(queue, letters)
 
 
