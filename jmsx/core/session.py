@@ -760,11 +760,15 @@ class SessionCore:
         if complaint is not None:
             self._work.set_rollback_only(complaint)
             self.broker_errors.explain(now)
-            refusal = self._dialect.reading.error(
-                "a frame", "that asked for no answer", error, self.settings.broker
-            )
-            if not (self.transacted or isinstance(refusal, LinkError)):  # else their ends tell
-                self._outbox.refused(refusal)
+            if self.sending.unanswered:  # else it is of an ACK, whose message comes again
+                self._tell_refusal(error)
+
+    def _tell_refusal(self, error: Frame) -> None:
+        """Tell the exception listener, unless the broker ends the link, which tells as much."""
+        broker, subject = self.settings.broker, "that asked for no answer"
+        refusal = self._dialect.reading.error("a frame", subject, error, broker)
+        if not isinstance(refusal, LinkError):
+            self._outbox.refused(refusal)
 
     def _delivery(self, frame: MessageFrame, now: float, wall: float) -> Delivery:
         message_id = self._dialect.reading.message_id(frame.headers)

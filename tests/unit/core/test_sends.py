@@ -156,6 +156,14 @@ def test_a_refusal_that_names_no_frame_is_told() -> None:
     assert "queue://x" in str(talk.refusals[0].error)
 
 
+def test_a_refusal_of_an_ack_is_logged_alone() -> None:
+    """Where nothing was sent that asks for no receipt; its message comes again."""
+    talk = Talk(AUTO, dialect=CLASSIC)
+    talk.send()
+    talk.complain("Unexpected ACK received for message-id [null]")
+    assert told(talk) == []
+
+
 def test_a_refusal_in_a_transaction_is_told_by_its_end() -> None:
     """It cannot be committed any more, and says why."""
     talk = Talk(TRANSACTED, dialect=CLASSIC)
