@@ -13,7 +13,7 @@ import itertools
 import os
 import platform
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from jmsx.config.custom_policy import CustomPolicy
 from jmsx.config.uri import BrokerAddress, BrokerUri
@@ -51,6 +51,9 @@ from jmsx.stores.shared_memory import MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+
+#: Errors that may wait for the exception listener of a connection before it hears of no further refusal.
+MOST_UNTOLD: Final = 1_000
 
 _log = logger("jmsx.connection")
 
@@ -598,16 +601,19 @@ class ConnectionLinks:
         """
         Have the exception listener hear of what the broker has refused, and nobody waits for.
 
-        On a thread of its own, for this one serves a link that goes on, and that the listener may use.
+        On a thread of its own, for this one serves a link that goes on, and that the listener may use. Behind
+        `MOST_UNTOLD` of them, which a listener has not come to, it hears of no more.
         """
-        if self.exception_listener is None or not self._is_first(error):
+        if self.exception_listener is None or len(self._untold) >= MOST_UNTOLD:
+            return
+        if not self._is_first(error):
             return
         try:
             self.machine.thread(self._tell_all, f"jmsx-refusals-{self.connection_id}").start()
         except RuntimeError as without:  # the process gets no further thread
-            with self._lock:
-                self._untold.clear()
             _log.error("exception listener not called", error=str(error), why=str(without))
+            if not self._all_told():  # what has come meanwhile
+                self._tell_all()
 
     def _is_first(self, error: JmsxError) -> bool:
         """Note `error`; False: somebody is telling others, and goes on with this one."""
@@ -616,12 +622,15 @@ class ConnectionLinks:
             return len(self._untold) == 1
 
     def _tell_all(self) -> None:
-        while True:
+        self._tell(self._untold[0])
+        while not self._all_told():
             self._tell(self._untold[0])
-            with self._lock:
-                del self._untold[0]
-                if not self._untold:
-                    return
+
+    def _all_told(self) -> bool:
+        """Note that the first one is told, and return whether it was the last."""
+        with self._lock:
+            del self._untold[0]
+            return not self._untold
 
     def _tell(self, error: JmsxError) -> None:
         listener = self.exception_listener

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from jmsx.config.uri import parse_broker_uri
 from jmsx.drivers.machine import Machine
-from jmsx.errors import BrokerError
-from jmsx.jms.link import ConnectionLinks
+from jmsx.errors import BrokerError, ConnectionFailedError
+from jmsx.jms.link import MOST_UNTOLD, ConnectionLinks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,6 +70,28 @@ def test_a_refusal_that_no_thread_can_tell(caplog: pytest.LogCaptureFixture) -> 
     made.refused(BrokerError("first"))
     assert "exception listener not called" in caplog.text
     assert "first" in caplog.text
+    assert told.empty()
     machine.full = False
     made.refused(BrokerError("second"))
     assert told.get(timeout=PATIENCE) == "second"
+
+
+def test_a_listener_that_does_not_come_to_them() -> None:
+    """A broker that refuses and refuses takes no memory; a lost link is told all the same."""
+    told: list[str] = []
+    go, done = threading.Event(), threading.Event()
+    made = links(Machine())
+
+    def listener(error: Exception) -> None:
+        go.wait(PATIENCE)
+        told.append(str(error))
+        if told[-1] == "lost":
+            done.set()
+
+    made.exception_listener = listener
+    for number in range(2 * MOST_UNTOLD):
+        made.refused(BrokerError(str(number)))
+    made.lost(ConnectionFailedError("lost"))
+    go.set()
+    assert done.wait(PATIENCE)
+    assert told == [*map(str, range(MOST_UNTOLD)), "lost"]
