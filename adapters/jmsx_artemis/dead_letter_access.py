@@ -97,6 +97,10 @@ class ArtemisDeadLetters:
 
         return self._ask(inquiry())
 
+    def is_same(self, queue: str, uri: str) -> bool:
+        """Return whether the queue with that URI is `queue`; each may have the name of its address before its own."""
+        return _target(uri)[1] == _bare(queue)
+
     def look(
         self, queue: str, *, bodies: bool = False, names: Collection[str] = ()
     ) -> Iterator[DeadLetter]:

@@ -133,6 +133,10 @@ class ClassicDeadLetters:
             found = _named_by(advisories)
         return {html.unescape(name) for name in found}
 
+    def is_same(self, queue: str, uri: str) -> bool:
+        """Return whether the queue with that URI, perhaps with options, is `queue`."""
+        return uri.partition("?")[0] == f"queue://{queue}"
+
     def count(self, queue: str) -> int | None:
         """Return how many the statistics plugin tells, or else a browser is shown."""
         try:

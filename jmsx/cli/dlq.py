@@ -341,11 +341,6 @@ def replay(
         raise ConfigurationError(
             f"--to {to}: {fault}, as queue://orders is; dead letters would be lost, or be there more than once"
         )
-    here = f"queue://{name}"
-    if target == here:
-        raise ConfigurationError(
-            f"--to {to}: they lie there already, and would lose what tells where they came from and why they died"
-        )
 
     def plan(letters: Sequence[DeadLetter]) -> str:
         places = Counter(target or one.origin for one in letters)
@@ -354,6 +349,10 @@ def replay(
         return f"{_count(letters)} of {name} {'goes' if one else 'go'} back: {words}"
 
     with opened(broker) as access:
+        if target is not None and access.is_same(name, target):
+            raise ConfigurationError(
+                f"--to {to}: they lie there already, and would lose what tells where they came from and why they died"
+            )
 
         def movable(limit: int | None) -> Found:
             staying = Counter[str]()
@@ -361,7 +360,12 @@ def replay(
             def fits(letter: DeadLetter) -> bool:
                 chosen = meant.fits(letter)
                 obstacle = letter.obstacle(target) if chosen else ""
-                if chosen and not obstacle and target is None and letter.origin == here:
+                if (
+                    chosen
+                    and not obstacle
+                    and target is None
+                    and access.is_same(name, letter.origin)
+                ):
                     obstacle = f"it came from {name} itself; name another queue (--to)"
                 staying.update([obstacle] if obstacle else [])
                 return chosen and not obstacle

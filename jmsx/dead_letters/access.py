@@ -28,6 +28,9 @@ class Access(Protocol):
     def count(self, queue: str) -> int | None:
         """Return how many messages lie in `queue`; None: there is no such queue, or nobody tells."""
 
+    def is_same(self, queue: str, uri: str) -> bool:
+        """Return whether what is sent to the queue with that URI lies in `queue`."""
+
     def look(
         self, queue: str, *, bodies: bool = False, names: Collection[str] = ()
     ) -> Iterator[DeadLetter]:

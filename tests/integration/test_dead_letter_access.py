@@ -502,6 +502,18 @@ def test_a_queue_by_its_full_name(artemis_broker: ArtemisBroker) -> None:
     assert lying(artemis_broker, target) == Counter("ca")
 
 
+def test_a_queue_in_which_they_lie_by_another_name(artemis_broker: ArtemisBroker) -> None:
+    """With the name of its address, or without: nothing is moved in place, where it would lose what it tells."""
+    dead = fresh_queue().name
+    put(artemis_broker, Queue(f"{dead}::{dead}"), "a")
+    for queue, to in ((dead, f"{dead}::{dead}"), (f"{dead}::{dead}", dead)):
+        asked = ["replay", queue, "--to", f"queue://{to}", "--yes", "--broker", artemis_broker.url]
+        done = CliRunner().invoke(dlq, asked)
+        assert "they lie there already" in str(done.exception)
+    (one,) = printed(artemis_broker, "show", dead)
+    assert one["origin"] == ""
+
+
 def test_explain_finds_it_on_the_broker(broker: Broker, tmp_path: Path) -> None:
     """The log tells how it died, and the broker where it lies."""
     origin, dead = fresh_queue(), fresh_queue()

@@ -43,6 +43,10 @@ class Hiding:
         """All of them."""
         return len(self.letters) if queue == "dead" else None
 
+    def is_same(self, queue: str, uri: str) -> bool:
+        """By its name."""
+        return uri == f"queue://{queue}"
+
     def look(
         self, queue: str, *, bodies: bool = False, names: Collection[str] = ()
     ) -> Iterator[DeadLetter]:
