@@ -207,6 +207,7 @@ def _connected(
     kind: list[Any], place: Any, timeout: float | None, given_up: Callable[[], bool]
 ) -> socket.socket:
     deadline = None if timeout is None else time.monotonic() + timeout
+    _look_up(deadline, given_up)
     with contextlib.ExitStack() as unless_connected:
         dialled = unless_connected.enter_context(socket.socket(*kind))
         dialled.settimeout(0)

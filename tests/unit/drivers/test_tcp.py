@@ -10,7 +10,7 @@ import pytest
 from jmsx.drivers.tcp import QUICK_ACK, TcpStream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.skipif(QUICK_ACK is None, reason="only Linux has TCP_QUICKACK")
 
@@ -97,6 +97,26 @@ def test_a_host_is_tried_at_all_of_its_addresses(monkeypatch: pytest.MonkeyPatch
         dialled("host").close()
 
 
-def dialled(host: str) -> TcpStream:
+def test_an_attempt_that_is_given_up_tries_no_further_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody would want that connection any more."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = (socket.AF_INET, socket.SOCK_STREAM, 0, "", server.getsockname())
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_address, **_kind: [place])
+        with pytest.raises(ConnectionAbortedError):
+            dialled("host", given_up=lambda: True)
+        server.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            server.accept()
+
+
+def dialled(host: str, given_up: Callable[[], bool] = lambda: False) -> TcpStream:
     """A connection to it."""
-    return TcpStream((host, 1), connect_timeout=5.0, write_timeout=None, silent=lambda: False)
+    return TcpStream(
+        (host, 1),
+        connect_timeout=5.0,
+        write_timeout=None,
+        silent=lambda: False,
+        given_up=given_up,
+    )
