@@ -159,7 +159,9 @@ class ArtemisReading(Reading):
         begin = _CODE.match(told) or _PLAIN.match(told)
         code = begin[0] if begin else ""
         if code in _ENDED and command != "COMMIT":
-            return ConnectionFailedError(f"{broker} has not taken {command} {subject}: {told}")
+            return ConnectionFailedError(
+                f"{broker} ended the connection before it answered {command} {subject}: {told}"
+            )
         unexplained = code in _UNEXPLAINED
         known = bool(code) and not unexplained
         other = BrokerError if known or command not in DOUBTFUL else BrokerFaultError

@@ -423,6 +423,8 @@ def test_the_end_of_the_connection_is_no_refusal(
     error = DIALECT.reading.error(command, "queue://a", frame, "shop:61613")
     assert type(error) is kind
     assert told in str(error)
+    ended = f"shop:61613 ended the connection before it answered {command} queue://a"
+    assert (ended in str(error)) == (kind is ConnectionFailedError)
 
 
 def test_error_does_not_repeat_the_message_that_was_sent() -> None:
