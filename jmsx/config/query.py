@@ -179,20 +179,35 @@ _DEFAULTS: Final[dict[str, type[Any]]] = {
 }
 
 
-def check_agreement(queries: Iterable[tuple[str, bool]]) -> None:
+def check_agreement(queries: Iterable[tuple[str, bool]], common: str) -> None:
     """
     Raise ConfigurationError where the brokers of one URI, each with its own query, want different options.
 
-    Who says nothing goes along with the others, but for TLS: `verifyHostName=false` is for those that say it.
+    Who says nothing goes along with the others, but for TLS: `verifyHostName=false` is for those that say it. What the
+    query `common` says holds for all.
     """
-    brokers = [(dict(parse_qsl(query, keep_blank_values=True)), tls) for query, tls in queries]
-    for name, (part, _, _) in _OPTIONS.items():
-        bound = [own for own, tls in brokers if name in own or (part == "tls" and tls)]
-        if len({own.get(name) for own in bound}) > 1:
+    brokers = [(_said(query) | _said(common), tls) for query, tls in queries]
+    names = {field: name for own, _ in brokers for field, (name, _) in own.items()}
+    for field, name in names.items():
+        bound = [own for own, tls in brokers if field in own or (field[0] == "tls" and tls)]
+        if len({own[field][1] if field in own else None for own in bound}) > 1:
             raise ConfigurationError(
                 f"the brokers of one URI have different {name}, and a connection has one for all of them:"
                 f" write failover:(…)?{name}=…"
             )
+
+
+def _said(query: str) -> dict[tuple[str, str], tuple[str, str]]:
+    """
+    Return name and text of each option, by its part and field; raises ConfigurationError where it has two texts.
+
+    One may have two names.
+    """
+    said: dict[tuple[str, str], tuple[str, str]] = {}
+    for name, text in parse_qsl(query, keep_blank_values=True):
+        if name in _OPTIONS and said.setdefault(_OPTIONS[name][:2], (name, text))[1] != text:
+            raise ConfigurationError(f"option {name} is there twice, with different values")
+    return said
 
 
 def apply_query(query: str, options: ConnectionOptions, *, failover: bool) -> ConnectionOptions:
@@ -201,7 +216,6 @@ def apply_query(query: str, options: ConnectionOptions, *, failover: bool) -> Co
 
     Raises ConfigurationError, naming the option, and the nearest one for an unknown one.
     """
-    given: dict[str, str] = {}
     tls: dict[str, Any] = {}
     secret = False
     for name, text in parse_qsl(query, keep_blank_values=True):
@@ -211,8 +225,6 @@ def apply_query(query: str, options: ConnectionOptions, *, failover: bool) -> Co
             raise ConfigurationError(
                 f"{name} is an option of connecting again; write failover:(stomp://HOST:PORT)?{name}=…"
             )
-        if given.setdefault(name, text) != text:
-            raise ConfigurationError(f"option {name} is there twice, with different values")
         secret = secret or name in _SECRETS
         part, key, read = _OPTIONS[name]
         try:

@@ -94,7 +94,8 @@ def parse_broker_uri(text: str, options: ConnectionOptions | None = None) -> Bro
         [
             (own_query, address.tls)
             for (_, own_query), (address, _) in zip(parts, brokers, strict=True)
-        ]
+        ],
+        query,
     )
     for _, own_query in parts:
         options = apply_query(own_query, options, failover=False)

@@ -286,6 +286,7 @@ def test_unknown_option_names_the_nearest(text: str, complaint: str) -> None:
         ("failover:(stomp://u:p@a,stomp://v:p@b)", "different users"),
         ("stomp://h?jms.clientID=a&jms.useAsyncSend=true&jms.clientID=b", "jms.clientID .* twice"),
         ("failover:(a)?randomize=true&randomize=false", "randomize is there twice"),
+        ("ssl://h?tls.verifyHostName=true&socket.verifyHostName=false", "verifyHostName .* twice"),
         ("failover:(a?jms.clientID=x,b?jms.clientID=y)", "different jms.clientID, and"),
         ("failover:(ssl://a?tls.serverName=a,ssl://b?tls.serverName=b)", "different tls.serverN"),
         ("failover:(ssl://a?socket.verifyHostName=false,ssl://b)", "different socket.verifyHost"),
@@ -364,6 +365,8 @@ def test_brokers_that_agree() -> None:
         "failover:(ssl://a?tls.verifyHostName=false,ssl://b?tls.verifyHostName=false,stomp://c)",
         "failover:(ssl://a,ssl://b)?tls.verifyHostName=false&tls.verifyHostName=false",
         "failover:(ssl://a?tls.verifyHostName=false)",
+        "failover:(ssl://a?tls.verifyHostName=false,ssl://b?socket.verifyHostName=false)",
+        "failover:(ssl://a?tls.verifyHostName=false,ssl://b)?tls.verifyHostName=false",
     ):
         assert parse_broker_uri(text).options.tls == TlsOptions(verify_hostname=False)
 
