@@ -328,6 +328,10 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
     def _unanswered(self, cause: Exception | None) -> JmsxError:
         if isinstance(cause, TlsError):
             return TlsError(f"cannot connect to {self.address}: {cause}")
+        if isinstance(cause, ProtocolError):
+            return ConnectionFailedError(
+                f"{self.address} did not answer CONNECT as STOMP 1.2 says: {self._end()}"
+            )
         hint = ""
         if cause is None or isinstance(cause, OSError):
             hint = (

@@ -98,7 +98,7 @@ def says(greeting: bytes = b"", *, hang_up: bool = False) -> Callable[[Client], 
         ),
         pytest.param(
             b"CONNECTED\nserver:ActiveMQ/6.1.8\n\n\0", False, ConnectionFailedError,
-            "speaks STOMP '1.0'", id="an-old-one",
+            "did not answer CONNECT as STOMP 1.2 says: the broker speaks STOMP '1.0'", id="an-old-one",
         ),
         pytest.param(
             b"CONNECTED\nversion\n\n\0", False, ConnectionFailedError, "without a colon",
