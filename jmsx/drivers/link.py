@@ -239,6 +239,8 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
                 f" usually {usual}?"
             ) from error
         except OSError as error:
+            if self._dropped:
+                raise given_up(self.address) from error
             raise ConnectionFailedError(f"cannot connect to {self.address}: {error}") from error
         self._asked = True
         return stream
@@ -328,6 +330,8 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
     def _unanswered(self, cause: Exception | None) -> JmsxError:
         if isinstance(cause, TlsError):
             return TlsError(f"cannot connect to {self.address}: {cause}")
+        if self._dropped:
+            return given_up(self.address)
         if isinstance(cause, ProtocolError):
             return ConnectionFailedError(
                 f"{self.address} did not answer CONNECT as STOMP 1.2 says: {self._end()}"
@@ -341,6 +345,13 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
                 " or the client id without a word, which its log tells?"
             )
         return ConnectionFailedError(f"{self.address} did not answer CONNECT: {self._end()}{hint}")
+
+
+def given_up(address: BrokerAddress) -> ConnectionFailedError:
+    """Return what an attempt to connect ends with that nobody wants any more."""
+    return ConnectionFailedError(
+        f"connecting to {address} was given up, because the session is being closed"
+    )
 
 
 def _check_version(version: str) -> None:

@@ -22,7 +22,7 @@ from jmsx.core.dialect import Dialect
 from jmsx.core.events import ConnectFailed
 from jmsx.core.frames import Frame
 from jmsx.core.wire import Told
-from jmsx.drivers.link import Inbox, StompLink
+from jmsx.drivers.link import Inbox, StompLink, given_up
 from jmsx.drivers.machine import Machine
 from jmsx.errors import (
     BrokerTimeoutError,
@@ -236,9 +236,7 @@ class Connector:
 
     def _greet(self, link: StompLink) -> tuple[Frame, Dialect]:
         if self.cancelled:
-            raise ConnectionFailedError(
-                f"connecting to {link.address} was given up, because the session is being closed"
-            )
+            raise given_up(link.address)
         frame, before = link.open(self.client_id), self._dialect
         dialect = find_dialect(frame, self.uri.options.dialect, str(link.address))
         if before is not None and dialect.name != before.name:

@@ -224,7 +224,9 @@ def test_a_connection_that_is_only_begun_is_left_at_once(scheme: str) -> None:
         assert start.waiting
         began = time.monotonic()
         assert within(3, app.stop).error is None
-        assert isinstance(start.join(3).error, JmsxError)
+        error = start.join(3).error
+        assert isinstance(error, ConnectionFailedError)
+        assert "was given up" in str(error)
         good = stack.enter_context(Liar(half))
         connection = Connection(f"failover:({good.url},{where})?randomize=false")
         connection.create_session()

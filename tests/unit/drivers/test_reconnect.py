@@ -9,6 +9,7 @@ import queue
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -339,6 +340,17 @@ def test_brokers_that_say_nothing_take_no_more_time_than_there_is() -> None:
         with Connection(url) as connection:
             connection.create_session()
         assert 1.9 < time.monotonic() - began < 4
+
+
+def test_an_attempt_that_is_given_up_is_told_so() -> None:
+    """And not that the broker, which had yet to answer, closed the connection."""
+    with silent() as url, ThreadPoolExecutor() as threads, Connection(url) as connection:
+        opened = threads.submit(connection.create_session)
+        time.sleep(0.3)
+        connection.abort()
+        with pytest.raises(ConnectionFailedError, match="was given up") as told:
+            opened.result(5)
+        assert "broker closed" not in str(told.value)
 
 
 def test_a_broker_has_its_own_time_where_that_is_shorter() -> None:
