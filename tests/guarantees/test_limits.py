@@ -17,8 +17,9 @@ from jmsx.errors import (
     UnsupportedError,
 )
 from jmsx_broker.wire import Wire
-from tests.guarantees.parts import DEAD_LETTERS, left, put, take, texts
-from tests.integration.broker_support import queue_headers
+from tests.guarantees.parts import DEAD_LETTERS, HOLDING, left, put, take, texts
+from tests.integration.broker_support import eventually, queue_headers
+from tests.integration.proxy import Proxy
 from tests.integration.support import NO_RETRY, fresh_queue
 
 if TYPE_CHECKING:
@@ -84,6 +85,31 @@ def test_who_gets_what_a_transaction_sends_to_a_topic(
     assert [message.text for message in take(before)] == ["a"]
     got = between.receive(5.0 if kind == "classic" else 1.0)
     assert (got is not None) is (kind == "classic")
+
+
+@pytest.mark.parametrize("mode", HOLDING, ids=lambda mode: mode.label)
+def test_what_a_topic_keeps_for_nobody(
+    mode: jmsx.AcknowledgeMode, queue: jmsx.Queue, broker: Broker, connection: jmsx.Connection
+) -> None:
+    """What a consumer had in hand is gone with its link; the next one brings what is sent from then on."""
+    topic = jmsx.Topic(queue.name)
+    producer = connection.create_session().create_producer(topic)
+    with Proxy(broker.url) as proxy, jmsx.Connection(f"failover:({proxy.url})") as cut:
+        cut.start()
+        session = cut.create_session(mode)
+        consumer = session.create_consumer(topic)
+        for body in "abc":
+            producer.send(body)
+        assert texts(take(consumer)) == ["a", "b", "c"]
+        visitors = proxy.visitors
+        proxy.cut()
+        assert eventually(lambda: proxy.visitors > visitors)
+        if session.transacted:
+            with pytest.raises(jmsx.TransactionRolledBackError):
+                session.commit()
+        assert take(consumer) == []
+        producer.send("d")
+        assert texts(take(consumer)) == ["d"]
 
 
 def test_delivery_delay(queue: jmsx.Queue, connection: jmsx.Connection) -> None:
