@@ -760,12 +760,13 @@ class SessionCore:
         if complaint is not None:
             self._work.set_rollback_only(complaint)
             self.broker_errors.explain(now)
-            if self.sending.unanswered:  # else it is of an ACK, whose message comes again
+            late = "receipt-id" in error.headers and not self.transacted
+            if late or self.sending.unanswered:  # else it is of an ACK, whose message comes again
                 self._tell_refusal(error)
 
     def _tell_refusal(self, error: Frame) -> None:
         """Tell the exception listener, unless the broker ends the link, which tells as much."""
-        broker, subject = self.settings.broker, "that asked for no answer"
+        broker, subject = self.settings.broker, "that nobody waits for"
         refusal = self._dialect.reading.error("a frame", subject, error, broker)
         if not isinstance(refusal, LinkError):
             self._outbox.refused(refusal)

@@ -156,6 +156,17 @@ def test_a_refusal_that_names_no_frame_is_told() -> None:
     assert "queue://x" in str(talk.refusals[0].error)
 
 
+def test_a_refusal_that_comes_too_late_is_told() -> None:
+    """Who waited in vain knows only that the message is in doubt."""
+    talk = Talk(AUTO, dialect=CLASSIC)
+    request = talk.send()
+    assert request is not None
+    talk.core.abandon(request, BrokerTimeoutError("late"), talk.now)
+    talk.refuse("User x is not authorized to write to: queue://x")
+    assert told(talk) == [(SecurityError, None)]
+    assert "a frame that nobody waits for" in str(talk.refusals[0].error)
+
+
 def test_a_refusal_of_an_ack_is_logged_alone() -> None:
     """Where nothing was sent that asks for no receipt; its message comes again."""
     talk = Talk(AUTO, dialect=CLASSIC)
