@@ -156,10 +156,9 @@ def removals(
 
     `at_us` is when it was removed, set right; the next two are by the sender's clock, in the last stretch of it
     (`was_set`: it has several), and `again_us` is rather too late than too early, and null where it did not begin
-    again. It did, as in `beginnings`, when it was opened next, or with
-    the oldest message that was surely sent since then and that it gave. What is sent meanwhile nobody owes it, and what
-    was sent before, and not settled, went with it. `spans` as that partial, `sends` as `sends_by_route`, `compared` as
-    `buckets`.
+    again. It did, as in `beginnings`, when it was opened next, or with the oldest message that was surely sent since
+    then and that it gave. What is sent meanwhile nobody owes it, and what was sent before, and not settled, went with
+    it. `spans` as that partial, `sends` as `sends_by_route`, `compared` as `buckets`.
     """
     told = spans.with_columns(
         clocks.earliest("ts_us").alias("earliest_us"), clocks.latest("ts_us").alias("latest_us")
@@ -220,8 +219,8 @@ def _is_away(from_us: pl.Expr, to_us: pl.Expr) -> pl.Expr:
 @of_rows
 def _removed(removed: pl.DataFrame, by_key: pl.DataFrame) -> pl.DataFrame:
     """
-    Return the copies that no subscription was there for (`away`), or that went with it; as `removals` and `keys`, with
-    what `Clocks.shifts` tells of these.
+    Return the copies that no subscription may have been there for (`away`), or that may have gone with it (`went`); as
+    `removals` and `keys`, with what `Clocks.shifts` tells of these.
     """
     sent_us = pl.coalesce("key_us", "hour_us")
     return (

@@ -221,7 +221,7 @@ class Clocks:
         return self._of("most_us", writer)
 
     def lately(self, writer: str = "writer") -> pl.Expr:
-        """Return what `most` does, of the last stretch alone, into which `shifts` turns times of keys."""
+        """Return what `most` does, of the last stretch alone: of that are `ended`, and times that `shifts` turned."""
         return self._of("lately_us", writer)
 
     def was_set(self, writer: str = "writer") -> pl.Expr:

@@ -290,14 +290,19 @@ class Horizon:
     until_us: int | None  #: None: there is no line
     living: bool  #: somebody still writes, so that what came later is not judged yet
     silent: pl.DataFrame  #: writer, last_us: its log just stops, and is not waited for
-    newest_us: int | None  #: somebody surely wrote then
+    newest_us: int | None  #: as `reached`
     #: writer, end_us (set right), waited: it has not ended, and wrote QUIET_US before the newest line the last time.
     quiet: pl.DataFrame
 
 
 def reached(found: Completeness, clocks: Clocks) -> int | None:
-    """Return the latest moment at which a writer surely wrote, by a clock that is set right; None: there is no line."""
-    newest = found.writers.select(clocks.earliest("last_us").max()).item()
+    """
+    Return the latest moment at which a writer wrote, by a clock that is set right; None: there is no line.
+
+    A clock that may be ahead is taken to be. One of which no message tells anything is taken to be right: who writes it
+    may be the only one that is left, and tell by it that all others are silent.
+    """
+    newest = found.writers.select((pl.col("last_us") - clocks.lately()).max()).item()
     return newest if isinstance(newest, int) else None
 
 
@@ -318,7 +323,6 @@ def horizon(found: Completeness, clocks: Clocks, open_segments: Collection[str])
         (pl.col("last_us") - clocks.believed()).alias("end_us"),
         clocks.latest("last_us").alias("latest_us"),
     )
-    # A clock that may be ahead makes nobody silent.
     newest = reached(found, clocks)
     if newest is None:
         return Horizon(

@@ -414,6 +414,22 @@ def test_a_living_reader_whose_clock_is_hours_ahead_makes_nobody_silent() -> Non
     assert findings(summary, "silent") == []
 
 
+@pytest.mark.parametrize("by", [-24 * HOUR, -2 * HOUR, 2 * HOUR, 24 * HOUR])
+def test_a_reader_that_died_is_silent_though_the_clock_of_who_is_left_was_set(by: int) -> None:
+    """After ten minutes; what that clock shows now is known, and tells of nothing that it showed before."""
+    log = opened()
+    for minute in range(130):
+        at, shown = START + minute * MINUTE, by if minute >= 10 else 0
+        made = log.send(SENDER, at + shown, mono_us=at + 2000 - START + HOUR)
+        _shows(log, SENDER, at, shown // SECOND)
+        log.lines[-1]["mono_us"] = at - START + HOUR
+        if minute < 20:
+            log.deliver(WORKER, made, at + SECOND, sent_us=at)
+    summary = told(log, open_segments=_OPEN)
+
+    assert (summary["verdict"], len(findings(summary, "gap"))) == ("unverifiable", 1)
+
+
 @pytest.mark.parametrize("broker", [-86500, 86500])
 def test_the_clock_of_the_broker_makes_no_service_silent(broker: int) -> None:
     """By its timestamps the sender's clock is proven to be a day wrong, and that of the reader is not, or otherwise."""
