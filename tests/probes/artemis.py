@@ -86,6 +86,25 @@ def a5_the_receipt_of_a_disconnect_is_early() -> str:
     return told
 
 
+def a76_an_empty_queue_goes_behind_its_last_consumer() -> str:
+    """A minute later what a plain client sends to its name is gone; with `auto-delete-queues` false it waits."""
+    wait = 65.0  # seconds: the broker looks every 30 s, and removes what it has found so twice
+    settings: dict[str, dict[str, Setting]] = {"kept": {"auto-delete-queues": False}}
+    names = ("kept", "removed")
+    with ArtemisBroker(address_settings=settings) as broker, clients(broker) as side:
+        client = side.open()
+        for name in names:
+            client.subscribe(name, name, **FROM_A_QUEUE)
+        client.ask("DISCONNECT")
+        time.sleep(wait)
+        client = side.open()
+        answers = [client.ask("SEND", b"x", destination=name) for name in names]
+        came = {name: client.subscribe(name, name, **FROM_A_QUEUE)[1:] for name in names}
+    told = f"{answers.count('RECEIPT')} of 2 were confirmed, and there came {came}"
+    expect(answers == ["RECEIPT"] * 2 and came == {"kept": ["x"], "removed": []}, told)
+    return told
+
+
 def a11_drop_confirms_what_it_drops() -> str:
     """With `address-full-policy` DROP all of 60 SENDs have a RECEIPT, and most messages are gone."""
     sent = 60
