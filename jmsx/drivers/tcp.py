@@ -190,12 +190,16 @@ class TcpStream:
 def _dial(
     address: tuple[str, int], timeout: float | None, given_up: Callable[[], bool]
 ) -> socket.socket:
-    """Do as `socket.create_connection` does, until it is given up."""
+    """Do as `socket.create_connection` does, until it is given up; the addresses of a host share the time."""
     failed: OSError | None = None
+    places = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
+    until = None if timeout is None else time.monotonic() + timeout
     try:
-        for *kind, _, place in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+        for number, (*kind, _, place) in enumerate(places):
+            now = time.monotonic()
+            deadline = None if until is None else now + (until - now) / (len(places) - number)
             try:
-                return _connected(kind, place, timeout, given_up)
+                return _connected(kind, place, deadline, given_up)
             except OSError as error:
                 failed = error
         raise failed or OSError("its name has no address")
@@ -204,10 +208,9 @@ def _dial(
 
 
 def _connected(
-    kind: list[Any], place: Any, timeout: float | None, given_up: Callable[[], bool]
+    kind: list[Any], place: Any, deadline: float | None, given_up: Callable[[], bool]
 ) -> socket.socket:
-    deadline = None if timeout is None else time.monotonic() + timeout
-    _look_up(deadline, given_up)
+    _look_up(None, given_up)
     with contextlib.ExitStack() as unless_connected:
         dialled = unless_connected.enter_context(socket.socket(*kind))
         dialled.settimeout(0)

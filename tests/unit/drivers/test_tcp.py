@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -111,11 +113,29 @@ def test_an_attempt_that_is_given_up_tries_no_further_address(
             server.accept()
 
 
-def dialled(host: str, given_up: Callable[[], bool] = lambda: False) -> TcpStream:
+def test_the_addresses_of_a_host_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody answers it takes no longer than of one; what the first has not used the others have."""
+    with contextlib.ExitStack() as sockets:
+        server = sockets.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):  # its queue is full: it answers no SYN
+            guest = sockets.enter_context(socket.socket())
+            guest.settimeout(0)
+            guest.connect_ex(server.getsockname())
+        place = (socket.AF_INET, socket.SOCK_STREAM, 0, "", server.getsockname())
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_address, **_kind: [place] * 4)
+        began = time.monotonic()
+        with pytest.raises(TimeoutError):
+            dialled("host", limit=0.6)
+        assert 0.5 < time.monotonic() - began < 1.2
+
+
+def dialled(
+    host: str, given_up: Callable[[], bool] = lambda: False, limit: float = 5.0
+) -> TcpStream:
     """A connection to it."""
     return TcpStream(
         (host, 1),
-        connect_timeout=5.0,
+        connect_timeout=limit,
         write_timeout=None,
         silent=lambda: False,
         given_up=given_up,
