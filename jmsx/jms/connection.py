@@ -56,7 +56,8 @@ class Connection:
         """
         Call `listener(error)` with a LinkError when a session's link is lost, and with what the broker has refused if
         nobody waits for it, as in Java: sends with `confirm=False` or `use_async_send`, or of messages that are not
-        persistent. On a thread of the driver, for one after the other.
+        persistent; also what it refuses when `send()` has waited in vain. On a thread of the driver, for one after the
+        other.
 
         Not any more once the connection is closed, so that one which makes another connection makes one. Raises
         ConfigurationError for a coroutine or generator function and for one that does not take an error.
