@@ -23,7 +23,7 @@ class Sends:
         self._requests = requests
         self._outbox = outbox
         self._frame_size = frame_size
-        self.unanswered = False  #: a message was sent that asks for no receipt
+        self.without_receipt = False  #: a message was sent that asks for no receipt
 
     def send(self, sent: TxSend, *, awaited: bool = True) -> Request | None:
         """
@@ -32,7 +32,7 @@ class Sends:
         If it is not `awaited`, and the broker refuses it, the exception listener is told; a lost link tells enough.
         """
         if sent.frame.headers.get("persistent") != "true":
-            self.unanswered = True
+            self.without_receipt = True
             self._outbox.transmit(sent.frame)
             self.report(sent, sent.at, "unconfirmed")
             return None

@@ -799,7 +799,7 @@ class Engine:
 
     def _note_refusal(self, refused: Refused) -> None:
         """Note what the broker refuses; the thread tells it, once nobody has the lock."""
-        self._session_log.refusal(refused, self.now())
+        self._session_log.refusal(refused)
         self._untold.append(refused.error)
 
     def _report(self, event: Event) -> None:

@@ -38,7 +38,6 @@ class SessionLog:
     def __init__(self) -> None:
         self._lines = Seldom(PAUSE)
         self._refused = Seldom(PAUSE)
-        self._unsent = Seldom(PAUSE)
         self._poison_frames = PoisonFrames()
         #: What is done about an event, by its class; most are of another one. How deliveries end is asked for while
         #: links have ended at unreadable frames, and not of each message of a link that is well.
@@ -88,15 +87,10 @@ class SessionLog:
             left_out=left_out,
         )
 
-    def refusal(self, refused: Refused, now: float) -> None:
-        """Log that the broker has refused a message whose sender has not waited for its answer."""
-        if refused.message_key is None:  # its words are logged
-            return
-        left_out = self._unsent.due(now)
-        if left_out is not None:
-            _log.error(
-                "send refused", key=refused.message_key, error=str(refused.error), left_out=left_out
-            )
+    def refusal(self, refused: Refused) -> None:
+        """Log each message that the broker has refused, and whose sender has not waited for its answer."""
+        if refused.message_key is not None:  # else its words are logged
+            _log.error("send refused", key=refused.message_key, error=str(refused.error))
 
     def _complain(self, event: ErrorReceived, source: Source) -> None:
         if event.receipt_id is not None:  # it answers a frame, whose sender is told
