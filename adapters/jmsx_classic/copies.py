@@ -149,9 +149,8 @@ def _carried(delivery: Delivery) -> dict[str, str]:
     headers |= {name: given[told] for name, told in GROUP_HEADERS.items() if told in given}
     headers = {name: value for name, value in headers.items() if _is_taken(name, value)}
     if given.get(TEXT_HEADER) == "true" or not looks_like_map(delivery.frame.body):
-        headers.pop(
-            TRANSLATION_HEADER, None
-        )  # the subscription's; of a text the broker would try to make a map
+        # the subscription's; of a text the broker would try to make a map
+        headers.pop(TRANSLATION_HEADER, None)
     headers = fitting(headers, ROOM)
     if "content-length" in given:
         headers["content-length"] = str(len(delivery.frame.body))

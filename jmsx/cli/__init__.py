@@ -22,10 +22,8 @@ def main() -> None:
         from jmsx.cli.commands import run  # noqa: PLC0415 - the extra may be missing, and we say so
     except ModuleNotFoundError as error:
         sys.exit(f"jmsx: the command line needs {error.name}; install it: pip install 'jmsx[cli]'")
-    except (
-        KeyboardInterrupt,
-        RuntimeError,
-    ) as error:  # to import it takes a second on a busy machine
+    except (KeyboardInterrupt, RuntimeError) as error:
+        # to import it takes a second on a busy machine
         if not is_interruption(error):
             raise
         sys.exit(INTERRUPTED)

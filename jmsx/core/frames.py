@@ -240,8 +240,10 @@ class Refused:
     message_key: str | None = None
 
 
-#: An event is asked for as itself: the observers are to be told of it.
-Action = Transmit | Event | Record | Disconnect | Refused
+#: What is asked for besides frames. An event is asked for as itself: the observers are to be told of it.
+Effect = Event | Record | Disconnect | Refused
+
+Action = Transmit | Effect
 
 
 class Outbox:

@@ -761,9 +761,8 @@ class SessionCore:
             self._work.set_rollback_only(complaint)
             self.broker_errors.explain(now)
             late = "receipt-id" in error.headers and not self.transacted
-            if (
-                late or self.sending.without_receipt
-            ):  # else it is of an ACK, whose message comes again
+            # else it is of an ACK, whose message comes again
+            if late or self.sending.without_receipt:
                 self._tell_refusal(error)
 
     def _tell_refusal(self, error: Frame) -> None:

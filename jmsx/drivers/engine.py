@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from jmsx.config.options import ReconnectPolicy
 from jmsx.config.uri import BrokerAddress
 from jmsx.core.events import Event, LinkRestored, Source
-from jmsx.core.frames import Action, Disconnect, Frame, Record, Refused, Transmit
+from jmsx.core.frames import Action, Disconnect, Effect, Frame, Record, Refused, Transmit
 from jmsx.core.requests import Request
 from jmsx.core.session import SessionCore
 from jmsx.core.values import ConsumerSettings
@@ -154,7 +154,7 @@ class Engine:
         self._armed = self._epoch.next_timer()  #: what the thread waits for (seconds, monotonic)
         self._session_log = SessionLog()
         #: What the core asks for besides frames, and is not done yet
-        self._todo: deque[Event | Record | Disconnect | Refused] = deque()
+        self._todo: deque[Effect] = deque()
         self._untold: list[JmsxError] = []  #: refusals that are to be told
         self._unwritten: list[Transmit] = []  #: frames for the link that is up
         self._unwritten_size = 0  #: bytes of their bodies
@@ -821,12 +821,10 @@ class Engine:
             self._inbox.put(None)
 
 
-def _parted(
-    actions: list[Action],
-) -> tuple[list[Transmit], list[Event | Record | Disconnect | Refused]]:
+def _parted(actions: list[Action]) -> tuple[list[Transmit], list[Effect]]:
     """Return the frames among them, and the others."""
     bursts: list[Transmit] = []
-    others: list[Event | Record | Disconnect | Refused] = []
+    others: list[Effect] = []
     for action in actions:
         if isinstance(action, Transmit):
             bursts.append(action)
