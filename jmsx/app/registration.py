@@ -44,7 +44,7 @@ from jmsx.jms.subscribing import check_elsewhere, stated
 from jmsx.stores.idempotency import IdempotencyStore, Key, key_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 
 Handler: TypeAlias = "Callable[..., object]"
@@ -186,13 +186,10 @@ class Consumer:
     def _check_retried(self, error: type[BaseException]) -> None:
         """Raise ConfigurationError for a policy for `error` that `give_up_on` or `retry_on` leaves no use for."""
         given_up: Any = self.give_up_on
-        retried: Any = (BaseException,) if self.retry_on is None else self.retry_on
-        ours = not issubclass(error, Exception) or issubclass(error, JmsxError)
+        retried: Any = self.retry_on
         if issubclass(error, given_up):
             why = f"give_up_on={_names(given_up)} has it"
-        elif not ours and not any(
-            issubclass(error, one) or issubclass(one, error) for one in retried
-        ):
+        elif all(map(self._never_retried, _kinds(error))):
             why = f"retry_on={_names(retried)} has it not"
         else:
             return
@@ -210,7 +207,7 @@ class Consumer:
         outcome: BaseException | None = None
         if isinstance(error, Steering):
             return error
-        if isinstance(error, self.give_up_on) or self._never_retried(error):  # type: ignore[arg-type]  # a tuple, see _check
+        if isinstance(error, self.give_up_on) or self._never_retried(type(error)):  # type: ignore[arg-type]  # a tuple, see _check
             outcome = Reject()
         elif self.redelivery_for:
             policy = PolicyByError(_NONE, self.redelivery_for).policy(error)
@@ -220,14 +217,14 @@ class Consumer:
         outcome.__cause__ = error
         return outcome
 
-    def _never_retried(self, error: BaseException) -> bool:
+    def _never_retried(self, kind: type[BaseException]) -> bool:
         """Return whether `retry_on` leaves it out; what ends the process, or a link that is away, it need not name."""
-        if self.retry_on is None or not isinstance(error, Exception):
+        if self.retry_on is None or not issubclass(kind, Exception):
             return False
-        ours = isinstance(error, JmsxError) and (
-            error.retriable or isinstance(error, LinkError | InDoubtError | StoreError)
+        ours = issubclass(kind, JmsxError) and (
+            kind.retriable or issubclass(kind, LinkError | InDoubtError | StoreError)
         )
-        return not ours and not isinstance(error, self.retry_on)  # type: ignore[arg-type]  # a tuple, see _check
+        return not ours and not issubclass(kind, self.retry_on)  # type: ignore[arg-type]  # a tuple, see _check
 
     def _check_batch(self) -> None:
         patience = seconds("batch_timeout", self.batch_timeout)
@@ -400,6 +397,13 @@ def _check_source(source: str) -> None:
         raise ConfigurationError(
             f"{source} is temporary, and only the session that made it may read it; name a queue or topic"
         )
+
+
+def _kinds(error: type[BaseException]) -> Iterator[type[BaseException]]:
+    """Yield the class, and all that are known of its subclasses: one may be another's, too, that is retried."""
+    yield error
+    for kind in error.__subclasses__():
+        yield from _kinds(kind)
 
 
 def _names(errors: Iterable[type[BaseException]]) -> str:

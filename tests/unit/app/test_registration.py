@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import fields
 from functools import partial
+from http.client import HTTPException
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,6 +30,8 @@ from jmsx.errors import (
     InvalidClientIdError,
     InvalidDestinationError,
     JmsxError,
+    RefusedError,
+    SecurityError,
 )
 from jmsx.stores import MemoryStore
 from jmsx.stores.ledger import DeliveryLedger
@@ -414,11 +417,17 @@ def test_an_app_that_makes_no_sense(options: dict[str, Any], complaint: str) -> 
         {"retry_on": ConnectionError, "redelivery_for": {OSError: RedeliveryPolicy()}},
         {"retry_on": OSError, "redelivery_for": {JmsxError: RedeliveryPolicy()}},
         {"retry_on": OSError, "redelivery_for": {SystemExit: RedeliveryPolicy()}},
+        {"retry_on": OSError, "redelivery_for": {RefusedError: RedeliveryPolicy()}},
+        {"retry_on": ConnectionError, "redelivery_for": {HTTPException: RedeliveryPolicy()}},
         {"give_up_on": ConnectionError, "redelivery_for": {OSError: RedeliveryPolicy()}},
     ],
 )
 def test_policies_for_what_is_retried(settings: dict[str, Any]) -> None:
-    """A policy by error beside `retry_on` and `give_up_on`, which leave some of those errors to it."""
+    """
+    A policy by error beside `retry_on` and `give_up_on`, which leave some of those errors to it.
+
+    Of the refusals a rolled back transaction is retried, and http.client's RemoteDisconnected is a ConnectionError.
+    """
     App(URL).consumer("a", **settings)(plain)
 
 
@@ -492,6 +501,10 @@ def test_a_change_that_makes_no_sense(change: Callable[[Any], None], complaint: 
         (
             {"retry_on": (OSError, ValueError), "redelivery_for": {KeyError: RedeliveryPolicy()}},
             "a policy for KeyError, which is a dead letter at once: retry_on=(OSError, ValueError) has it not",
+        ),
+        (
+            {"retry_on": OSError, "redelivery_for": {SecurityError: RedeliveryPolicy()}},
+            "a policy for SecurityError, which is a dead letter at once: retry_on=(OSError) has it not",
         ),
         ({"selector": 1}, "selector must be a str, not an int"),
         ({"durable": "d"}, "queue://a is no topic"),
