@@ -235,9 +235,10 @@ class Refused:
     """Tell the exception listener that the broker has refused what nobody waits for, as the Java client does."""
 
     error: JmsxError
-    #: Of the message whose send it was; None: the broker does not say which frame it was, and the event that has its
-    #: words tells as much
+    #: Of the message whose send it was; None: nobody knows which frame it was. Then the event that has the broker's
+    #: words tells as much, unless it is late
     message_key: str | None = None
+    late: bool = False  #: who sent that frame has waited for the answer, and is gone
 
 
 #: What is asked for besides frames. An event is asked for as itself: the observers are to be told of it.
@@ -291,9 +292,11 @@ class Outbox:
         if known:
             self._actions.append(Record(tuple(known), end))
 
-    def refused(self, error: JmsxError, message_key: str | None = None) -> None:
+    def refused(
+        self, error: JmsxError, message_key: str | None = None, *, late: bool = False
+    ) -> None:
         """Ask for the exception listener to be told `error`, which nobody waits for."""
-        self._actions.append(Refused(error, message_key))
+        self._actions.append(Refused(error, message_key, late))
 
     def disconnect(self, reason: str) -> None:
         """Ask for the link to be dropped."""

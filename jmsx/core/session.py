@@ -763,14 +763,14 @@ class SessionCore:
             late = "receipt-id" in error.headers and not self.transacted
             # else it is of an ACK, whose message comes again
             if late or self.sending.without_receipt:
-                self._tell_refusal(error)
+                self._tell_refusal(error, late=late)
 
-    def _tell_refusal(self, error: Frame) -> None:
+    def _tell_refusal(self, error: Frame, *, late: bool) -> None:
         """Tell the exception listener, unless the broker ends the link, which tells as much."""
         broker, subject = self.settings.broker, "that nobody waits for"
         refusal = self._dialect.reading.error("a frame", subject, error, broker)
         if not isinstance(refusal, LinkError):
-            self._outbox.refused(refusal)
+            self._outbox.refused(refusal, late=late)
 
     def _delivery(self, frame: MessageFrame, now: float, wall: float) -> Delivery:
         message_id = self._dialect.reading.message_id(frame.headers)

@@ -88,12 +88,16 @@ class SessionLog:
         )
 
     def refusal(self, refused: Refused) -> None:
-        """Log each message that the broker has refused, and whose sender has not waited for its answer."""
-        if refused.message_key is not None:  # else its words are logged
+        """Log what the broker has refused, and whose sender has not waited for its answer, or not so long."""
+        if refused.message_key is not None:
             _log.error("send refused", key=refused.message_key, error=str(refused.error))
+        elif refused.late:  # else its words are logged
+            _log.error("refused too late", error=str(refused.error))
 
     def _complain(self, event: ErrorReceived, source: Source) -> None:
-        if event.receipt_id is not None:  # it answers a frame, whose sender is told
+        if (
+            event.receipt_id is not None
+        ):  # it answers a frame, whose sender is told, or see `refusal`
             return
         left_out = self._lines.due(event.at)
         if left_out is not None:

@@ -165,6 +165,7 @@ def test_a_refusal_that_comes_too_late_is_told() -> None:
     talk.refuse("User x is not authorized to write to: queue://x")
     assert told(talk) == [(SecurityError, None)]
     assert "a frame that nobody waits for" in str(talk.refusals[0].error)
+    assert talk.refusals[0].late
 
 
 def test_a_refusal_of_an_ack_is_logged_alone() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jmsx.core.events import DeadLetterFailed, DeliveryEnded, LinkClosed, Outcome, Source
+from jmsx.core.frames import Refused
 from jmsx.drivers.session_log import PAUSE, SessionLog
+from jmsx.errors import SecurityError
 
 if TYPE_CHECKING:
     import pytest
@@ -39,6 +41,21 @@ def test_a_dead_letter_that_is_refused(caplog: pytest.LogCaptureFixture) -> None
     assert "not authorized" in first["error"]
     assert (first["left_out"], second["left_out"]) == (0, 1)
     assert {record.levelname for record in caplog.records} == {"ERROR"}
+
+
+def test_what_is_refused_unheard(caplog: pytest.LogCaptureFixture) -> None:
+    """One line each, by its key where that is known; none more where the broker's words have one."""
+    log = SessionLog()
+    for told in (
+        Refused(SecurityError("of a send"), "k"),
+        Refused(SecurityError("of a call that was given up"), late=True),
+        Refused(SecurityError("of a frame without receipt")),
+    ):
+        log.refusal(told)
+    first, second = (record.jmsx for record in caplog.records)  # type: ignore[attr-defined]  # our own extra field
+    assert (first["event"], first["key"], first["error"]) == ("send refused", "k", "of a send")
+    assert second["event"] == "refused too late"
+    assert second["error"] == "of a call that was given up"
 
 
 def test_a_frame_that_ends_each_link(caplog: pytest.LogCaptureFixture) -> None:
