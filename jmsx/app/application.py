@@ -483,7 +483,8 @@ class App:
         Every consumer gives back what it has prefetched as soon as its own handler has returned. Takes `drain_timeout`
         (seconds, a timedelta, or a text such as "30s") at the most, and 3 s more where something has to be cut off: who
         is late is aborted, and its message comes again. Raises DrainError that says who was, or the error that ended a
-        consumer, if one did; IllegalStateError if a handler calls it: that has `quit()`.
+        consumer, if one did; IllegalStateError if a handler calls it: that has `quit()`. Where another thread stops the
+        app, it waits for that; in a signal handler that interrupts another `stop()` it does nothing.
         """
         timeout = seconds("drain_timeout", drain_timeout)
         if self._workers.calling() is not None:
@@ -505,17 +506,32 @@ class App:
             return
         self._stopping.set()
         self._workers.leave_opening()
-        self._workers.started(timeout)
-        if self._watch is not None:
-            self._watch.leave()  # nothing is made anew any more
-        failures = (
-            self._failure,
-            _attempt(self._workers.drain, left()),
-            _attempt(self._outgoing.close, left()),
-        )
-        if self._counting is not None:
-            self._counting.close(min(LAST, left()))
-        self._end()
+        turn: list[bool] = []
+        try:
+            # In one step for Python, as in locks.py.
+            turn += map(self._workers.turn.acquire, (True,), (min(timeout, threading.TIMEOUT_MAX),))
+            if turn == [False] or not self._workers.stopping:
+                self._drain(left)
+        finally:
+            if turn == [True]:
+                self._workers.turn.release()
+
+    def _drain(self, left: Callable[[], float]) -> None:
+        """Do what `stop` does, in as many seconds as are left."""
+        try:
+            self._workers.stopping = True
+            if self._watch is not None:
+                self._watch.leave()  # nothing is made anew any more
+            failures = (
+                self._failure,
+                _attempt(self._workers.drain, left()),
+                _attempt(self._outgoing.close, left()),
+            )
+            if self._counting is not None:
+                self._counting.close(min(LAST, left()))
+            self._end()
+        finally:
+            self._workers.stopping = False
         for failure in failures:
             if failure is not None:
                 raise failure
@@ -778,7 +794,7 @@ class App:
         self._running = True
         self._stopping.clear()
         self._failure = None
-        with self._workers.starting:
+        with self._workers.turn:
             self._open_all()
 
     def _open_all(self) -> None:
@@ -817,18 +833,24 @@ class App:
         return given if isinstance(given, ReconnectPolicy) else ReconnectPolicy()
 
     def _begin(self) -> None:
-        """Let messages flow."""
-        try:
-            self._workers.begin()
-            if self.watch > 0:
-                options = self.connect().options
-                self._watch = Watch(self._workers, self._progress, options, self.watch)
-            self._count()
-            self._workers.look_after()
-            self._flowing = True
-        except BaseException:
-            self._drop()
-            raise
+        """Let messages flow; raises IllegalStateError if the app was stopped since it was opened."""
+        with self._workers.turn:
+            try:
+                self._begin_all()
+            except BaseException:
+                self._drop()
+                raise
+
+    def _begin_all(self) -> None:
+        self._workers.begin()
+        if self.watch > 0:
+            options = self.connect().options
+            self._watch = Watch(self._workers, self._progress, options, self.watch)
+        self._count()
+        self._workers.look_after()
+        self._flowing = True
+        if not self._running:
+            raise IllegalStateError("the app was stopped while it started")
 
     def _count(self) -> None:
         """Have the brokers tell their own counts, if anybody keeps them."""

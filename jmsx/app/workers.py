@@ -25,7 +25,7 @@ from jmsx.app.worker import Worker
 from jmsx.config.options import FOR_EVER
 from jmsx.config.uri import BrokerUri
 from jmsx.core.durations import seconds
-from jmsx.drivers.locks import mutex
+from jmsx.drivers.locks import reentrant
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.threads import start
 from jmsx.errors import (
@@ -93,7 +93,8 @@ class Workers(Sequence[Worker]):
     """
 
     def __init__(self, machine: Machine, progress: Progress, stopping: threading.Event) -> None:
-        self.starting = mutex()  #: held while some are opened
+        self.turn = reentrant()  #: of who starts or stops them
+        self.stopping = False  #: who has the turn stops them
         self._machine = machine
         self._progress = progress
         self._stopping = stopping
@@ -118,7 +119,7 @@ class Workers(Sequence[Worker]):
 
     def open(self, shared: Shared) -> None:
         """
-        Open them; nothing flows yet. The caller holds `starting`, and drops all of them if it fails.
+        Open them; nothing flows yet. The caller has the `turn`, and drops all of them if it fails.
 
         Where the stores of all are away it waits for one of those. Raises what opening a connection, a session or a
         store raises, and IllegalStateError if the app is told to stop meanwhile.
@@ -177,13 +178,6 @@ class Workers(Sequence[Worker]):
             for one in tuple(self._waiting)
         ]
 
-    def started(self, timeout: float) -> bool:
-        """Wait until nobody opens any; False if somebody still does after `timeout` seconds."""
-        free = self.starting.acquire(timeout=min(max(timeout, 0.0), threading.TIMEOUT_MAX))
-        if free:
-            self.starting.release()
-        return free
-
     def drain(self, timeout: float) -> None:
         """Drain all workers as `jmsx.app.draining.drain` does."""
         drain(tuple(self), timeout, self._machine)
@@ -237,7 +231,7 @@ class Workers(Sequence[Worker]):
         try:
             for pause in pauses():
                 self._pause(pause)
-                with self.starting:
+                with self.turn:
                     self._check_wanted()
                     before = len(self._open)
                     self._open_those(self._waiting)

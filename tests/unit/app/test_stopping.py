@@ -1,0 +1,144 @@
+"""`app.stop()` beside another one: in another thread, in a signal handler, and while the app starts."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import pytest
+
+from jmsx import App, DrainError, JmsxError, Message
+from jmsx.core.events import Event, LinkClosed, Source, SubscriptionClosed
+from jmsx.errors import IllegalStateError
+from jmsx.testing import FakeBrokerServer
+
+#: Seconds that the handler takes.
+TAKES: Final = 0.4
+
+
+class Eyes:
+    """Sees what an app does, the end of a consumer slowly, and whether it does something when that is over."""
+
+    def __init__(self) -> None:
+        self.links_closed = 0
+        self.closed = False
+        self.late: list[Event] = []
+
+    def observe(self, event: Event, _source: Source) -> None:
+        """See it."""
+        if isinstance(event, SubscriptionClosed):
+            time.sleep(0.3)
+        self.links_closed += isinstance(event, LinkClosed)
+        if self.closed:
+            self.late.append(event)
+
+    def close(self) -> None:
+        """See that the app is done."""
+        self.closed = True
+
+
+def busy(server: FakeBrokerServer, eyes: Eyes, takes: float = TAKES) -> App:
+    """Return an app that runs, and whose handler has just been called."""
+    app, called = App(server.url, observers=[eyes]), threading.Event()
+
+    @app.consumer("a")
+    def handle(_message: Message) -> None:
+        called.set()
+        time.sleep(takes)
+
+    app.start()
+    app.send("queue://a", "x")
+    assert called.wait(5)
+    return app
+
+
+def test_each_of_two_stops_returns_when_the_app_has_stopped(server: FakeBrokerServer) -> None:
+    """And not while the other one still tells observers of the end, which it closes."""
+    eyes = Eyes()
+    app = busy(server, eyes)
+    closed: list[int] = []
+
+    def stop() -> None:
+        app.stop()
+        closed.append(eyes.links_closed)
+
+    with ThreadPoolExecutor() as threads:
+        for stopping in [threads.submit(stop) for _ in range(2)]:
+            stopping.result(10)
+    assert closed == [2, 2]  # the consumer's, and that of app.send()
+    assert eyes.late == []
+
+
+def test_a_stop_with_less_time_waits_no_longer_than_that(server: FakeBrokerServer) -> None:
+    """Then it cuts off what the other one still waits for."""
+    app = busy(server, Eyes(), takes=4.0)
+    with ThreadPoolExecutor() as threads:
+        stopping = threads.submit(app.stop, 20.0)
+        began = time.monotonic()
+        with pytest.raises(DrainError, match="still ran"):
+            app.stop(0.2)
+        assert time.monotonic() - began < 3
+        with pytest.raises(DrainError, match="did not confirm"):
+            stopping.result(10)
+
+
+@pytest.mark.parametrize("after", [0.1, TAKES])
+def test_a_stop_by_a_signal_handler_in_the_middle_of_another(
+    server: FakeBrokerServer, after: float
+) -> None:
+    """Does nothing: the one that it interrupts goes on. It said of what was done that it comes again."""
+    eyes = Eyes()
+    app = busy(server, eyes)
+    previous = signal.signal(signal.SIGALRM, lambda *_: app.stop())
+    try:
+        signal.setitimer(signal.ITIMER_REAL, after)
+        app.stop()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    assert eyes.links_closed == 2
+    assert eyes.late == []
+
+
+def test_a_stop_by_a_signal_handler_in_the_middle_of_the_start() -> None:
+    """Waits no time for the start, which goes on only when it has returned."""
+    app = App("stomp://127.0.0.1:1")
+    app.consumer("a")(lambda _message: None)
+    took: list[float] = []
+
+    def handler(*_: object) -> None:
+        began = time.monotonic()
+        app.stop()
+        took.append(time.monotonic() - began)
+
+    previous = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(JmsxError):
+            app.start()
+    finally:
+        signal.signal(signal.SIGALRM, previous)
+    assert len(took) == 1
+    assert took[0] < 5
+
+
+def test_a_stop_between_the_opening_and_the_first_message(
+    server: FakeBrokerServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ends the start, and leaves nothing that runs."""
+    app = App(server.url)
+    app.consumer("a")(lambda _message: None)
+    begin = app._begin
+
+    def late() -> None:
+        app.stop()
+        begin()
+
+    monkeypatch.setattr(app, "_begin", late)
+    with pytest.raises(IllegalStateError, match="stopped while it started"):
+        app.start()
+    assert not [one.name for one in threading.enumerate() if one.name.startswith("jmsx")]
+    assert not app.ready().ok
