@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import signal
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 import jmsx_broker
+from jmsx.cli.interrupts import sigterm_as_ctrl_c
 from jmsx.cli.printing import JsonOption, print_json, print_table
 from jmsx.cli.queues import LOCAL, BrokerOption
 from jmsx.cli.terminal import console
@@ -29,7 +29,6 @@ from jmsx.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import FrameType
 
 
 app = typer.Typer(help="A real broker for development.", no_args_is_help=True, add_completion=False)
@@ -72,7 +71,7 @@ def start(
         tls=tls_port is not None,
         tls_port=tls_port or 0,
     )
-    with _told_errors(), _ending_on_sigterm():
+    with _told_errors(), sigterm_as_ctrl_c():
         try:
             _start(broker)
             code = broker.wait()
@@ -168,20 +167,6 @@ def _told_errors() -> Iterator[None]:
         yield
     except JmsxError as error:
         _fail(str(error))
-
-
-@contextlib.contextmanager
-def _ending_on_sigterm() -> Iterator[None]:
-    """Let SIGTERM do as Ctrl-C does."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _fail(text: str) -> NoReturn:

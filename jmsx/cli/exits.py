@@ -17,5 +17,5 @@ MEANINGS: Final = {
     FAILED: "not done, not all of it, or nothing found; an error is on standard error",
     WRONG_ARGUMENTS: "the command line cannot be read; of `report`: something is proven wrong (suspect)",
     UNVERIFIABLE: "of `report`: nothing is proven, either way (unverifiable)",
-    INTERRUPTED: "interrupted, by Ctrl-C or a second signal",
+    INTERRUPTED: "interrupted, by Ctrl-C, a second signal, or SIGTERM while something is in doubt",
 }

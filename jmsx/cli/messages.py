@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
+from jmsx.cli.interrupts import sigterm_as_ctrl_c
 from jmsx.cli.printing import JsonOption, print_json, print_row, short, timestamp
 from jmsx.cli.queues import LOCAL, BrokerOption, opened, queue_name, record
 from jmsx.cli.terminal import console
@@ -113,7 +114,8 @@ def browse(
 def _told_doubt(number: int, destination: str) -> Iterator[None]:
     """Say what is not known of a message whose sending was interrupted."""
     try:
-        yield
+        with sigterm_as_ctrl_c():
+            yield
     except KeyboardInterrupt:
         _err.tell(
             f"{destination} may have message {number:,} or not, and sent again it may be there twice"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
+from jmsx.cli.interrupts import sigterm_as_ctrl_c
 from jmsx.cli.printing import print_json
 from jmsx.cli.terminal import console, visible
 from jmsx.dead_letters.access import Access
@@ -123,7 +124,10 @@ class Move:
             parts.TimeRemainingColumn(),
         )
         disable = not _err.is_terminal
-        with parts.Progress(*columns, console=_err.rich, disable=disable) as progress:
+        with (
+            sigterm_as_ctrl_c(),
+            parts.Progress(*columns, console=_err.rich, disable=disable) as progress,
+        ):
             task = progress.add_task("", total=total, speed="")
             try:
                 for moved in self.act(letters):

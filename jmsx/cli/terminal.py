@@ -7,7 +7,9 @@ title or turn the direction of writing. Here it is seen instead.
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import textwrap
 import unicodedata
 from functools import cached_property
@@ -60,7 +62,14 @@ class Console:
         """The console of rich, for what is more than lines, such as a progress bar."""
         from rich import console  # noqa: PLC0415 - not for `jmsx --help`
 
-        made = console.Console(
+        class Lines(console.Console):
+            """Tells a pipe that nobody reads as any other OSError: rich would end the program in silence."""
+
+            def on_broken_pipe(self) -> None:
+                """Raise BrokenPipeError."""
+                raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+        made = Lines(
             highlight=False, soft_wrap=True, markup=False, emoji=False, stderr=self._stderr
         )
 

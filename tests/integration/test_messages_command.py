@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -76,16 +76,29 @@ def test_a_limit_that_is_never_reached(broker: Broker, queue: Queue, limit: str)
     assert len(run(broker, "browse", queue.name, "--limit", limit).splitlines()) == 1
 
 
-def test_a_key_that_cannot_be_printed(broker: Broker, queue: Queue) -> None:
+@pytest.mark.parametrize("json_", [[], ["--json"]], ids=["words", "json"])
+@pytest.mark.parametrize("where", ["a full disk", "a pipe that nobody reads"])
+def test_a_key_that_cannot_be_printed(
+    broker: Broker, queue: Queue, where: str, json_: list[str]
+) -> None:
     """Which message was sent is told beside it: who does not know it sends it again."""
-    with Path("/dev/full").open("w") as full, sending(broker, queue, stdout=full) as done:
+    if where == "a full disk":
+        full = os.open("/dev/full", os.O_WRONLY)
+    else:
+        read, full = os.pipe()
+        os.close(read)
+    with sending(broker, queue, *json_, stdout=full) as done:
+        os.close(full)
         told = done.communicate("a\nb\n", timeout=30)[1]
     (seen,) = run(broker, "browse", queue.name, "--json").splitlines()
     assert done.returncode == 1
     assert f"message 1 was sent to {queue.uri}, with the key {json.loads(seen)['key']}" in told
 
 
-def test_ctrl_c_while_the_broker_does_not_answer(broker: Broker, queue: Queue) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_the_broker_does_not_answer(
+    broker: Broker, queue: Queue, number: signal.Signals
+) -> None:
     """What is in doubt is told at once."""
     with Proxy(broker.url) as proxy, sending(proxy, queue) as done:
         proxy.silence_at("SEND\n", 1, passed=True)
@@ -94,15 +107,27 @@ def test_ctrl_c_while_the_broker_does_not_answer(broker: Broker, queue: Queue) -
         done.stdin.write("a\n")
         done.stdin.close()
         eventually(lambda: not proxy.silencing)
-        done.send_signal(signal.SIGINT)
+        done.send_signal(number)
         told = done.stderr.readline()
         proxy.thaw()
         assert done.wait(30) == exits.INTERRUPTED
     assert told == f"{queue.uri} may have message 1 or not, and sent again it may be there twice\n"
 
 
-def sending(broker: Broker | Proxy, queue: Queue, **options: Any) -> subprocess.Popen[str]:
+def sending(
+    broker: Broker | Proxy, queue: Queue, *more: str, **options: Any
+) -> subprocess.Popen[str]:
     """`jmsx send --lines` as a program."""
-    command = [sys.executable, "-m", "jmsx", "send", queue.uri, "--lines", "--broker", broker.url]
+    command = [
+        sys.executable,
+        "-m",
+        "jmsx",
+        "send",
+        queue.uri,
+        "--lines",
+        "--broker",
+        broker.url,
+        *more,
+    ]
     piped: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     return subprocess.Popen(command, text=True, **(piped | options))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import re
+import signal
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -428,6 +429,21 @@ def test_a_result_that_cannot_be_printed(
     assert isinstance(done.exception, OSError)
     assert "2 done" in done.stderr + capfd.readouterr().err
     assert len(broker.letters) == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_on_the_way(
+    broker: Hiding, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """It is told what was done, and where the others are."""
+
+    def interrupted(_queue: str, letters: Sequence[DeadLetter]) -> Iterator[list[str]]:
+        yield [letters[0].id]
+        signal.raise_signal(number)
+
+    monkeypatch.setattr(broker, "remove", interrupted)
+    told = CliRunner().invoke(dlq.app, ["purge", "dead", "--yes"]).stderr
+    assert "1 of 2 were done for certain; each of the others is deleted, or still in dead" in told
 
 
 def test_nobody_to_ask(broker: Hiding) -> None:
