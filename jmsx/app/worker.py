@@ -25,6 +25,7 @@ from jmsx.core.dialect import Dialect
 from jmsx.core.durations import seconds
 from jmsx.core.ledger import StoreKey
 from jmsx.core.modes import AcknowledgeMode, SettledBy
+from jmsx.core.values import DestinationKind
 from jmsx.errors import (
     IllegalStateError,
     InvalidDestinationError,
@@ -117,12 +118,16 @@ class Worker:
         self._database = consumer.parameters.database
         self._loop = loop if is_async(consumer.handler) else None
         self._on_loop: Running | None = None  #: what its handler does on a loop
-        self._session = connection.create_session(self._mode(consumer))
+        mode, options = self._mode(consumer), consumer.options
+        if mode.does.batches_topics and consumer.kind is not DestinationKind.QUEUE:
+            # There a listener that raises has lost its message, as in Java; these acknowledge in batches, too.
+            mode = AcknowledgeMode.AUTO_ACKNOWLEDGE
+            options = replace(options, optimize_acknowledge=True)
+        self._session = connection.create_session(mode)
         self._link = link_of(self._session)
         self._machine = self._link.machine
         self._leaving = self._machine.event()  #: nothing is begun any more
         self._producer = self._session.create_producer()
-        options = consumer.options
         if consumer.redelivery_for:
             base = connection.options.policy(consumer.destination.uri, options)
             options = replace(options, redelivery_policy=consumer.policy(base))

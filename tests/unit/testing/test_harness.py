@@ -7,6 +7,7 @@ import math
 import sqlite3
 import threading
 import time
+from collections import Counter
 from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -197,6 +198,25 @@ def test_other_modes(kind: str) -> None:
             mq.advance("1h")
             assert [call.attempt for call in mq.handler(handle).calls] == [1, 2]
             assert mq.messages("queue://q") == []
+
+
+@pytest.mark.parametrize("durable", ["books", None])
+def test_a_handler_of_a_topic_that_raises_in_dups_ok(kind: str, durable: str | None) -> None:
+    """Its message comes again by the policy, though Java's listener would lose it, and becomes a dead letter."""
+    app = App(client_id="shop")
+
+    @app.consumer("topic://prices", durable=durable, mode="dups_ok", redelivery=TWICE)
+    def handle(price: Message) -> None:
+        if price.text == "never" or (price.text == "later" and price.delivery_count == 1):
+            raise ValueError(price.text)
+
+    with harness(app, kind) as mq:
+        for text in ("at once", "later", "never"):
+            mq.send("topic://prices", text)
+        mq.advance("4h")
+        attempts = Counter(texts(mq.handler(handle).messages))
+        assert attempts == {"at once": 1, "later": 2, "never": 3}
+        assert [dead.attempts for dead in mq.dead_letters("topic://prices")] == [3]
 
 
 def test_what_a_handler_may_raise(kind: str) -> None:
