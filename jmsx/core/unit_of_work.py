@@ -160,7 +160,7 @@ class UnitOfWork:
         if transaction.rollback_only is not None:
             raise IllegalStateError(
                 f"SEND {sent.destination} was not sent to {self.settings.broker}: the transaction can only be"
-                f" rolled back: {transaction.rollback_only}"
+                f" rolled back: {transaction.rollback_only}; call rollback(), and do all of it again"
             )
         if not transaction.begun:
             transaction.step(TxInput.BEGIN)
