@@ -149,7 +149,7 @@ class Worker:
         does = consumer.mode.does
         #: Whether nothing is written, or waited for, to settle a message that its handler has done.
         self._goes_on = (
-            self._session.mode.does.settled_by is SettledBy.RETURN and consumer.dedupe is None
+            self._link.mode.does.settled_by is SettledBy.RETURN and consumer.dedupe is None
         )
         self._settle = {
             SettledBy.RETURN: self._handle,
@@ -175,7 +175,7 @@ class Worker:
     @property
     def transacted(self) -> bool:
         """Whether what its handler receives and sends takes effect together."""
-        return self._session.transacted
+        return self._link.transacted
 
     def send(self, message: Message, to: Destination | str, options: dict[str, Any]) -> str:
         """

@@ -60,8 +60,10 @@ class Connection:
         other.
 
         Not any more once the connection is closed, so that one which makes another connection makes one. Raises
-        ConfigurationError for a coroutine or generator function and for one that does not take an error.
+        ConfigurationError for a coroutine or generator function and for one that does not take an error,
+        IllegalStateError if the connection is closed, and ConnectionFailedError if it was aborted.
         """
+        self._links.check()
         if listener is not None:
             check_runs(listener)
             check_takes_message(listener, "error")

@@ -173,12 +173,16 @@ class SessionLink:
         """The headers of the broker's CONNECTED on the link that there is, or was last."""
         return self.engine.greeting
 
-    def check_open(self) -> None:
-        """Raise IllegalStateError if closed, ConnectionFailedError if the link is gone."""
+    def check_not_closed(self) -> None:
+        """Raise IllegalStateError if closed."""
         if self.closed:
             raise IllegalStateError(
                 f"The Session is closed (it was on {self.address}); create another one"
             )
+
+    def check_open(self) -> None:
+        """Raise IllegalStateError if closed, ConnectionFailedError if the link is gone."""
+        self.check_not_closed()
         self.engine.check()
 
     def check_receive(self) -> None:
@@ -439,7 +443,8 @@ class ConnectionLinks:
     def __str__(self) -> str:
         return f"{self._uri} [{counted(len(self._links), 'session')}]"
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise IllegalStateError if closed, or the parent's of a fork, and ConnectionFailedError if aborted."""
         if self._closed:
             raise IllegalStateError(
                 f"The Connection is closed (it was to {self._uri}); make another one"
@@ -455,7 +460,7 @@ class ConnectionLinks:
         """Return a link for a new session; as `Connection.create_session`."""
         with self._opening:
             with self._lock:
-                self._check()
+                self.check()
                 if self.ledger is None and self.options.ledger is not None:
                     self.ledger = share(self.options.ledger)
             spare = self._usable_spare
@@ -463,7 +468,7 @@ class ConnectionLinks:
                 if spare is None:
                     self.open_link(link)
                 with self._lock:
-                    self._check()
+                    self.check()
                     session_id = f"{self.connection_id}-{next(self._count)}"
                     made = SessionLink(mode, self, link, session_id)
                     if self._spare is spare:
@@ -474,11 +479,11 @@ class ConnectionLinks:
     def start(self) -> None:
         """Begin to hand out messages."""
         with self._lock:
-            self._check()
+            self.check()
         if self.options.client_id is not None:
             self._show_client_id()
         with self._lock:
-            self._check()
+            self.check()
             self.started, self._unstarted = True, False
             for link in self._links:
                 link.resume()
@@ -496,7 +501,7 @@ class ConnectionLinks:
     def stop(self, timeout: float | None) -> bool:
         """Do as `Connection.stop` does."""
         with self._lock:
-            self._check()
+            self.check()
             self.started = False
             links = list(self._links)
             for link in links:
@@ -583,7 +588,7 @@ class ConnectionLinks:
     def open_link(self, link: OpenedLink, *, patient: bool = True) -> None:
         """Open what `new_link` has made; raises what `Connector.first` does."""
         with self._lock:
-            self._check()
+            self.check()
             self._connectors.add(link.connector)
         try:
             link.open(patient=patient)

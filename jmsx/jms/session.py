@@ -47,11 +47,13 @@ class Session:
     @property
     def mode(self) -> AcknowledgeMode:
         """How it acknowledges, as `create_session` was told."""
+        self._link.check_not_closed()
         return self._link.mode
 
     @property
     def transacted(self) -> bool:
         """Whether receives and sends take effect at commit()."""
+        self._link.check_not_closed()
         return self._link.transacted
 
     def create_queue(self, name: str) -> Queue:

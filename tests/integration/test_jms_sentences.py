@@ -263,6 +263,16 @@ def test_what_a_closed_session_refuses(connection: Connection) -> None:
     for call in (session.create_queue, session.create_topic):
         with pytest.raises(IllegalStateError, match="The Session is closed"):
             call("a")
+    for look in (lambda: session.mode, lambda: session.transacted):
+        with pytest.raises(IllegalStateError, match="The Session is closed"):
+            look()
+
+
+def test_a_closed_connection_takes_no_exception_listener(connection: Connection) -> None:
+    """As Java's: it would never be called."""
+    connection.close()
+    with pytest.raises(IllegalStateError, match="The Connection is closed"):
+        connection.set_exception_listener(lambda _error: None)
 
 
 def test_a_closed_browser_shows_nothing(classic_broker: ClassicBroker, queue: Queue) -> None:
