@@ -17,6 +17,7 @@ from jmsx.errors import (
     UnsupportedError,
 )
 from jmsx.jms.session import link_of
+from jmsx_broker import ArtemisBroker, ClassicBroker
 from tests.guarantees.parts import (
     DEAD_LETTERS,
     MODES,
@@ -123,6 +124,42 @@ def test_receive_and_send_are_one(
     assert ("_AMQ_DUPL_ID" in headers_of_the_first(broker, target)) is (kind == "artemis")
     assert texts(left(connection, target)) == ["out"]
     assert left(connection, queue) == []
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["removed", "kept"])
+def test_what_a_removed_queue_forgets(kind: str, *, kept: bool) -> None:
+    """An output that was taken before the broker was started again is there once more, unless its queue was kept."""
+    queue, target = fresh_queue(), fresh_queue()
+
+    def move(url: str) -> None:
+        with jmsx.Connection(url) as connection:
+            connection.start()
+            session = connection.create_session(Mode.SESSION_TRANSACTED)
+            message = session.create_consumer(queue).receive(5)
+            assert message is not None
+            session.create_producer(target).send(jmsx.Message(message.text))
+            session.commit()
+
+    def taken(broker: Broker) -> list[str]:
+        with jmsx.Connection(broker.url) as connection:
+            connection.start()
+            return texts(left(connection, target))
+
+    settings = {"#": {"auto-delete-queues": not kept}}
+    artemis = ArtemisBroker(address_settings=settings)
+    with artemis if kind == "artemis" else ClassicBroker() as broker:
+        with jmsx.Connection(broker.url) as connection:
+            put(connection, queue, "a")
+        with Proxy(broker.url) as proxy:
+            proxy.cut_at(b"COMMIT" if kind == "classic" else b"ACK", to_broker=True, passed=False)
+            with pytest.raises(jmsx.TransactionInDoubtError):
+                move(proxy.url)
+        outputs = taken(broker)
+        broker.stop()
+        broker.start()
+        move(broker.url)
+        outputs += taken(broker)
+    assert outputs == ["a"] * (2 if kind == "artemis" and not kept else 1)
 
 
 @pytest.mark.parametrize("named", [False, True], ids=["unnamed", "named"])
