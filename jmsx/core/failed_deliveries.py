@@ -121,9 +121,7 @@ class FailedDeliveries:
         """Make `delivery`, just handed out, a dead letter: it is over its limit, or was to be one on an older link."""
         cause = delivery.dead_letter_cause
         if cause is None:
-            cause = DeadLetterCause("max_redeliveries", NO_FAILURE, sure=True)
-            if delivery.entry is not None:
-                cause = cause._replace(failure=_consumer_died(delivery.redelivery_count))
+            cause = DeadLetterCause("max_redeliveries", _last_failure(delivery), sure=True)
         delivery.dies_unseen()
         consumer.flush(AckTrigger.EACH, now)
         consumer.take_delivered(delivery)
@@ -161,7 +159,13 @@ def _runs(failed: Sequence[tuple[Delivery, Failure]]) -> list[tuple[list[Deliver
     return runs
 
 
-def _consumer_died(deliveries: int) -> Failure:
+def _last_failure(delivery: Delivery) -> Failure:
+    """Return how the delivery before this one failed: as its handler has told, or with its process, by a ledger."""
+    lost, deliveries = delivery.lost, delivery.redelivery_count
+    if lost is not None and lost.failure is not None and lost.deliveries == deliveries:
+        return lost.failure
+    if delivery.entry is None:
+        return NO_FAILURE
     return Failure(
         "ConsumerDied",
         f"handed out {deliveries} times, and never settled: its consumer died each time,"

@@ -22,7 +22,7 @@ from jmsx.core.history import DeadLetterCause, Lost
 from jmsx.core.values import DestinationKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 
 #: Messages that are remembered at most, or twice those of the largest loss; the oldest are forgotten, and count again
@@ -77,6 +77,7 @@ class LostDeliveries:
                     history.failures + handed_out,
                     refused,
                     history.flag_unexplained,
+                    None if handed_out or delivery.lost is None else delivery.lost.failure,
                 ),
                 processed or delivery.state in ENDED,
                 None if processed else delivery.owed_end,
@@ -92,14 +93,15 @@ class LostDeliveries:
         while len(self._lost) > self._limit:
             self._lost.popitem(last=False)
 
-    def note_not_failed(self, consumer: ConsumerCore, delivery: Delivery) -> bool:
-        """Note that the last delivery of a message whose link is lost did not fail; False if it has come again."""
+    def tell(
+        self, consumer: ConsumerCore, delivery: Delivery, told: Callable[[Lost], Lost]
+    ) -> bool:
+        """Note what is `told` of the last delivery of a message whose link is lost; False if it has come again."""
         name = consumer.memory.key(delivery)
         past = self._lost.get(name)
         if past is None:
             return False
-        not_failed = past.counts._replace(failures=past.counts.failures - 1)
-        self._lost[name] = replace(past, counts=not_failed)
+        self._lost[name] = replace(past, counts=told(past.counts))
         return True
 
     def recall(self, consumer: ConsumerCore, delivery: Delivery) -> None:

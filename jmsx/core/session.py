@@ -509,8 +509,7 @@ class SessionCore:
         """Deliver again what was delivered and not acknowledged; raises IllegalStateError if transacted."""
         if self.transacted:
             raise IllegalStateError("recover() in a transacted session: use rollback()")
-        self._spare_lost(failure)
-        self._consumers.on_lost_links.forget()
+        self._tell_lost(failure)
         for consumer in self._consumers.agenda.holding():
             self._failed_deliveries.give_back(consumer, failure, now)
 
@@ -606,7 +605,7 @@ class SessionCore:
             raise IllegalStateError(
                 "rollback() needs a session that is transacted: create_session(AcknowledgeMode.SESSION_TRANSACTED)"
             )
-        self._spare_lost(failure)
+        self._tell_lost(failure)
         self._work.rollback(now)
         holding = self._consumers.agenda.holding()
         for consumer in sorted(holding, key=lambda each: each.delivering_since):
@@ -709,9 +708,11 @@ class SessionCore:
         if done:
             consumer.reports.dropped(done, now)
 
-    def _spare_lost(self, failure: Failure) -> None:
-        """Note that what is held of lost links has not failed, if `failure` is none."""
-        if failure.disposition not in _FAILED:
+    def _tell_lost(self, failure: Failure) -> None:
+        """Note that what is held of lost links has failed, unless `failure` is none."""
+        if failure.disposition in _FAILED:
+            self._consumers.note_held_failed(failure)
+        else:
             self._consumers.note_held_not_failed()
 
     def _told_late(
@@ -719,7 +720,7 @@ class SessionCore:
     ) -> None:
         """Note how a delivery of a lost link went; None: it is done."""
         if failure is not None and failure.disposition in _FAILED:
-            self._consumers.on_lost_links.failed(delivery)
+            self._consumers.note_failed(consumer, delivery, failure)
         else:
             self._consumers.note_not_failed(consumer, delivery)
 

@@ -21,12 +21,13 @@ from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame, MessageFrame, Outbox
 from jmsx.core.headers import COUNT_HEADER, SUBSCRIPTION_SEPARATOR
 from jmsx.core.held_on_lost_links import HeldOnLostLinks
+from jmsx.core.history import Lost
 from jmsx.core.identity import count
 from jmsx.core.lost_deliveries import LostDeliveries
 from jmsx.core.process_memory import ConsumerMemory, ProcessMemory
 from jmsx.core.requests import Request, Requests, answered, subscribe
 from jmsx.core.translating import Translating, doubt_bodies, is_browsable
-from jmsx.core.values import ConsumerSettings, DestinationKind
+from jmsx.core.values import ConsumerSettings, DestinationKind, Failure
 from jmsx.errors import BrokerTimeoutError, IllegalStateError, JmsxError, ProtocolError
 
 if TYPE_CHECKING:
@@ -196,13 +197,25 @@ class Subscriptions:
         """
         self._finish(delivery)
         self.on_lost_links.told(delivery)
-        if self._lost_deliveries.note_not_failed(consumer, delivery):
+        self._tell_next(consumer, delivery, lambda lost: lost._replace(failures=lost.failures - 1))
+
+    def note_failed(self, consumer: ConsumerCore, delivery: Delivery, failure: Failure) -> None:
+        """Note that the last delivery of a message of a lost link has failed, and how, if that is known."""
+        self.on_lost_links.failed(delivery)
+        if failure.error_type is not None:
+            self._tell_next(consumer, delivery, lambda lost: lost._replace(failure=failure))
+
+    def _tell_next(
+        self, consumer: ConsumerCore, delivery: Delivery, told: Callable[[Lost], Lost]
+    ) -> None:
+        """Have the next delivery of a message of a lost link know what is `told` of this one."""
+        if self._lost_deliveries.tell(consumer, delivery, told):
             return
         # It may have come again before the application was done.
         name = consumer.memory.key(delivery)
         for one in (one for each in self for one in each.waiting):
             if one.lost is not None and not one.asked and consumer.memory.key(one) == name:
-                one.continue_after_loss(one.lost._replace(failures=one.lost.failures - 1))
+                one.continue_after_loss(told(one.lost))
 
     def _finish(self, delivery: Delivery) -> None:
         """Have the ledger note that the hand-out did not fail; once, however often that is told."""
@@ -225,6 +238,11 @@ class Subscriptions:
                 consumer = self._consumers[delivery.subscription_id]
                 consumer.memory.acknowledged([delivery])
                 self.note_not_failed(consumer, delivery)
+
+    def note_held_failed(self, failure: Failure) -> None:
+        """Note that the messages of lost links that the application still held have failed."""
+        for delivery in self.on_lost_links:
+            self.note_failed(self._consumers[delivery.subscription_id], delivery, failure)
 
     # The link --------------------------------------------------------------------------------------------------------
 

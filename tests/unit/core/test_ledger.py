@@ -638,6 +638,74 @@ def test_what_a_handler_is_still_at_is_in_doubt(
     assert called(other.held()) == "a#2"
 
 
+def dead_lettered(talk: Talk) -> list[MessageDeadLettered]:
+    """What becomes a dead letter by a copy, as soon as the broker has confirmed all that it is asked for that."""
+    while not (dead := talk.reported(MessageDeadLettered)):
+        talk.answer()
+    return dead
+
+
+@pytest.mark.parametrize("dialect", [DIALECT, ARTEMIS], ids=["classic", "artemis"])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("when", ["at once", "on the next link", "behind the message"])
+@pytest.mark.parametrize("told", ["raised", "undone for that", "undone"])
+def test_its_dead_letter_tells_how_it_failed_on_a_lost_link(
+    mode: AcknowledgeMode, dialect: Dialect, when: str, told: str
+) -> None:
+    """As the application has told the session, whenever that was; else only that it was handed out."""
+
+    def tell() -> None:
+        if told == "raised":
+            talk.core.failed(delivery, BROKEN, talk.now)
+        else:
+            undo = talk.core.rollback if mode is TRANSACTED else talk.core.recover
+            undo(talk.now, *[BROKEN] * (told == "undone for that"))
+        talk.wrote()
+
+    talk = Counted(mode, Book(), dialect=dialect)
+    talk.subscribe(policy=at_most(0))
+    talk.comes("a")
+    delivery = talk.held()
+    talk.cut()
+    if when == "at once":
+        tell()
+    talk.reopen()
+    if when == "on the next link":
+        tell()
+    talk.comes("a", redelivered="true")
+    if when == "behind the message":
+        tell()
+    assert talk.take() is None
+    (dead,) = dead_lettered(talk)
+    assert (dead.attempts, dead.error_type) == (
+        1,
+        "ConsumerDied" if told == "undone" else "ValueError",
+    )
+
+
+@pytest.mark.parametrize("dialect", [DIALECT, ARTEMIS], ids=["classic", "artemis"])
+@pytest.mark.parametrize("mode", [AUTO, INDIVIDUAL])
+def test_a_failure_before_the_last_delivery_is_not_told_as_its_end(
+    mode: AcknowledgeMode, dialect: Dialect
+) -> None:
+    """The handler raised on the first link, and was not heard of on the second."""
+    talk = Counted(mode, Book(), dialect=dialect)
+    talk.subscribe(policy=at_most(1))
+    talk.comes("a")
+    talk.held()
+    for failure in (BROKEN, None):
+        talk.cut()
+        talk.core.recover(talk.now, *[failure] if failure else [])
+        talk.wrote()
+        talk.reopen()
+        talk.comes("a", redelivered="true")
+        if failure:
+            assert called(talk.held()) == "a#2"
+    assert talk.take() is None
+    (dead,) = dead_lettered(talk)
+    assert (dead.attempts, dead.error_type) == (2, "ConsumerDied")
+
+
 @pytest.mark.parametrize("mode", [CLIENT, INDIVIDUAL])
 @pytest.mark.parametrize("late", ["never", "before", "after"])
 @pytest.mark.parametrize("most", [0, 1, 2])
