@@ -25,7 +25,7 @@ def connect(
     given_up: Callable[[], bool] = lambda: False,
 ) -> Stream:
     """
-    Return a connection to `address`; TCP and TLS may each take `connect_timeout`.
+    Return a connection to `address`; TCP and TLS together may take `connect_timeout`.
 
     `silent()` tells whether the broker has sent nothing for so long that a write which waits for it is of no use,
     `awaited()` whether it has yet to answer something.
@@ -35,6 +35,7 @@ def connect(
     """
     context = make_context(options.tls) if address.tls else None
     limit = options.connect_timeout
+    deadline = None if limit is None else time.monotonic() + limit
     try:
         tcp = TcpStream(
             (address.host, address.port),
@@ -50,7 +51,7 @@ def connect(
         return tcp
     try:
         tls = TlsStream(tcp, context, options.tls.server_name or address.host)
-        tls.handshake(None if limit is None else time.monotonic() + limit)
+        tls.handshake(deadline)
     except BaseException as error:
         tcp.close()
         if _hung_up(error):  # as in the clear: the broker may only be stopping, or be started

@@ -99,14 +99,16 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
 
     def open(self, client_id: str | None) -> Frame:
         """
-        Connect; returns CONNECTED.
+        Connect; returns CONNECTED. TCP, TLS and CONNECT together may take `connect_timeout`.
 
         Raises ConnectionFailedError, TlsError, BrokerTimeoutError, SecurityError or InvalidClientIdError, with the
         socket closed.
         """
+        limit = self._options.connect_timeout
+        deadline = math.inf if limit is None else time.monotonic() + limit
         try:
             self._say_connect(client_id)
-            return self._await_connected(client_id)
+            return self._await_connected(client_id, deadline)
         except BaseException:
             self.drop()
             raise
@@ -213,13 +215,12 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         except OSError:  # of writing it
             pass  # the reader finds out why
 
-    def _await_connected(self, client_id: str | None) -> Frame:
-        limit = self._options.connect_timeout
-        if not self._answered.wait(limit):
+    def _await_connected(self, client_id: str | None, deadline: float) -> Frame:
+        if not self._answered.wait(deadline - time.monotonic()):
             other = "" if self.address.tls else ", or one of TLS, which is written stomp+ssl://"
             raise BrokerTimeoutError(
                 f"{self.address} accepted the connection but did not answer CONNECT"
-                f" in {limit:g} s; is it a STOMP port{other}?"
+                f" in {self._options.connect_timeout:g} s; is it a STOMP port{other}?"
             )
         if self._connected is None:
             raise self._refused(client_id)

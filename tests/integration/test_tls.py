@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jmsx import Connection, TlsOptions
-from jmsx.errors import ConfigurationError, ConnectionFailedError, JmsxError, TlsError
+from jmsx.errors import (
+    BrokerTimeoutError,
+    ConfigurationError,
+    ConnectionFailedError,
+    JmsxError,
+    TlsError,
+)
 from tests.integration.broker_support import eventually
 from tests.integration.listening import HOST
 from tests.integration.proxy import Proxy
@@ -249,3 +255,23 @@ def test_a_handshake_that_drips(authority: Authority) -> None:
         assert isinstance(call.error, TlsError)
         assert call.seconds < 2.5
         thread.join(10)
+
+
+def test_tls_and_the_answer_share_the_time(authority: Authority) -> None:
+    """Who is slow at the one, and silent then, keeps us no longer than connect_timeout."""
+
+    class Slow(TlsServer):
+        def _serve(self, client: socket.socket) -> None:
+            time.sleep(1.0)
+            super()._serve(client)
+
+    def say_nothing(client: ssl.SSLSocket) -> None:
+        while client.recv(1024):
+            pass
+
+    with Slow(authority.certificate(HOST), say_nothing) as server, nothing_left():
+        trust = TlsOptions(ca_file=authority.file)
+        connection = Connection(server.url, tls=trust, connect_timeout=1.5)
+        call = within(5, connection.create_session)
+        assert isinstance(call.error, BrokerTimeoutError)
+        assert 1.4 < call.seconds < 2.2
