@@ -36,7 +36,7 @@ class Wire:
     A connection to the broker at `url` (stomp://user:password@host:port); a context manager.
 
     Every wait is at most `timeout` seconds long, then BrokerTimeoutError is raised. ConnectionFailedError means that
-    the broker is not there or hung up, BrokerError carries the text of an ERROR frame. With `tls` that is spoken.
+    the broker is not there or hung up, BrokerError carries the text of an ERROR frame. `tls` is for a TLS port.
     """
 
     def __init__(self, url: str, *, timeout: float = 10.0, tls: TlsOptions | None = None) -> None:

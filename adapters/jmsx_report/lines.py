@@ -207,7 +207,7 @@ def _of_shape(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Read those of `lines` that have the members of `shape`, each in its cell and of its type; and give all others."""
     rules = _RULES[kind]
-    names = [name for name in shape if name not in _KNOWN]  # those are seen
+    names = [name for name in shape if name not in _KNOWN]  # the beginning of the line told those
     cells = {name: pl.col(f"{name} cell") for name in names}
     texts = [name for name in names if name in rules.texts]
     numbers = [name for name in names if name in rules.limits]

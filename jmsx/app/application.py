@@ -607,7 +607,7 @@ class App:
         while not self._stopping.wait(min(patience / 4, LOOK_FOR_IDLENESS)):
             since = self._machine.monotonic() - patience
             if self._workers.idle_since(since):
-                _log.info("idle", seconds=patience)
+                _log.info("idle: the app ends", seconds=patience)
                 self.quit()
 
     def _open_unless_told(self, limit: float, signals: Signals) -> bool:

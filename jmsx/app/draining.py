@@ -172,7 +172,7 @@ class _Drain:
         if self.overdue and call is not None:
             seconds = self._machine.monotonic() - call.since
             _log.error(
-                "handler abandoned",
+                "handler abandoned: its message may come again",
                 consumer=name,
                 message_id=call.message_id,
                 running_seconds=round(seconds, 3),
@@ -181,5 +181,7 @@ class _Drain:
         if self._failure is None and not self._cut_off:
             return ""
         cause = self._failure or "no answer in time"
-        _log.error("drain not confirmed", consumer=name, error=str(cause))
+        _log.error(
+            "drain not confirmed: what was handled may come again", consumer=name, error=str(cause)
+        )
         return f"the broker did not confirm what {name} finished ({cause})"

@@ -108,7 +108,9 @@ class Watch:
                 connection.start()
                 question(connection.create_session())
         except JmsxError as error:
-            _log.info("broker does not tell", error=str(error))
+            _log.info(
+                "broker does not tell whether it still serves silent consumers", error=str(error)
+            )
         except Exception as error:  # noqa: BLE001 - the watch must not die of a fault of its own
             _log.error("watch failed", exc_info=error)
         finally:
@@ -180,7 +182,7 @@ class Watch:
         if worker.link != link or self._closed.is_set():
             return
         _log.error(
-            "subscription dead",
+            "subscription dead: it is made anew",
             consumer=worker.consumer.name,
             destination=worker.consumer.destination.uri,
             why="the broker has closed it without a word, perhaps as a slow consumer",

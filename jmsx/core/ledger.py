@@ -28,7 +28,7 @@ class Entry(NamedTuple):
     number: int  #: which hand-out of the message this is, from 1
     #: How many of those before it did not fail, although the broker never heard of it
     finished: int = 0
-    #: How many of them nobody has said the end of yet, although the process that has each lives
+    #: How many of them have no end yet, although the process that has the message lives
     in_doubt: int = 0
     unseen: int = 0  #: how many of them the application has not seen: they were given back
 

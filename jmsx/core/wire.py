@@ -117,7 +117,7 @@ class RawHeads:
     error: tuple[bytes, ...] = ()  #: how lines begin that each ERROR has
     #: Header, with its value, of the MESSAGE that ends what a queue browser is shown; it lacks those of `message`
     browser_end: tuple[bytes, bytes] | None = None
-    #: One of them stands in front of `subscription` wherever `ack` does not, in a head of not too many headers
+    #: In a head of not too many headers one of these stands in front of `subscription`, or `ack` does
     tell_order: tuple[bytes, ...] = ()
     ordered: int = 0  #: headers at most in each of two parts of a message of which that is true
     #: Returns how each `ack` begins, of the `session` that CONNECTED tells; empty: unknown
@@ -125,7 +125,7 @@ class RawHeads:
 
     @cached_property
     def order(self) -> re.Pattern[bytes]:
-        """Finds one of `tell_order`; what tells nothing is never found."""
+        """Finds one of `tell_order`, or nothing if there is none."""
         names = b"|".join(map(re.escape, self.tell_order)) or rb"(?!)"
         return re.compile(rb"\n(?:%s):" % names)
 

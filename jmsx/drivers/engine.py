@@ -321,7 +321,7 @@ class Engine:
             if self.state not in FOR_GOOD:  # no link was lost, because there was none
                 self._give_up(self._gone(cause))
                 self._inbox.put(None)
-        _log.error("link ended by a fault", broker=self.source.broker, exc_info=error)
+        _log.error("link ended for good by a fault", broker=self.source.broker, exc_info=error)
 
     def renew(self, reason: str) -> None:
         """Drop a link that is of no more use; it is restored, with or without a reconnect policy."""

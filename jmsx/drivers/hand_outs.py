@@ -200,7 +200,7 @@ class HandOuts:
             self._gone(error, now)
             return None
         if self.away is not None:
-            _log.info("session goes on with its delivery ledger")
+            _log.info("delivery ledger back: the session goes on")
             self.away, self._ask_at = None, -math.inf
         return answer
 

@@ -78,7 +78,7 @@ class SessionLog:
         if left_out is None:
             return
         _log.error(
-            "dead letter not confirmed",
+            "dead letter not confirmed: its message stays in the queue",
             consumer=event.consumer,
             destination=event.destination,
             to=event.dead_letter_destination or _BROKERS,

@@ -181,7 +181,11 @@ def _guarded(app: WSGIApplication) -> WSGIApplication:
         try:
             return app(environ, start)
         except Exception as error:  # noqa: BLE001 - whatever it is, the next probe wants an answer
-            _log.error("no answer", path=environ.get("PATH_INFO"), error=repr(error))
+            _log.error(
+                "request failed: answered with 500",
+                path=environ.get("PATH_INFO"),
+                error=repr(error),
+            )
             start("500 Internal Server Error", [("Content-Length", "0")], sys.exc_info())
             return []
 

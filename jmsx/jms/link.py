@@ -227,7 +227,7 @@ class SessionLink:
         """Do as `Session.close` does; one that is interrupted leaves all that is not settled to the broker."""
         if self._closing:
             return
-        if self.closed:  # it may have been interrupted even where it ends
+        if self.closed:  # an interrupted one may have left the thread and the socket
             self.abort()
             self.shared.forget(self, reachable=False)
             return
@@ -598,7 +598,7 @@ class ConnectionLinks:
 
     def lost(self, error: JmsxError) -> None:
         """Note that the link of a session is gone; the exception listener hears of one error after the other."""
-        _log.error("connection lost", broker=str(self._uri), error=str(error))
+        _log.error("connection lost for good", broker=str(self._uri), error=str(error))
         if self._is_first(error):
             self._tell_all()
 
@@ -703,7 +703,11 @@ class ConnectionLinks:
         try:
             self._open_spare(patient=False)
         except JmsxError as error:
-            _log.warning("client id not kept", client_id=self.options.client_id, error=str(error))
+            _log.warning(
+                "client id not kept: until the next session another program may take it",
+                client_id=self.options.client_id,
+                error=str(error),
+            )
 
     def _open_spare(self, *, patient: bool) -> None:
         """Open a link that has the connection's client id until a session takes it."""

@@ -60,7 +60,9 @@ def _check_made(kind: str, name: str, uri: str, link: SessionLink) -> None:
 def _ask(queue: Temporary, link: SessionLink) -> Destination:
     owner = queue.owner
     if owner is None:
-        raise InvalidDestinationError(f"{queue} has no session that could tell its name")
+        raise InvalidDestinationError(
+            f"{queue} was made by no session; session.create_temporary_queue() makes one"
+        )
     dialect, name = link.dialect, link.next_subscription_id()
     meeting = f"queue://jmsx.temporary.{uuid.uuid4().hex}"
     headers = {**dialect.writing.send_headers(meeting), "ack": "auto"}

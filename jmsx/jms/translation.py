@@ -55,7 +55,7 @@ class PreparedSend:
     def fits(
         self, destination: Destination, dialect: Dialect, *, persistent: object, priority: object
     ) -> bool:
-        """Return whether it is for this, too; what equals a flag or a number may be none, so it has to be the same."""
+        """Return whether it was made for just this; flags and numbers are told by identity, for 1 equals True."""
         return (
             self._priority is priority
             and self._persistent is persistent

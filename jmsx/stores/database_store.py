@@ -104,7 +104,8 @@ class DatabaseStore:
             )
         if paramstyle not in tuple(_MARKS):
             raise ConfigurationError(
-                f"paramstyle {paramstyle!r}: DB-API knows {', '.join(_MARKS)}; see the driver's"
+                f"paramstyle {paramstyle!r}: DB-API knows {', '.join(_MARKS)}; give the driver's, such as"
+                " psycopg.paramstyle"
             )
         if not isinstance(table, str):
             raise wrong_type("table of a DatabaseStore", "a str", table)

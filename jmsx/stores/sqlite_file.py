@@ -93,7 +93,8 @@ class OwnFile:
         """
         if self._interrupted:
             raise StoreError(
-                f"{self.path} cannot be used in this process: its parent was writing it when it forked"
+                f"{self.path} cannot be used in this process: its parent was writing it when it forked;"
+                " fork before the app starts, or start processes by spawn"
             )
         if self.connection is None:
             self.connection = _open_file(self.path, self._table, self._prepare, patience)

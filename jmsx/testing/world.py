@@ -608,7 +608,7 @@ class _Thread(threading.Thread):
         super().start()
 
     def run(self) -> None:
-        self.world.wait(lambda: True)  # for its turn
+        self.world.wait(lambda: True)  # until it is its turn
         try:
             self._work()
         finally:

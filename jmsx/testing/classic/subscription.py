@@ -52,7 +52,7 @@ class ClassicTransaction:
         on_commit: Callable[[], None] = _nothing,
         on_rollback: Callable[[], None] = _nothing,
     ) -> None:
-        """Remember what is to be done at the end."""
+        """Remember what is to be done at the end of the transaction."""
         self._steps.append((on_commit, on_rollback))
 
     def commit(self) -> None:
