@@ -11,6 +11,7 @@ from polars.testing import assert_frame_equal
 
 import jmsx_report
 from jmsx_report.partial import partials
+from jmsx_report.registry import TABLES
 from tests.pipeline.situations.audit_twins import TWINS as OF_KEYS
 from tests.pipeline.situations.busy import busy
 from tests.pipeline.situations.judge import SITUATIONS
@@ -63,6 +64,11 @@ def log(
     tables = jmsx_report.run(root / "events", root / "out").tables
     found = {name: pl.read_parquet(folder).rows(named=True) for name, folder in tables.items()}
     return Lines(root / "events"), found
+
+
+def test_each_table_has_a_twin() -> None:
+    """All but the lines that are put aside, which no SQL can read."""
+    assert {table.name for table in TABLES} - TWINS.keys() == {"quarantine"}
 
 
 @pytest.mark.parametrize("name", TWINS)

@@ -49,7 +49,7 @@ class Deadly:
         (kind, mode)
         for kind in ("def", "async def", "batch")
         for mode in AcknowledgeMode
-        if kind != "batch" or mode.name not in ("CLIENT_ACKNOWLEDGE", "DUPS_OK_ACKNOWLEDGE")
+        if kind != "batch" or mode.does.in_batches is not None
     ],
 )
 @pytest.mark.parametrize("kept", ["memory", "file"])

@@ -150,6 +150,12 @@ def test_an_app_spells_them_as_its_consumers_do(name: str, more: dict[str, Any])
     assert getattr(made(options={"client_id": "me", name: given}, **more), field) == meant
 
 
+def test_the_decorator_has_each_option_of_a_consumer() -> None:
+    """`redelivery` is its name for the policy."""
+    names = {one.name for one in fields(ConsumerOptions)} - {"redelivery_policy"}
+    assert {*names, "redelivery"} == set(OWN)
+
+
 def test_what_the_decorator_says_wins_over_what_is_spelt_alike() -> None:
     """The prefetch and the policy of the app are for the others."""
     other, policy = RedeliveryPolicy(maximum_redeliveries=3), OWN["redelivery"][0]

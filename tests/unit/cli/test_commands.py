@@ -67,6 +67,14 @@ def test_each_help_has_an_example_that_can_be_run(name: str) -> None:
     COMMANDS[name].make_context(name, words[len(path) :])
 
 
+def test_the_guide_has_each_command() -> None:
+    """In its table."""
+    guide = GUIDE.read_text("utf-8")
+    assert {
+        name.split()[0] for name in COMMANDS if f"`jmsx {name.split()[0]}" not in guide
+    } == set()
+
+
 @pytest.mark.parametrize("name", LISTING)
 def test_each_listing_can_be_json(name: str) -> None:
     """For a program."""
