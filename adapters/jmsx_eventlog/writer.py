@@ -118,7 +118,11 @@ class Writer:
             self._write_until_closed()
         except Exception as error:  # noqa: BLE001 - whatever it is: what is not written must be told
             self.errors += 1
-            _log.error("event log has ended", writer=self.name, exc_info=error)
+            _log.error(
+                "event log has ended by a fault: nothing more is written",
+                writer=self.name,
+                exc_info=error,
+            )
             self._give_up()
 
     def _write_until_closed(self) -> None:

@@ -119,7 +119,7 @@ class App:
             `redelivery_policy`.
         prefetch: messages that the broker sends ahead, if their consumer does not say; a connection's
             `prefetch_policy`, the same for queues and topics.
-        reconnect: whether, and in which steps, it waits for what is away; True: as ReconnectPolicy has it by itself.
+        reconnect: whether, and in which steps, it waits for what is away; True: ReconnectPolicy().
         health: HOST:PORT (or PORT, of all addresses) where `/healthz`, `/readyz` and, if an observer has them,
             `/metrics` are served while the app runs; None: nowhere.
         health_limits: when something counts as stuck.

@@ -191,7 +191,11 @@ class BatchWorker(Worker):
                 causes.setdefault(id(error), (error, []))[1].append(message)
         duplicates = sum(1 for error in outcomes.values() if isinstance(error, Duplicate))
         if duplicates:
-            _log.info("duplicates", consumer=self.consumer.name, messages=duplicates)
+            _log.info(
+                "duplicates: acknowledged as done before",
+                consumer=self.consumer.name,
+                messages=duplicates,
+            )
         for error, messages in causes.values():
             if not isinstance(error, Duplicate):
                 failed, core = f"{len(messages)} of {len(outcomes)}", self._link.engine.core

@@ -162,11 +162,11 @@ class Consumer:
             check_name("durable", self.durable)
         if self.durable is not None and not self.destination.is_topic:
             raise ConfigurationError(
-                f"{self.destination} is no topic, so it has no durable subscription"
+                f"{self.destination} is no topic, so it has no durable subscription; write topic://NAME"
             )
         if self.durable is not None and self.concurrency > 1:
             raise ConfigurationError(
-                f"a durable subscription has one reader, not {self.concurrency}"
+                f"a durable subscription has one reader, not {self.concurrency}; leave concurrency= out"
             )
         if self.destination.is_topic and self.concurrency > 1:
             raise ConfigurationError(

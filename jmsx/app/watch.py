@@ -112,7 +112,7 @@ class Watch:
                 "broker does not tell whether it still serves silent consumers", error=str(error)
             )
         except Exception as error:  # noqa: BLE001 - the watch must not die of a fault of its own
-            _log.error("watch failed", exc_info=error)
+            _log.error("watch over silent consumers failed, and goes on", exc_info=error)
         finally:
             self._asking = None
 

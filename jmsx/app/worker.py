@@ -389,7 +389,11 @@ class Worker:
                 )
             self._call_handler(message, None)
         elif not self._once(store, identity, message):
-            _log.info("duplicate", consumer=consumer.name, message_id=message.message_id)
+            _log.info(
+                "duplicate: acknowledged as done before",
+                consumer=consumer.name,
+                message_id=message.message_id,
+            )
             raise Duplicate
 
     def _once(self, store: IdempotencyStore, identity: StoreKey, message: Message) -> bool:

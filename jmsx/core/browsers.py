@@ -152,7 +152,9 @@ class Browsers:
         """
         browser = self._open.get(subscription_id)
         if browser is None:
-            raise ConnectionFailedError("the connection was lost while the queue was browsed")
+            raise ConnectionFailedError(
+                "the connection was lost while the queue was browsed; browse it again"
+            )
         if browser.waiting:
             return browser.waiting.popleft(), False
         return None, browser.ended

@@ -42,7 +42,7 @@ from jmsx.drivers.link_state import (
     LinkState,
     next_state,
 )
-from jmsx.drivers.locks import reentrant
+from jmsx.drivers.locks import reentered, reentrant
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.process import left_behind, tell_of_forks
 from jmsx.drivers.reconnect import Connected, Connector
@@ -50,7 +50,6 @@ from jmsx.drivers.session_log import SessionLog
 from jmsx.drivers.threads import start_serving
 from jmsx.errors import (
     ConnectionFailedError,
-    IllegalStateError,
     JmsxError,
     ProtocolError,
     afresh,
@@ -223,10 +222,7 @@ class Engine:
 
     def _refuse_reentry(self) -> None:
         self._reentered = True
-        raise IllegalStateError(
-            "a session was called in the middle of another of its calls, by a signal handler or an observer:"
-            " let that note what is to be done, and do it when the call has returned"
-        )
+        raise reentered("a session")
 
     def work(self, operation: Callable[[SessionCore, float], T]) -> T:
         """Do as `call` does; the caller holds the lock, and puts right what is interrupted."""

@@ -74,7 +74,7 @@ def reentered(what: str) -> IllegalStateError:
     """Return the error for a signal handler that calls `what` in the middle of the same thread's call of it."""
     return IllegalStateError(
         f"{what} was called in the middle of another of its calls, by a signal handler or an observer:"
-        " let that note what is to be done, and do it when the call has returned"
+        " set a flag there, and act on it when the call has returned"
     )
 
 

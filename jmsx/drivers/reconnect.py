@@ -242,7 +242,7 @@ class Connector:
         if before is not None and dialect.name != before.name:
             raise ConfigurationError(
                 f"{link.address} is of another kind ({dialect.name}) than the broker that the session"
-                f" began on ({before.name})"
+                f" began on ({before.name}); name brokers of one kind"
             )
         return frame, dialect
 

@@ -92,7 +92,7 @@ class SessionLog:
         if refused.message_key is not None:
             _log.error("send refused", key=refused.message_key, error=str(refused.error))
         elif refused.late:  # else its words are logged
-            _log.error("refused too late", error=str(refused.error))
+            _log.error("refused after its caller had stopped waiting", error=str(refused.error))
 
     def _complain(self, event: ErrorReceived, source: Source) -> None:
         if (

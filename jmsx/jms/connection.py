@@ -56,11 +56,11 @@ class Connection:
         """
         Call `listener(error)` with a LinkError when a session's link is lost, and with what the broker has refused if
         nobody waits for it, as in Java: sends with `confirm=False` or `use_async_send`, or of messages that are not
-        persistent; also what it refuses when `send()` has waited in vain. On a thread of the driver, for one after the
-        other.
+        persistent; also what it refuses when `send()` has waited in vain. It is called on a thread of the
+        driver, one error at a time.
 
-        Not any more once the connection is closed, so that one which makes another connection makes one. Raises
-        ConfigurationError for a coroutine or generator function and for one that does not take an error,
+        Once the connection is closed it is called no more, so a listener that replaces the connection does so once.
+        Raises ConfigurationError for a coroutine or generator function and for one that does not take an error,
         IllegalStateError if the connection is closed, and ConnectionFailedError if it was aborted.
         """
         self._links.check()
@@ -73,7 +73,7 @@ class Connection:
         """
         Return a session, on a socket of its own.
 
-        With a reconnect policy it waits for the broker, as long as that says. Raises ConfigurationError for what is
+        With a reconnect policy it waits for the broker, as long as that allows. Raises ConfigurationError for what is
         no mode, ConnectionFailedError, TlsError, BrokerTimeoutError, SecurityError, InvalidClientIdError or StoreError.
         """
         if isinstance(mode, bool) or mode not in tuple(AcknowledgeMode):
@@ -88,7 +88,7 @@ class Connection:
 
     def stop(self, timeout: Duration | None = None) -> bool:
         """
-        Hand out nothing until `start()`; waits for running listeners, unless one of them calls.
+        Hand out nothing until `start()`; waits for running listeners, unless called from one.
 
         False if one still runs after `timeout`: seconds, a timedelta, or a text such as "2s" (None: wait for ever).
         Raises ConfigurationError for a timeout that is no duration.
@@ -97,7 +97,7 @@ class Connection:
 
     def close(self) -> None:
         """
-        Close all sessions, when no listener runs any more, each of them also if another fails.
+        Wait for running listeners, and close all sessions, also the others if one fails to close.
 
         Until they return, or `request_timeout` is over, the listeners may use all of the connection. Idempotent, and
         nothing in the child of a fork.

@@ -63,8 +63,8 @@ class MessageConsumer:
         self._check()
         if self._awaits_listener() and self._link.dispatcher.inside:
             raise IllegalStateError(
-                f"receive() in a listener of {self.destination} would acknowledge that one's message, too; receive the"
-                " next one when it has returned"
+                f"receive() in a listener of {self.destination} would acknowledge the listener's message, too; call it"
+                " when the listener has returned"
             )
         seconds = timeout if _is_plain(timeout) else timeout_of("timeout", timeout)
         engine, calls = self._link.engine, self._link.calls
@@ -157,7 +157,7 @@ class MessageConsumer:
 
     def close(self) -> None:
         """
-        Take no more messages, and wait for a running listener, unless that calls; idempotent.
+        Take no more messages, and wait for a running listener, unless called from it; idempotent.
 
         With messages in an open transaction it is closed when that ends, and waits for no listener, as in Java. In AUTO
         and DUPS_OK a listener that closes its own consumer is done with its message, even if it raises. The message

@@ -143,7 +143,7 @@ class Dispatcher:
             self._engine.wake()
 
     def finish(self) -> bool:
-        """Stop, and wait for a listener that runs, unless that calls; False if it has not finished."""
+        """Stop, and wait for a listener that runs, unless called from it; False if it has not finished."""
         self.stop()
         limit = self._engine.request_timeout  # two listeners may wait for each other
         if limit is not None:

@@ -142,7 +142,7 @@ class Inquiries:
         management = self._management(peer)
         if client_id is None:
             raise InvalidClientIdError(
-                "a durable subscription belongs to a client_id; this connection has none"
+                "a durable subscription belongs to a client id, and this connection has none: give client_id="
             )
         if management is None:
             raise UnsupportedError(

@@ -52,7 +52,7 @@ class Message:
     tries gets MessageNotWriteableError.
 
     A body of `str` is a JMS TextMessage, of `bytes` a BytesMessage, None a TextMessage without text; a mapping (of str,
-    int, float, bool, bytes and None) is a MapMessage. `reply_to` may be spelt, as `queue://answers`. Raises
+    int, float, bool, bytes and None) is a MapMessage. `reply_to` may be a text, as `queue://answers`. Raises
     MessageFormatError for another body and for properties that are no mapping, InvalidDestinationError for a `reply_to`
     that is none, and ConfigurationError for a field that there is not, naming the nearest.
 

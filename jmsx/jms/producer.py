@@ -98,10 +98,10 @@ class MessageProducer:
             destination: where to; None: the producer's own.
             persistent: whether it outlives the broker's process.
             priority: from 0 to 9, the highest.
-            time_to_live: from now on, 0: for ever; goes on during a delivery_delay, as JMS says: what has both has a
-                `timestamp` of 0 on Classic, which would begin it anew, for whoever reads it without jmsx.
-            delivery_delay: in which the broker keeps it back.
-            dedupe_id: the broker drops a second message with it at the same destination, where it knows such.
+            time_to_live: from now on, 0: for ever; goes on during a delivery_delay, as JMS says. With both,
+                whoever reads it without jmsx sees a `timestamp` of 0 on Classic, which else would begin the time anew.
+            delivery_delay: how long the broker keeps it back.
+            dedupe_id: a broker that knows such ids drops a second message with it at the same destination.
             timeout: for a link and the receipt; None: `request_timeout`.
             confirm: wait for the receipt; without, a lost link may lose the message, and a refusal is told to the
                 connection's exception listener and in the log.

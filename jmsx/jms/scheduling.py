@@ -69,7 +69,7 @@ def probe(link: SessionLink) -> bool:
         try:
             return _ask(link)
         except SecurityError as error:
-            _log.warning("scheduler cannot be asked for", error=str(error))
+            _log.warning("this user may not try the broker's scheduler", error=str(error))
             return False
         except LinkError:
             if engine.error is not None or engine.now() >= deadline:

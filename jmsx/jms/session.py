@@ -96,7 +96,7 @@ class Session:
         options: ConsumerOptions | None = None,
     ) -> MessageConsumer:
         """
-        Return a consumer of `destination`, which may be spelt, such as `queue://orders`.
+        Return a consumer of `destination`, which may be a text, such as `queue://orders`.
 
         Raises InvalidSelectorError, ConfigurationError for options that make no sense in a session of this mode, what
         the broker says against it, and what `set_listener` does.

@@ -180,7 +180,7 @@ class DatabaseStore:
         """
         Do `work(connection, new)` for those of a batch that have no row, in one transaction with all their rows.
 
-        What it returns counts for nothing: it raises, and nothing was done, or all was. Raises as `once`.
+        Its result is ignored: if it raises, nothing was done, else all was. Raises as `once`.
         """
         now = self._now_ms()
         with self._transaction() as connection:

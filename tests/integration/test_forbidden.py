@@ -310,7 +310,7 @@ def test_who_may_not_ask_for_the_scheduler_waits_himself(
     with app:
         app.send(source, "x")
         assert eventually(lambda: counts == [1, 2, 3])
-    assert "scheduler cannot be asked for" in caplog.text
+    assert "this user may not try the broker's scheduler" in caplog.text
     assert broker.statistics(source).size == 0
 
 

@@ -54,7 +54,7 @@ def test_what_is_refused_unheard(caplog: pytest.LogCaptureFixture) -> None:
         log.refusal(told)
     first, second = (record.jmsx for record in caplog.records)  # type: ignore[attr-defined]  # our own extra field
     assert (first["event"], first["key"], first["error"]) == ("send refused", "k", "of a send")
-    assert second["event"] == "refused too late"
+    assert second["event"] == "refused after its caller had stopped waiting"
     assert second["error"] == "of a call that was given up"
 
 
