@@ -401,7 +401,6 @@ class SessionCore:
         if consumer.settings.lazy and failure.disposition is Disposition.REDELIVER:
             consumer.consumed(delivery, now, returning=False)
         else:
-            consumer.flush(AckTrigger.EACH, now)
             only = delivery if delivery in consumer.delivered else None
             if only is not None or failure.disposition is Disposition.REDELIVER:
                 self._failed_deliveries.give_back(consumer, failure, now, only=only)

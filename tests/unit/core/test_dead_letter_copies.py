@@ -18,6 +18,7 @@ from tests.unit.core.harness import (
     CLASSIC,
     CLIENT,
     DIALECT,
+    DUPS_OK,
     FAILED_ONCE,
     INDIVIDUAL,
     REJECTED,
@@ -687,3 +688,20 @@ def test_a_copy_tells_the_key_that_log_and_events_have() -> None:
     talk.answer()
     (died,) = talk.reported(MessageDeadLettered)
     assert copy.headers["jmsx_original_key"] == died.message_key
+
+
+@pytest.mark.parametrize("mode", [AUTO, DUPS_OK])
+def test_recover_acknowledges_first_what_was_done_before(mode: AcknowledgeMode) -> None:
+    """The cumulative ACK of the dead letter would settle it, too, and Classic refuse its own behind that."""
+    talk = Talk(mode, dialect=CLASSIC)
+    talk.subscribe(policy=ONCE)
+    talk.comes("a", "b", persistent="")
+    talk.listen()
+    talk.held()
+    talk.core.recover(talk.now)
+    assert talk.wrote() == ["ACK a", *copies("b")]
+    talk.answer()
+    assert talk.wrote() == settled("b")
+    talk.answer()
+    talk.wait_until(1.0)
+    assert talk.wrote() == []
