@@ -87,7 +87,7 @@ def _made(unfinished: Path) -> int | None:
 
 
 def _put(unfinished: Path, whole: Path, mode: int) -> None:
-    """Have a file in the place of another one, or, where that cannot be, what it holds in that one."""
+    """Put a file in the place of another one, or write its content into that where it cannot be replaced."""
     with suppress(FileNotFoundError):
         earlier = whole.stat()
         mode = earlier.st_mode

@@ -148,7 +148,7 @@ class ClassicReading(Reading):
         The broker copies properties of other protocols' messages over the headers of the MESSAGE, those of JMS too
         (`FrameTranslator.java:70-159`; all that jmsx reads but `ack` and `subscription`, measured on 6.1.8), so a
         Java program that sends a message under all the headers of another one gives it the message id of a STOMP
-        client. But the digest of that one's key then speaks of another body or queue.
+        client. But the digest of the client's key then speaks of another body or queue.
         """
         message_id = delivery.headers.get("message-id", "")
         return _OF_STOMP.search(message_id) is not None and identify(delivery, self).vouched

@@ -262,8 +262,8 @@ def _reached(ordered: pl.DataFrame) -> pl.DataFrame:
     """
     Add to runs, in order, how far those before them in the log of the writer reach: `until` (seq; -1: none), before_us.
 
-    Where they follow each other, each reaches further than the one before: then that one alone is looked at. To go
-    through each writer's by themselves takes a tenth of a report of 100,000 writers.
+    Where each reaches further than the one before it, only the one before is looked at: to go through the runs of each
+    writer takes a tenth of a report of 100,000 writers.
     """
     same = pl.col("writer") == pl.col("writer").shift()
     high, last_us = pl.col("high"), pl.col("last_us")

@@ -15,9 +15,9 @@ the handler: inside its transaction, its `dedupe=` and its `timeout=`, and judge
 raises fails the delivery; what returns settles it, also if it has swallowed what the handler raised. A middleware that
 returns without having called `call_next` has handled nothing (D15): a dead letter. Who wants a message away raises
 Discard; of a batch, a BatchError that names those with a Discard each. A batch may be given on in parts; of one that
-was not given on as a whole, what is left out is a dead letter. Others may be given in the place of messages of a batch:
-one for each of it in one call, in the order of those that they replace. What fails with one of them, or does not fit,
-is the message that it stands for.
+was not given on as a whole, what is left out is a dead letter. Messages of a batch may be
+replaced: by as many in one call, in the same order. Where one of those fails, or does not fit, the message that it
+replaces has failed.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ class Registry:
         """
         Return what makes a function the handler of `source`.
 
-        Raises ConfigurationError for `more` by position, which nothing is, and for settings that make no sense.
+        Raises ConfigurationError for `more` by position, and for settings that make no sense.
         """
         if callable(source):
             raise ConfigurationError(

@@ -97,7 +97,7 @@ class _Meant:
         return frozenset(self._unseen) if is_whole else frozenset()
 
     def warn(self) -> None:
-        """Say of how many of those that were looked at nobody knows whether they are meant; they are forgotten then."""
+        """Say for how many dead letters it is not known whether they are meant, and count anew."""
         rest = "an event log tells (--events)" if self.events is None else f"nor does {self.events}"
         if self._guessed:
             words = f"{self._guessed:,} of them do not tell when they died, and count by when they were sent"

@@ -417,7 +417,7 @@ class DeadLetters:
         queue.
 
         A message that came from the named queue goes to the broker's: else the copy would come to the same consumer for
-        ever. Whence it came its header tells, which the sender of another protocol's message may have written: that one
+        ever. A header tells where it came from, but the sender of another protocol's message may have written that: it
         counts only where the consumer reads more than one queue.
         """
         settings, reading = consumer.settings, self._dialect.reading

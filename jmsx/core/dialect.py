@@ -136,7 +136,7 @@ class Writing(Protocol):
         self, headers: Mapping[str, str], wanted: Sequence[Delivery]
     ) -> Mapping[str, str] | None:
         """
-        Return the headers of a SUBSCRIBE that gets of what one with `headers` gets only the messages `wanted`.
+        Return the headers of a SUBSCRIBE like that with `headers`, but for the messages `wanted` only.
 
         It may get a few more. None: they cannot be told from the others.
         """

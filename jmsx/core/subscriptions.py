@@ -524,8 +524,8 @@ class Agenda:
     """
     Keeps what is next for the consumers of one session; times are seconds, monotonic.
 
-    What is found is kept in heaps, whose old entries are skipped. All steps are in an order in which one that is
-    interrupted is done again.
+    What is found is kept in heaps, whose old entries are skipped. The order of the steps is
+    such that an interrupted one is done again.
     """
 
     def __init__(self) -> None:

@@ -401,7 +401,7 @@ class Splitter:
         Note its `ack`, and tell whether it is unsure; None if that shows only when the next mark has come.
 
         Raises _TornError if its sender may have written that or cut the broker's off the head, or if he may have told a
-        length that takes in the beginning of the next frame, and with it that one's `ack`.
+        length that takes in the beginning of the next frame, and with it the `ack` of that.
         """
         if _lines(block, b"subscription:") > 1:
             raise _TornError(_TWO_SUBSCRIPTIONS)
@@ -525,8 +525,8 @@ class Splitter:
         """
         Deal with a MESSAGE that begins here, and is none as it stands; returns as `_judge`.
 
-        The sender of the message in front may have written it into that one's body, or this one's into its head, so
-        that what looks like the next frame lacks something.
+        The sender of the message in front may have written it into his body, or the sender of this one into its head,
+        so that what looks like the next frame lacks something.
         """
         place = self._suspect(frames)
         accused = place is not None or (

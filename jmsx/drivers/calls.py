@@ -111,12 +111,11 @@ class Calls:
 
     def persist(self, what: str, attempt: Callable[[], T]) -> T:
         """
-        Return what `attempt` comes to, which opens something; made again where its link is lost or answers nothing in
-        time.
+        Return what `attempt` returns, which opens something; repeat it where its link is lost or does not answer.
 
-        For as long, and as often, as the first connection may be tried: that is of no use before. A link without an
-        answer is dropped. Raises what the last attempt raised, at once where no link is restored, and behind what the
-        broker complained of.
+        It is repeated for as long, and as often, as the first connection may be tried: that is of no use before it. A
+        link without an answer is dropped. Raises what the last attempt raised: at once where no link is restored, or
+        where the broker complained.
         """
         policy = self.engine.reconnect_policy
         if policy is None:

@@ -249,8 +249,8 @@ class Engine:
         """
         Do what is due by now; for an operation of `work`, on a thread of the session's own.
 
-        Else the engine's thread would be woken for it, and would wake those who wait. What is due because nothing has
-        come is left to it where something has.
+        Else the engine's thread would be woken for it, and would wake those who wait. While more may be in the socket
+        it is left to that thread, for some of it is due only if nothing has come.
         """
         timer = self.core.next_timer()
         due = timer is not None and timer <= now

@@ -107,7 +107,7 @@ class HandOuts:
 
     def not_done(self, deliveries: Iterable[Delivery]) -> bool:
         """
-        Note of those that are over their limit that the application's store does not know them; whether there are any.
+        Mark those that are over their limit as not known to the application's store; return whether there are any.
 
         The application is to give them back then: they become dead letters as soon as they are handed out again.
         """

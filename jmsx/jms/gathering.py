@@ -52,8 +52,8 @@ class Gathering:
         Return those of a failed batch that were `undone` and are the next to be handed out, also while the connection
         stops.
 
-        Given back to the broker, as by a stop that came between, they would keep the ACKs of those behind them that are
-        dead letters already, which would come again, too. So the copies of these are waited for.
+        Dead letters behind them can be acknowledged only after them. If a stop gave them back to the broker first, the
+        dead letters would come again, too; so their copies are waited for.
         """
         engine, wanted = self._link.engine, {delivery_of(message) for message in undone}
         name = delivery_of(undone[0]).subscription_id

@@ -205,7 +205,7 @@ class Message:
         """
         Settle it: in CLIENT mode all that its session has delivered, in INDIVIDUAL mode this one, else nothing.
 
-        Nor does it do anything on a message that never came in, as in Java. Raises IllegalStateError if its consumer is
+        It does nothing on a message that never came in, as in Java. Raises IllegalStateError if its consumer is
         closed, ConnectionFailedError if the link is gone.
         Source: `ActiveMQMessage.acknowledge`, which calls back only if it has somebody to call.
         """

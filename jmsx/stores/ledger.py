@@ -298,7 +298,7 @@ class DeliveryLedger:
         """
         Do as `begin`, for a message that waits before the application gets it: call `reach` then.
 
-        If the process dies before that, it was no delivery, but not for ever: see MOST_UNSEEN.
+        If the process dies before that, it counts as no delivery, for MOST_UNSEEN times.
         """
         return self._hand_out(identity, waits=True)
 

@@ -53,7 +53,7 @@ class OwnFile:
     A file of jmsx's own that other processes may write too, the connection to it, and the lock around that.
 
     It is opened at the first use, and anew when somebody has removed it or its table, of which `removed` is told, and
-    after each error but that another program writes. Neither lock nor connection survives a fork: SQLite keeps its
+    after each error, unless another program was writing. Neither lock nor connection survives a fork: SQLite keeps its
     locks in memory, by file, and a child inherits those of its parent's connections, which are wrong there. So it is
     closed while the process forks.
 

@@ -171,8 +171,8 @@ class World(Machine):
         """
         Wait until a mover lets it on; False, at once, where its own thread moves the world, or does from now on.
 
-        That is looked at and taken in one: a thread that waits for another mover to have done is not seen by that one,
-        and a handler that awaits it would never come back.
+        Both are decided in one step: a thread that only waited for another mover to end would not be seen by it, and a
+        handler that awaits that thread would never come back.
         """
         with self._turn:
             if not wait.is_of(self):
