@@ -55,7 +55,7 @@ from jmsx.core.option_checks import (
 )
 from jmsx.core.policy import Policy, check_policy
 from jmsx.drivers.changed import waitable
-from jmsx.drivers.locks import mutex
+from jmsx.drivers.locks import reentrant
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.process import left_behind, tell_of_forks
 from jmsx.errors import (
@@ -187,7 +187,7 @@ class App:
         self._outgoing = self._make_outgoing()
         self._make_workers()
         self._wake: Callable[[], None] = lambda: None  #: tells run() that there is something to do
-        self._ending = mutex()
+        self._ending = reentrant()
         self._closed_observers = False
         self._watch: Watch | None = None
         self._counting: Counting | None = None
@@ -203,7 +203,7 @@ class App:
         """In the child of a fork: what runs is the parent's; it can send, and start if it did not run."""
         if self._running:
             self._left = left_behind("the app was started", "make another one in the child")
-        self._ending = mutex()
+        self._ending = reentrant()
         self._make_workers()
         self._wake = lambda: None
         self._watch = self._counting = self.endpoint = None
@@ -520,15 +520,15 @@ class App:
         """Do what `stop` does, in as many seconds as are left."""
         try:
             self._workers.stopping = True
-            if self._watch is not None:
-                self._watch.leave()  # nothing is made anew any more
+            if (watch := self._watch) is not None:  # once read, for abort() takes it away
+                watch.leave()  # nothing is made anew any more
             failures = (
                 self._failure,
                 _attempt(self._workers.drain, left()),
                 _attempt(self._outgoing.close, left()),
             )
-            if self._counting is not None:
-                self._counting.close(min(LAST, left()))
+            if (counting := self._counting) is not None:
+                counting.close(min(LAST, left()))
             self._end()
         finally:
             self._workers.stopping = False

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.core.durations import Duration, bounded
 from jmsx.core.option_checks import by_name, check_whole, wrong_type
-from jmsx.drivers.locks import mutex
+from jmsx.drivers.locks import mutex, reentrant
 from jmsx.drivers.machine import Machine
 from jmsx.errors import ConfigurationError, class_of, text_of
 from jmsx.jms.outcomes import BatchError, Retry, Steering, told_by
@@ -103,7 +103,7 @@ class Circuit:
         self._pause = bounded("pause", breaker.pause)
         self._consumer = consumer
         self._told = told  #: of whether it is open
-        self._lock = mutex()
+        self._lock = reentrant()  #: `close` may interrupt another one, by a signal handler
         self._state = _State.CLOSED
         self._failed = 0  #: in a row
         self._until = 0.0  #: when it probes

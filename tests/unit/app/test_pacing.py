@@ -23,6 +23,7 @@ from jmsx.app.pacing import Bucket, Circuit, CircuitBreaker, RateLimit
 from jmsx.jms.outcomes import Unhandled
 from jmsx.testing import harness
 from jmsx_prometheus import PrometheusObserver
+from tests.unit.interrupts import Interrupt
 
 KINDS = pytest.mark.parametrize("kind", ["classic", "artemis"])
 
@@ -309,6 +310,26 @@ def test_a_probe_that_ends_when_all_has_stopped(late: BaseException) -> None:
     one.close()
     one.ended(late, 31.0)
     assert told == [True, False]
+
+
+@pytest.mark.timeout(60)
+def test_an_end_in_the_middle_of_an_end() -> None:
+    """By a signal handler that aborts the app which is being stopped; the two waited for each other, for ever."""
+
+    def steps(interrupted: int) -> int:
+        told: list[bool] = []
+        one = Circuit(CircuitBreaker(failures=1), "ship", told.append)
+        one.ended(OSError(), 0.0)
+        within = ["jmsx/app/pacing.py"]
+        ending = Interrupt(interrupted, within=within, handler=lambda _alarm: one.close())
+        ending.run(one.close)
+        assert told == [True, False]
+        return ending.steps
+
+    step = 1
+    while steps(step) >= step:
+        step += 1
+    assert step > 3
 
 
 @KINDS

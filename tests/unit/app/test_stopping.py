@@ -15,6 +15,8 @@ from jmsx.core.events import Event, LinkClosed, Source, SubscriptionClosed
 from jmsx.errors import IllegalStateError
 from jmsx.testing import FakeBrokerServer
 
+pytestmark = pytest.mark.timeout(60)
+
 #: Seconds that the handler takes.
 TAKES: Final = 0.4
 
@@ -101,6 +103,31 @@ def test_a_stop_by_a_signal_handler_in_the_middle_of_another(
         signal.signal(signal.SIGALRM, previous)
     assert eyes.links_closed == 2
     assert eyes.late == []
+
+
+def test_an_abort_by_a_signal_handler_while_a_stop_closes_the_observers(
+    server: FakeBrokerServer,
+) -> None:
+    """Is what a second Ctrl-C may do; it waited for itself, for ever."""
+
+    class Interrupted(Eyes):
+        def close(self) -> None:
+            super().close()
+            signal.raise_signal(signal.SIGALRM)
+
+    app = busy(server, Interrupted())
+    aborted: list[int] = []
+
+    def handler(number: int, _frame: object) -> None:
+        app.abort()
+        aborted.append(number)
+
+    previous = signal.signal(signal.SIGALRM, handler)
+    try:
+        app.stop()
+    finally:
+        signal.signal(signal.SIGALRM, previous)
+    assert aborted == [signal.SIGALRM]
 
 
 def test_a_stop_by_a_signal_handler_in_the_middle_of_the_start() -> None:
