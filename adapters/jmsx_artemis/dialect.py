@@ -58,8 +58,8 @@ DIALECT: Final = Dialect(
     window=ByteWindow,
     management=ArtemisManagement(),
     header_limit=64 * 1024,  # a large message's header block of 100 KiB is refused (BROKER.md A52)
-    # The same as `ack`. The broker writes that behind the properties, so that one of the name `ack`, as a forwarder
-    # makes who sends all headers of another MESSAGE, would win over it (seen live on 2.44.0).
+    # The same as `ack`. The broker writes that behind the properties, so a property named `ack`, which a forwarder
+    # makes that sends on all headers of a MESSAGE, would win over it (seen live on 2.44.0).
     # Source: `StompFrameHandlerV12.java:53-64`.
     ack_header="message-id",
     duplicate_id_header="_AMQ_DUPL_ID",  # per address, 20,000 ids (BROKER.md A14)

@@ -37,7 +37,7 @@ _BRIEF: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 _MAVEN_GOAL: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 
-#: What a line of a fetching tool has that says why it failed; their first such line says it best.
+#: What stands in a fetching tool's line that says why it failed; the first such line is shown.
 _BLAME: Final = re.compile(r"\[ERROR\] \S|not found|Exception")
 
 #: Seconds for one fetch of 15 MB in some 40 files.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 DISCONNECT_REASONS: Final = ("closed", "heartbeat", "error_frame", "io", "protocol")
 
 
-#: What a broker is asked for every so often is shown for so many times that long: it may be slow once or twice.
+#: What a broker has told is shown for so many of the pauses after which it is asked: it may be slow once or twice.
 LOOKS: Final = 3
 
 #: Commands that are usually waited for.

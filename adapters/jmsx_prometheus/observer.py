@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 #: Events that come with each message: those of one consumer and link are counted together.
 _FREQUENT: Final = (MessagesReceived, MessagesAcknowledged, DeliveryEnded)
 
-#: Events that messages on a link come before or after, and that they may not be counted on the other side of.
+#: Events that begin or end something: messages that came before one are counted before it.
 _TURNS: Final = (LinkOpened, LinkClosed, SubscriptionOpened, SubscriptionClosed)
 
 #: Those events by class, for each source (by its identity), destination and consumer.

@@ -53,7 +53,7 @@ _COMMON: Final = ("delivery", "send", "recv.batch", "ack.batch")
 _IN_TURN: Final = (*_COMMON, *(kind for kind in SCHEMAS if kind not in _COMMON))
 #: Lines that the parser refuses are halved until so few are left, and then go the exact path.
 _FEW: Final = 256
-#: What by shape costs whatever the number of lines is worth it from so many lines of a kind on.
+#: From so many lines of a kind on it is worth while to read them by shape, which costs something however few they are.
 _MANY: Final = 2000
 #: Shapes of a kind that are looked for in a batch, and lines that are looked at for each.
 _SHAPES: Final = 4

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Row: TypeAlias = "Mapping[str, Any]"
 
 
-#: Everything is measured in units of which a picture is so many wide; the page scales it.
+#: Units across a picture, in which all of it is measured; the page scales it.
 _WIDTH: Final = 900
 _RIGHT: Final = _WIDTH - 30
 _FONT: Final = 12

@@ -83,8 +83,8 @@ GLANCES: Final = 0.25
 #: Seconds that it holds the lock at most while more and more comes: a liar's flood would keep everybody else waiting.
 TURN: Final = 0.05
 
-#: Seconds after a write in which what may wait does, for what else comes: as long as ACKs do (core/batching.py). Not
-#: longer, for a SEND that the broker refuses should be known before the COMMIT, which would be in doubt on Artemis.
+#: Seconds that a frame which may wait is kept back after a write, to go with others: as ACKs are (core/batching.py).
+#: Not longer, for a SEND that the broker refuses should be known before the COMMIT, which would be in doubt on Artemis.
 TOGETHER: Final = 0.005
 
 #: Seconds that a broker is given to answer on a link that we drop.
