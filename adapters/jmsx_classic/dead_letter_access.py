@@ -15,7 +15,7 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -39,12 +39,13 @@ from jmsx.dead_letters.letter import (
 )
 from jmsx.drivers.looking import Looking
 from jmsx.drivers.machine import Machine
-from jmsx.drivers.request_link import MisreadError, RequestLink
+from jmsx.drivers.request_link import PATIENCE, MisreadError, RequestLink
 from jmsx.errors import (
     BrokerTimeoutError,
     ConnectionFailedError,
     UnsupportedError,
 )
+from jmsx.jms.one_broker import connect_to
 from jmsx.jms.session import link_of
 from jmsx_classic.bodies import TRANSLATION_HEADER, looks_like_map
 from jmsx_classic.copies import replayed_headers
@@ -107,6 +108,7 @@ class ClassicDeadLetters:
         #: Ids of those with a body of XML that is theirs, by the queue in which one was looked for
         self._texts: dict[str, set[str]] = {}
         self._told = Told()  #: by one link to the next
+        self._is_silent = False  #: to who asks for its queues
 
     def queues(self) -> list[str]:
         """Return the queues named like dead letter queues: Classic does not tell its strategies over STOMP."""
@@ -116,21 +118,23 @@ class ClassicDeadLetters:
         """
         Return all queues: who subscribes to their advisories is told at once of each.
 
-        Raises UnsupportedError where the broker sends no advisories (`advisorySupport="false"`).
+        Raises UnsupportedError where the broker sends no advisories (`advisorySupport="false"`), or does not answer who
+        asks for them: that blocks the connection for as long as the broker's memory is full (BROKER.md C79), so it is
+        one of its own, and is asked for once.
         """
-        link_of(self._session).shared.start()
-        # Our own temporary topic is told of, too, and behind the queues that were there before it
-        consume = self._session.create_consumer
-        with (
-            closing(consume(Topic("ActiveMQ.Advisory.Queue"))) as advisories,
-            closing(consume(Topic("ActiveMQ.Advisory.TempTopic"))) as end,
-        ):
-            consume(self._session.create_temporary_topic()).close()
-            if end.receive(_PATIENCE) is None:
-                raise UnsupportedError(
-                    f"{self._address} does not tell which queues it has (advisorySupport is off); name one"
-                )
-            found = _named_by(advisories)
+        if self._is_silent:
+            raise _untold(self._address)
+        found = None
+        connection = connect_to(self._address, self._options, request_timeout=PATIENCE)
+        try:
+            with suppress(BrokerTimeoutError):
+                connection.start()
+                found = _queues_of(connection.create_session())
+        finally:  # who is not answered, or pressed Ctrl-C, does not wait for DISCONNECT either
+            (connection.abort if found is None else connection.close)()
+        if found is None:
+            self._is_silent = True
+            raise _untold(self._address)
         return {html.unescape(name) for name in found}
 
     def is_same(self, queue: str, uri: str) -> bool:
@@ -144,6 +148,7 @@ class ClassicDeadLetters:
                 return None
         except UnsupportedError:  # no advisories
             return sum(1 for _ in self._shown(queue))
+        link_of(self._session).shared.start()
         asked = Statistics(self._session)
         told = None if asked.broker() is None else asked.queues([queue]).get(queue, {}).get("size")
         return told if isinstance(told, int) else sum(1 for _ in self._shown(queue))
@@ -413,6 +418,22 @@ def _letter(frame: MessageFrame, *, bodies: bool = False) -> DeadLetter:
         stuck=_stuck(headers, frame.body),
         astray=_astray(origin),
         body=frame.body if bodies else None,
+    )
+
+
+def _queues_of(session: Session) -> set[str] | None:
+    """Return the queues of which the broker tells in advisories, as they are written there; None: there are none."""
+    consume = session.create_consumer
+    # Our own temporary topic is told of, too, and behind the queues that were there before it
+    advisories = consume(Topic("ActiveMQ.Advisory.Queue"))
+    end = consume(Topic("ActiveMQ.Advisory.TempTopic"))
+    consume(session.create_temporary_topic())
+    return None if end.receive(_PATIENCE) is None else _named_by(advisories)
+
+
+def _untold(broker: object) -> UnsupportedError:
+    return UnsupportedError(
+        f"{broker} does not tell which queues it has (advisorySupport is off, or its memory is full); name one"
     )
 
 

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Final
 from jmsx import plugins
 from jmsx.config.uri import parse_broker_uri
 from jmsx.dead_letters.access import Access
-from jmsx.errors import ConfigurationError, ConnectionFailedError, JmsxError
+from jmsx.errors import (
+    BrokerTimeoutError,
+    ConfigurationError,
+    ConnectionFailedError,
+    JmsxError,
+)
 from jmsx.jms.one_broker import connect_to
 from jmsx.jms.session import Session, link_of
 
@@ -36,7 +41,11 @@ def open_access(url: str) -> Iterator[Access]:
             failure = error
             continue
         with connection:
-            yield _access(session)
+            try:
+                yield _access(session)
+            except (BrokerTimeoutError, ConnectionFailedError, KeyboardInterrupt):
+                connection.abort()  # to close it would wait for a silent broker, and fail with that instead
+                raise
         return
     raise failure
 

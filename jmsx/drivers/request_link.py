@@ -21,6 +21,7 @@ from jmsx.core.wire import Told
 from jmsx.drivers.epoch import Seal
 from jmsx.drivers.link import Arrival, LinkLost
 from jmsx.drivers.machine import Machine
+from jmsx.drivers.tcp import HELD_BACK
 from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, JmsxError, ProtocolError
 
 if TYPE_CHECKING:
@@ -180,7 +181,10 @@ class RequestLink:
             except queue.Empty:
                 break
             self._take([] if arrived is None else arrived[1], f"at {command} {subject}")
-        raise BrokerTimeoutError(f"{broker} did not answer {command} {subject} in {patience:g} s")
+        why = f"; {HELD_BACK}" if command == "SEND" else ""
+        raise BrokerTimeoutError(
+            f"{broker} did not answer {command} {subject} in {patience:g} s{why}"
+        )
 
     def _take(self, arrival: Arrival, when: str) -> None:
         """Keep what has come; raises what the end of the link means, or a message that goes on (core/wire.py)."""

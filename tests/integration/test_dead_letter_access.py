@@ -25,6 +25,7 @@ from jmsx_broker.wire import Wire
 from jmsx_eventlog import EventLog
 from tests.integration.artemis_support import Console
 from tests.integration.broker_support import changed_artemis, eventually, python
+from tests.integration.proxy import Proxy
 from tests.integration.support import fresh_queue
 from tests.jdk import NEEDS_JDK, run_peer
 from tests.pipeline.simulator import SOURCE, Clock, open_log
@@ -291,6 +292,38 @@ def test_kills_leave_each_message_in_one_place(broker: Broker) -> None:
     assert done == len(there)
     assert lying(broker, target) == Counter(bodies)
     assert lying(broker, dead) == Counter()
+
+
+@pytest.mark.parametrize("interrupts", [False, True], ids=["it fails", "Ctrl-C"])
+def test_a_broker_that_falls_silent_on_the_way(classic_broker: Broker, *, interrupts: bool) -> None:
+    """The command does not wait to say good-bye, and tells the error that was first."""
+    dead, target = fresh_queue(), fresh_queue()
+    put(classic_broker, dead, *(f"m{number}" for number in range(40)))
+    with Proxy(classic_broker.url) as proxy:
+        command = (
+            "replay",
+            dead.name,
+            "--to",
+            target.uri,
+            "--yes",
+            "--rate",
+            "10",
+            "--broker",
+            proxy.url,
+        )
+        with python("-m", "jmsx", "dlq", *command) as process:
+            eventually(lambda: classic_broker.statistics(target.name).size)
+            with proxy.frozen():
+                began = time.monotonic()
+                if interrupts:
+                    process.send_signal(signal.SIGINT)
+                _, told = process.communicate(timeout=40)
+                assert time.monotonic() - began < (3 if interrupts else 10)
+    assert process.returncode == (130 if interrupts else 1)
+    assert " of 40 were done for certain; each of the others is in one of the queues" in told
+    assert interrupts or " in 5 s" in told
+    eventually(lambda: classic_broker.statistics(dead.name).inflight_count == 0)
+    assert (lying(classic_broker, target) + lying(classic_broker, dead)).total() == 40
 
 
 def test_a_long_queue_is_shown_page_by_page(tmp_path: Path) -> None:
