@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import io
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -29,6 +30,11 @@ def main() -> None:
         sys.exit(INTERRUPTED)
     gc.freeze()
     gc.enable()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(
+            stream, io.TextIOWrapper
+        ):  # what a locale cannot write is no reason to write nothing
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = run()
     except (KeyboardInterrupt, RuntimeError) as error:  # before the command began

@@ -60,9 +60,7 @@ def send(
         producer = connection.create_session().create_producer()
         bodies: Iterable[str] = [body]
         if body == "-":
-            bodies = (
-                (line.removesuffix("\n") for line in sys.stdin) if lines else [sys.stdin.read()]
-            )
+            bodies = _read(lines=lines)
         for number, text in enumerate(bodies, 1):
             message = Message(
                 text, properties=given, correlation_id=correlation_id, reply_to=reply_to
@@ -108,6 +106,22 @@ def browse(
                 _show(letter, as_json=as_json)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
+
+
+def _read(*, lines: bool) -> Iterator[str]:
+    """Yield what standard input has, whole or line by line; raises ConfigurationError if that is no text."""
+    if sys.stdin is None:
+        raise ConfigurationError("standard input is closed; give the text as an argument")
+    try:
+        if lines:
+            yield from (line.removesuffix("\n") for line in sys.stdin)
+        else:
+            yield sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(
+            f"what comes on standard input is no text in {error.encoding}: {error.reason}; bytes are sent by a program,"
+            " as Message(b'...')"
+        ) from error
 
 
 @contextmanager

@@ -162,7 +162,7 @@ def _tell_result(words: str, counts: Mapping[str, int] | None) -> None:
 
 
 def _confirm() -> None:
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         raise ConfigurationError("nobody can be asked here; say --yes, or --dry-run")
     if not typer.confirm("Go on?"):
         _err.print("nothing was done")

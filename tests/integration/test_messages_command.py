@@ -62,6 +62,26 @@ def test_mistakes_are_told_before_anything_is_sent(arguments: list[str], told: s
     assert told in str(CliRunner().invoke(app, arguments).exception)
 
 
+@pytest.mark.parametrize("lines", [[], ["--lines"]], ids=["whole", "lines"])
+def test_what_comes_in_is_no_text(broker: Broker, queue: Queue, lines: list[str]) -> None:
+    """Such as an image, or Latin-1: it is no fault of ours."""
+    command = [sys.executable, "-m", "jmsx", "send", queue.uri, *lines, "--broker", broker.url]
+    strict = {**os.environ, "PYTHONIOENCODING": "utf-8"}
+    given = b"gr\xfc\xdfe\n"
+    done = subprocess.run(command, input=given, capture_output=True, check=False, env=strict)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.startswith(b"error: what comes on standard input is no text in utf-8: ")
+
+
+def test_a_locale_that_has_few_characters(broker: Broker, queue: Queue) -> None:
+    """What it cannot write is escaped."""
+    run(broker, "send", queue.uri, "ü☃")
+    command = [sys.executable, "-m", "jmsx", "browse", queue.name, "--broker", broker.url]
+    few = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run(command, capture_output=True, check=True, env=few)
+    assert done.stdout.endswith(b"\t\xfc\\u2603\n")
+
+
 def test_a_queue_that_is_not_there(broker: Broker, queue: Queue) -> None:
     """That is all there is to say, and looking has not made it."""
     for _ in range(2):

@@ -6,7 +6,7 @@ import os
 import resource
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +15,7 @@ import pytest
 from jmsx.cli import dlq
 from jmsx.cli.commands import run
 from jmsx.dead_letters.letter import read
+from jmsx.testing import FakeBrokerServer
 from jmsx_dashboards.asking import Prometheus
 from tests.pipeline.simulator import SOURCE, Clock, open_log, sent
 from tests.unit.cli.test_dlq import Hiding
@@ -231,3 +232,24 @@ def test_what_ends_too_early_is_no_interruption(
     code, _, said = told(monkeypatch, capsys, "dlq", "ls")
     assert code == 1
     assert "EOFError: marshal data too short" in said
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("send queue://a", "standard input is closed"),
+        ("dlq purge dead", "nobody can be asked here"),
+    ],
+)
+def test_standard_input_is_closed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, words: str
+) -> None:
+    """As by `<&-`: it is no fault of ours."""
+    monkeypatch.setattr(sys, "stdin", None)
+    broker = Hiding(1)
+    monkeypatch.setattr(dlq, "opened", lambda _: nullcontext(broker))
+    with FakeBrokerServer("classic") as server:
+        monkeypatch.setenv("JMSX_BROKER_URL", server.url)
+        code, _, said = told(monkeypatch, capsys, *command.split())
+    assert code == 1
+    assert words in said
