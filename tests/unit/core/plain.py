@@ -15,12 +15,12 @@ class PlainBroker(Writing, Reading, Copying):
     """What a copy carries on is what its sender wrote; all else is as in STOMP 1.2."""
 
     def copy(self, delivery: Delivery, destination: str, **more: str) -> Frame:
-        """The message anew, with `more` headers."""
+        """Return the SEND of a copy, with `more` headers."""
         told = {name: text for name, text in delivery.headers.items() if name not in _OF_A_DELIVERY}
         return Frame("SEND", told | more | self.send_headers(destination), delivery.frame.body)
 
     def dead_letter_copy(self, delivery: Delivery, destination: str, death: DeathRecord) -> Frame:
-        """With the reason."""
+        """Return the SEND of a dead letter's copy, with why it died."""
         return self.copy(delivery, destination, **death.headers(delivery.message_id))
 
 
