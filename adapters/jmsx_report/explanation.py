@@ -388,7 +388,12 @@ def _delivery(line: Line) -> str:
         text += f"failed with {name(line['error_type'])}{place}; "
     text += ended
     if isinstance(line.get("start_us"), int) and isinstance(line.get("end_us"), int):
-        text += f" ({duration(line['end_us'] - line['start_us'])} in the handler)"
+        took = line["end_us"] - line["start_us"]
+        text += (
+            f" ({duration(took)} in the handler)"
+            if took >= 0
+            else " (before its handler was called)"
+        )
     return text + _within(line)
 
 

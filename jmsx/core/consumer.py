@@ -51,6 +51,17 @@ _WIRE_NAME: Final = "jmsx-ack"
 FLOOD_BYTES: Final = 512 * 1024 * 1024
 
 
+def put_off(delivery: Delivery) -> None:
+    """Note that `delivery` was handed out and waits for its handler, until that has `begun`."""
+    delivery.ended_at = -math.inf
+
+
+def begun(deliveries: Iterable[Delivery]) -> None:
+    """Note that the handler of these is called now."""
+    for delivery in deliveries:
+        delivery.ended_at = delivery.started_at
+
+
 class ConsumerCore:
     """The state of one subscription; times are seconds, monotonic."""
 
@@ -842,6 +853,9 @@ class ConsumerCore:
         for delivery in alive:
             if delivery.ended_at == delivery.started_at:  # settled by its own handler
                 delivery.ended_at = now
+            elif delivery.ended_at == -math.inf:  # it waited for its handler
+                lost = outcome is Outcome.ABANDONED
+                delivery.ended_at = delivery.received_at if lost else now
             self.reports.ended(delivery, outcome, now, transaction_id)
 
     def forget_counts(self, batch: Iterable[Delivery]) -> None:

@@ -123,7 +123,8 @@ class DeliveryEnded:
         sent_ms: the broker's `timestamp` header, epoch milliseconds; None: it has none.
         received_at: when it came in.
         started_at: when it was handed to the application.
-        ended_at: when the application was done with it.
+        ended_at: when the application was done with it; if its link was lost before its handler was called: when it
+            came in.
         outcome: how it ended.
         error_type: class name of what the handler raised; None: nothing.
         error_place: file and line, the innermost of the application's code.

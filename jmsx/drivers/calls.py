@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from jmsx.core.consumer import put_off
 from jmsx.core.delivery import Delivery, Held
 from jmsx.core.dialect import DOUBTFUL
 from jmsx.core.requests import Request, silent
@@ -387,6 +388,8 @@ class Calls:
         else:
             delivery = self.engine.hand_outs.deliver(core, names, now, held)
             withheld = self.engine.hand_outs.withheld
+        if delivery is not None and self.engine.hand_outs.waits:
+            put_off(delivery)
         if delivery is None and not withheld:
             core.want(names, now)
         return delivery

@@ -14,6 +14,7 @@ import sqlite3
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from jmsx.core.consumer import begun
 from jmsx.core.delivery import Delivery, Held
 from jmsx.core.frames import MessageFrame, Record
 from jmsx.core.ledger import Entry, HandOutEnd, StagedLedger, StoreKey
@@ -124,8 +125,11 @@ class HandOuts:
 
         Raises StoreError if the ledger is away: then it must not see them, and nothing is handed out for a while.
         """
-        ledger = self.ledger
-        if ledger is None or not self.waits:
+        if not self.waits:
+            return
+        deliveries = list(deliveries)
+        begun(deliveries)
+        if (ledger := self.ledger) is None:
             return
         try:
             ledger.reach(_entries(deliveries))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jmsx import AcknowledgeMode, App, MemoryStore, Message, ReconnectPolicy, RedeliveryPolicy
+from jmsx.core.events import DeliveryEnded, Event, Outcome, Source
 from jmsx.testing import FakeBrokerServer
 from tests.integration.broker_support import eventually
 
@@ -51,6 +52,21 @@ class Slow(MemoryStore):
         super().once_each(identities, work)
 
 
+class Lost:
+    """Keeps the ends of deliveries whose link was lost."""
+
+    def __init__(self, ends: list[DeliveryEnded]) -> None:
+        self._ends = ends
+
+    def observe(self, event: Event, _source: Source) -> None:
+        """Keep it, if it is one."""
+        if isinstance(event, DeliveryEnded) and event.outcome is Outcome.ABANDONED:
+            self._ends.append(event)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 @pytest.mark.parametrize("mode", [AUTO, INDIVIDUAL, TRANSACTED])
 @pytest.mark.parametrize("kind", ["def", "async def", "batch"])
 def test_it_is_done_once(
@@ -58,6 +74,7 @@ def test_it_is_done_once(
 ) -> None:
     """And by a handler that is told that somebody may have had it; nor was the first hand-out its only attempt."""
     calls = list[tuple[str, bool]]()
+    lost = list[DeliveryEnded]()
 
     def lose() -> None:
         epoch = app._workers[0]._link.epoch
@@ -66,6 +83,7 @@ def test_it_is_done_once(
 
     app = App(
         server.url,
+        observers=[Lost(lost)],
         reconnect=ReconnectPolicy(initial_delay=0.01),
         redelivery_policy=NEVER_AGAIN,
         ledger=str(tmp_path / "ledger.db"),
@@ -96,5 +114,6 @@ def test_it_is_done_once(
         app.send("queue://in", "b")
         assert eventually(lambda: len(calls) > 1, 10)
     assert calls == [("a", True), ("b", False)]
+    assert [one.ended_at < one.started_at for one in lost] == [True]  # no handler had it
     with server.broker() as broker:
         assert not any(len(broker.queue(name)) for name in ("ActiveMQ.DLQ", "DLQ"))
