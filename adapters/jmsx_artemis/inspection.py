@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from jmsx import Session
 from jmsx.check.finding import Finding, Level
@@ -13,10 +13,18 @@ from jmsx.errors import JmsxError
 from jmsx.log import counted
 from jmsx_artemis.asking import MANAGEMENT, ask, may_ask
 from jmsx_artemis.dead_letter_access import dead_letter_queues
-from jmsx_artemis.questions import Queue, queues
+from jmsx_artemis.questions import Queue, address_settings, queues
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+
+#: What is wrong with a queue called as plain clients write it.
+_REMOVED: Final = (
+    "plain STOMP clients write a queue so: a minute after its last consumer the broker removes it, if it is empty, and"
+    " what they send then is gone; set auto-delete-queues to false in the broker's address-setting until the last of"
+    " them has moved"
+)
 
 
 def inspect(session: Session, names: Sequence[str]) -> Iterator[Finding]:
@@ -44,6 +52,8 @@ def inspect(session: Session, names: Sequence[str]) -> Iterator[Finding]:
             told = f"it keeps {kept} only (ring-size): for a newer one the oldest is deleted"
             yield Finding(f"queue {name}", Level.WARNING, told)
     try:  # by itself, for this user may not be allowed to ask that
+        for name in ask(session, _removed(found)):
+            yield Finding(f"queue {name}", Level.WARNING, _REMOVED)
         dead = ask(session, dead_letter_queues(("#", *names)))
     except (CannotAskError, JmsxError) as error:
         yield _not_visible("dead letter queues", error)
@@ -73,3 +83,14 @@ def _find(names: Sequence[str]) -> Inquiry[dict[str, Queue | None]]:
     if not names:
         yield from queues("NAME", "jmsx")
     return found
+
+
+def _removed(found: Mapping[str, Queue | None]) -> Inquiry[list[str]]:
+    """Return the queues with a plain client's name that the broker removes while nobody reads them (BROKER.md A76)."""
+    removed = []
+    for name, queue in found.items():
+        if name.startswith("/queue/"):
+            settings = yield from address_settings(name)
+            if settings.auto_delete_queues if queue is None else queue["autoDelete"] == "true":
+                removed.append(name)
+    return removed

@@ -30,6 +30,7 @@ class AddressSettings:
     default_ring_size: int = -1  #: messages that a queue keeps; -1: all
     slow_consumer_threshold: int = -1  #: messages a second; -1: none is slow
     slow_consumer_policy: str = "NOTIFY"
+    auto_delete_queues: bool = True
 
     @classmethod
     def read(cls, address: str, told: str) -> AddressSettings:
@@ -52,6 +53,7 @@ class AddressSettings:
             "default_ring_size": "defaultRingSize",
             "slow_consumer_threshold": "slowConsumerThreshold",
             "slow_consumer_policy": "slowConsumerPolicy",
+            "auto_delete_queues": "autoDeleteQueues",
         }
         set_ = {field: given[name] for field, name in names.items() if name in given}
         return cls(address=address, **set_)

@@ -212,6 +212,25 @@ def test_a_queue_that_forgets(artemis_broker: Broker, tmp_path: Path) -> None:
     assert "keeps 2 messages only (ring-size)" in told["told"]
 
 
+def test_a_plain_clients_queue_that_is_removed_while_nobody_reads_it(
+    artemis_broker: Broker, tmp_path: Path
+) -> None:
+    """Who moves in is warned before what the old senders send is gone; of other names nobody is."""
+    plain = Queue(f"queue:///queue/{fresh_queue().name}")
+    kept, usual = Queue(f"{plain.uri}.kept"), fresh_queue()
+    for queue in (plain, kept, usual):
+        settings = json.dumps({"autoDeleteQueues": queue is not kept})
+        ask_broker(artemis_broker, "addAddressSettings", queue.name, settings)
+    for queue in (plain, kept, usual):
+        for made in (False, True):
+            if made:
+                with Connection(artemis_broker.url) as connection:
+                    connection.create_session().create_producer(queue).send(Message("a"))
+            _, findings = check_app(artemis_broker, queue, tmp_path)
+            told = findings[f"queue {queue.name}"]["told"]
+            assert ("set auto-delete-queues to false" in told) == (queue is plain)
+
+
 def check_app(broker: Broker, queue: Queue, folder: Path) -> tuple[int, dict[str, Any]]:
     """The exit code, and what is found, of an application that reads `queue`."""
     text = APP.format(url=broker.url, queue=queue.name)
