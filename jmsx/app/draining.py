@@ -121,7 +121,7 @@ class _Drain:
         self._machine = machine
         self.worker = worker
         self.overdue = False  #: its handler has not returned
-        self._begun = (worker.call, worker.greeting)  #: what runs, and on which link
+        self._before = (worker.called, worker.greeting)  #: what was done, and which link there was
         self._cut_off = False
         self._deadline = deadline
         self._failure: JmsxError | None = None
@@ -153,10 +153,11 @@ class _Drain:
 
     def _close(self) -> None:
         """Give back the rest; raises if what was finished meanwhile can never be confirmed."""
-        call, greeting = self._begun
+        before, greeting = self._before
         lost = not self.worker.connected or self.worker.greeting is not greeting
+        call = self.worker.called
         self.worker.close()
-        if call is not None and lost:
+        if call is not None and call is not before and lost:
             raise ConnectionFailedError(
                 f"the connection was lost while message {call.message_id} was handled, so it comes again"
             )

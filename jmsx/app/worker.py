@@ -110,6 +110,7 @@ class Worker:
         self.reply: Callable[[Message, Destination, dict[str, Any]], str] = self.send
         self._availability = availability
         self.call: Call | None = None  #: what its handler is doing
+        self.called: Call | None = None  #: what it has done last
         self._ended = False  #: the transaction of the message in hand was committed, or not
         self._unsent = False  #: the handler could not send in it
         self._connection = connection
@@ -482,6 +483,7 @@ class Worker:
             error = NOT_CALLED if isinstance(raised, InvalidMessagesError) else raised
             raise
         finally:
+            self.called = self.call
             if not self._gate.is_open:
                 self._gate.ended(error, self._machine.monotonic())
         if result is not None and isinstance(taken, Message) and taken.reply_to is not None:

@@ -10,10 +10,12 @@ from typing import Final
 
 import pytest
 
-from jmsx import App, DrainError, JmsxError, Message
+from jmsx import App, DrainError, JmsxError, Message, ReconnectPolicy
 from jmsx.core.events import Event, LinkClosed, Source, SubscriptionClosed
 from jmsx.errors import IllegalStateError
 from jmsx.testing import FakeBrokerServer
+from tests.integration.broker_support import eventually
+from tests.integration.proxy import Proxy
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -169,3 +171,44 @@ def test_a_stop_between_the_opening_and_the_first_message(
         app.start()
     assert not [one.name for one in threading.enumerate() if one.name.startswith("jmsx")]
     assert not app.ready().ok
+
+
+@pytest.mark.parametrize("gathers", [False, True])
+def test_what_is_handled_while_its_link_is_lost_is_told(
+    server: FakeBrokerServer, *, gathers: bool
+) -> None:
+    """Also of a batch that is handled because the app stops: it comes again, and the stop went well."""
+    called, goes_on = threading.Event(), threading.Event()
+
+    def work(_taken: Message | list[Message]) -> None:
+        called.set()
+        assert goes_on.wait(10)
+
+    def batch(messages: list[Message]) -> None:
+        work(messages)
+
+    def single(message: Message) -> None:
+        work(message)
+
+    with Proxy(server.url) as proxy, ThreadPoolExecutor() as threads:
+        app = App(proxy.url, reconnect=ReconnectPolicy(initial_delay=0.01))
+        if gathers:
+            app.consumer("a", batch=10, batch_timeout=30.0)(batch)
+        else:
+            app.consumer("a")(single)
+        app.start()
+        [worker] = app._workers
+        app.send("queue://a", "x")
+        if gathers:
+            assert eventually(lambda: worker.state(app._progress, 0).in_hand == 1)
+            time.sleep(0.3)
+        else:
+            assert called.wait(10)
+        first = worker.greeting
+        stopping = threads.submit(app.stop)
+        assert called.wait(10)
+        proxy.cut()
+        assert eventually(lambda: worker.connected and worker.greeting is not first)
+        goes_on.set()
+        with pytest.raises(DrainError, match=r"was lost while message .* was handled"):
+            stopping.result(20)
