@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
+from jmsx.log import counted
 from jmsx_eventlog.schema import AUDITED
 from jmsx_report.additive import Adds, Partial
 from jmsx_report.clocks import Clocks
@@ -146,9 +147,9 @@ class Completeness:
         """Return what is wrong, in words; nothing if the log is whole and every writer has ended."""
         told = []
         for hole in self.holes.sort("writer", "low").iter_rows(named=True):
-            lines = hole["high"] - hole["low"] + 1
+            lines = counted(hole["high"] - hole["low"] + 1, "line")
             told.append(
-                f"writer {hole['writer']}: {lines} lines are missing (seq {hole['low']}-{hole['high']})"
+                f"writer {hole['writer']}: {lines} missing (seq {hole['low']}-{hole['high']})"
             )
         drops = self.drops.group_by("writer", "kind").agg(pl.col("dropped").sum())
         told += [

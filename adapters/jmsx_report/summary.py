@@ -372,11 +372,11 @@ def summary(
     quarantined = 0 if held.terms.quarantine is None else held.terms.quarantine.height
     faults = held.complete.faults()
     if held.terms.open_segments:
-        faults.append(f"{len(held.terms.open_segments)} segments are still open")
+        faults.append(f"{counted(len(held.terms.open_segments), 'segment')} still open")
     if held.terms.passed_over is not None and held.terms.passed_over.height:
-        faults.append(f"{held.terms.passed_over.height} files were not read")
+        faults.append(f"{counted(held.terms.passed_over.height, 'file')} not read")
     if quarantined:
-        faults.append(f"{quarantined} lines were put aside")
+        faults.append(f"{counted(quarantined, 'line')} put aside")
     clocks = held.clocks.told()
     findings = _findings(held, missing, rows, clocks)
     findings += _under_way(held, found, planned, in_hand)
@@ -516,7 +516,7 @@ def _whole(
     reasons += [f"{route}: {why}" for route, why in sorted(doubts.items())]
     reasons += [f"{who}: {why}" for who, why in _gaps(missing, SAMPLED)]
     if held.terms.quarantine is not None and held.terms.quarantine.height:
-        reasons.append(f"{held.terms.quarantine.height} lines were put aside")
+        reasons.append(f"{counted(held.terms.quarantine.height, 'line')} put aside")
     if totals["sent"] - since <= 0:
         reasons.append("no message was sent up to the horizon, so nothing is proven")
     return (UNVERIFIABLE, list(dict.fromkeys(reasons))) if reasons else (BALANCED, [])

@@ -152,10 +152,8 @@ def test_a_log_that_is_not_whole_proves_nothing(tmp_path: Path) -> None:
 
     assert audit["verdict"] == "unverifiable"
     faults = " ".join(audit["completeness"]["faults"])
-    assert (
-        f"{shop.consumer.writer}: {high - low} lines are missing (seq {low}-{high - 1})" in faults
-    )
-    assert "1 segments are still open" in faults
+    assert f"{shop.consumer.writer}: {high - low:,} lines missing (seq {low}-{high - 1})" in faults
+    assert "1 segment still open" in faults
     assert [path.rpartition("/")[2] for path in audit["completeness"]["open_segments"]] == [
         f"{mine[-1].name}.open"
     ]
@@ -195,4 +193,4 @@ def test_a_spoilt_line_costs_one_line(tmp_path: Path) -> None:
 
     assert audit["verdict"] == "unverifiable"
     assert audit["completeness"]["unreadable_lines"] == 1
-    assert "1 lines are missing (seq 100-100)" in " ".join(audit["completeness"]["faults"])
+    assert "1 line missing (seq 100-100)" in " ".join(audit["completeness"]["faults"])

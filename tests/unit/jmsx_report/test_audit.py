@@ -193,6 +193,7 @@ def test_lines_that_were_put_aside_are_never_balanced() -> None:
 
     assert (summary["verdict"], summary["quarantined"]) == ("unverifiable", 1)
     assert findings(summary, "quarantine") == ["x.jsonl, line 1: no JSON"]
+    assert "1 line put aside" in summary["reasons"]
 
 
 def test_a_log_of_spoilt_lines_only_may_have_told_of_any_number() -> None:
