@@ -89,6 +89,9 @@ class Peer:
     events: list[Event] = field(default_factory=list)
     dialect: Dialect = DIALECT
     memory: ProcessMemory = field(default_factory=ProcessMemory)
+    lives: int = (
+        0  #: sessions that it has been: ids are of one alone, duplicate ids and commit markers too
+    )
     dead: bool = True
     gave_up: bool = False  #: the session itself dropped the link
     known: set[str] = field(default_factory=set)  #: ack ids of this link
@@ -99,10 +102,11 @@ class Peer:
     def connect(self, *, fresh: bool = True) -> None:
         """A new link, with a new core or the old one, and all consumers subscribed."""
         if fresh:
+            self.lives += 1
             settings = SessionSettings(
                 mode=self.habit.mode,
                 broker="fake:61613",
-                session_id=self.name,
+                session_id=f"{self.name}.{self.lives}",
                 marker_day=20_000 if self.habit.commit_markers else None,
             )
             self.core = SessionCore(settings, self.dialect, no_jitter, self.memory)
