@@ -42,26 +42,35 @@ def inspect(session: Session, names: Sequence[str]) -> Iterator[Finding]:
         return
     yield Finding("management", Level.OK, "it answers")
     for name, queue in found.items():
-        if queue is None:
-            told = "does not exist yet; it is made at its first use"
-        else:
-            told = f"{_counted(queue['messageCount'], 'message')}, {_counted(queue['consumerCount'], 'consumer')}"
-        yield Finding(f"queue {name}", Level.NOTE, told)
-        if queue is not None and queue["ringSize"] != "-1":
-            kept = _counted(queue["ringSize"], "message")
-            told = f"it keeps {kept} only (ring-size): for a newer one the oldest is deleted"
-            yield Finding(f"queue {name}", Level.WARNING, told)
+        yield from _told(name, queue)
+    plain = {name: queue for name, queue in found.items() if name.startswith("/queue/")}
+    removed: list[str] = []
+    dead: dict[str, int] = {}
     try:  # by itself, for this user may not be allowed to ask that
-        for name in ask(session, _removed(found)):
-            yield Finding(f"queue {name}", Level.WARNING, _REMOVED)
+        if plain:
+            removed = ask(session, _removed(plain))
         dead = ask(session, dead_letter_queues(("#", *names)))
     except (CannotAskError, JmsxError) as error:
         yield _not_visible("dead letter queues", error)
-        return
+    for name in removed:
+        yield Finding(f"queue {name}", Level.WARNING, _REMOVED)
     for name, waiting in dead.items():
         if name not in found:
             level = Level.WARNING if waiting else Level.NOTE
             yield Finding(f"queue {name}", level, counted(waiting, "dead letter"))
+
+
+def _told(name: str, queue: Queue | None) -> Iterator[Finding]:
+    """Yield what lies in a queue, and what it forgets."""
+    if queue is None:
+        told = "does not exist yet; it is made at its first use"
+    else:
+        told = f"{_counted(queue['messageCount'], 'message')}, {_counted(queue['consumerCount'], 'consumer')}"
+    yield Finding(f"queue {name}", Level.NOTE, told)
+    if queue is not None and queue["ringSize"] != "-1":
+        kept = _counted(queue["ringSize"], "message")
+        told = f"it keeps {kept} only (ring-size): for a newer one the oldest is deleted"
+        yield Finding(f"queue {name}", Level.WARNING, told)
 
 
 def _not_visible(check: str, error: Exception) -> Finding:
@@ -86,11 +95,10 @@ def _find(names: Sequence[str]) -> Inquiry[dict[str, Queue | None]]:
 
 
 def _removed(found: Mapping[str, Queue | None]) -> Inquiry[list[str]]:
-    """Return the queues with a plain client's name that the broker removes while nobody reads them (BROKER.md A76)."""
+    """Return which of these queues the broker removes while nobody reads them (BROKER.md A76)."""
     removed = []
     for name, queue in found.items():
-        if name.startswith("/queue/"):
-            settings = yield from address_settings(name)
-            if settings.auto_delete_queues if queue is None else queue["autoDelete"] == "true":
-                removed.append(name)
+        settings = yield from address_settings(name)
+        if settings.auto_delete_queues if queue is None else queue["autoDelete"] == "true":
+            removed.append(name)
     return removed

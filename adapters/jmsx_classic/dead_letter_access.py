@@ -58,6 +58,9 @@ if TYPE_CHECKING:
 #: Messages in one transaction.
 BATCH: Final = 100
 
+#: Bytes of bodies from which a transaction takes no more: the broker has them all in its memory, as this process does.
+BATCH_BYTES: Final = 8 * 1024 * 1024
+
 #: Messages that are settled on one link: Classic keeps each until the link ends, and searches all of them at a COMMIT.
 LINK: Final = 500
 
@@ -304,7 +307,7 @@ class ClassicDeadLetters:
         """Consume `queue`: what comes of `wanted`, which loses it, as much as one link takes well; see `_settle`."""
         looked_at = {one.id for one in wanted if not one.stuck or UNREADABLE_HEADER in one.headers}
         batch: list[_Taken] = []
-        subscriptions, held, taken = 0, 0, 0
+        subscriptions, held, taken, weight = 0, 0, 0, 0
         while wanted.total() and taken < LINK:
             if held >= subscriptions * _PREFETCH - BATCH:
                 subscriptions += 1
@@ -325,9 +328,10 @@ class ClassicDeadLetters:
             taken += 1
             ack_id = frame.headers.get(DIALECT.ack_header, "")
             batch.append(_Taken(letter, ack_id, instead(letter, frame)))
-            if len(batch) == size:
+            weight += len(frame.body)
+            if len(batch) == size or weight >= BATCH_BYTES:
                 yield batch
-                batch = []
+                batch, weight = [], 0
         if batch:
             yield batch
 

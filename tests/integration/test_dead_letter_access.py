@@ -22,6 +22,7 @@ from jmsx.dead_letters.opening import open_access
 from jmsx.errors import InvalidDestinationError, ResourceAllocationError
 from jmsx_broker import ArtemisBroker
 from jmsx_broker.wire import Wire
+from jmsx_classic.dead_letter_access import BATCH_BYTES
 from jmsx_eventlog import EventLog
 from tests.integration.artemis_support import Console
 from tests.integration.broker_support import changed_artemis, eventually, python
@@ -292,6 +293,17 @@ def test_kills_leave_each_message_in_one_place(broker: Broker) -> None:
     assert done == len(there)
     assert lying(broker, target) == Counter(bodies)
     assert lying(broker, dead) == Counter()
+
+
+def test_large_dead_letters_are_few_in_a_transaction(classic_broker: Broker) -> None:
+    """A hundred of them took all of a broker's memory, and of this process as well."""
+    dead, target, count = fresh_queue(), fresh_queue(), 5
+    for _ in range(count):
+        put(classic_broker, dead, b"x" * (BATCH_BYTES // 2))
+    with open_access(classic_broker.url) as access:
+        moved = list(access.replay(dead.name, list(access.look(dead.name)), target.uri))
+    assert [len(ids) for ids in moved] == [2, 2, 1]
+    assert classic_broker.statistics(target.name).size == count
 
 
 @pytest.mark.parametrize("interrupts", [False, True], ids=["it fails", "Ctrl-C"])
