@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import subprocess
 import sys
@@ -26,6 +27,7 @@ _OF_LINES: Final = {
 }
 
 
+@functools.cache
 def _kinds() -> dict[str, Events]:
     """The golden lines, full of values, each kind by itself."""
     lines: dict[str, bytes] = defaultdict(bytes)
