@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +18,7 @@ from jmsx.dead_letters.letter import DeadLetter
 from jmsx.errors import ConfigurationError, JmsxError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 _out = console()
 _err = console(stderr=True)
@@ -49,14 +50,40 @@ def find(
     bodies: bool = False,
 ) -> Found:
     """Find the dead letters in `queue` that fit, from its head, at most so many."""
+    with _reading() as show:
+        letters, seen = _chosen(access.look(queue, bodies=bodies), fits, limit, show)
+    return Found(letters, "" if len(letters) == limit else hidden(access, queue, seen))
+
+
+def _chosen(
+    looked: Iterable[DeadLetter],
+    fits: Callable[[DeadLetter], bool],
+    limit: int | None,
+    show: Callable[[int], None],
+) -> tuple[list[DeadLetter], int]:
+    """Return those that fit, at most so many, and how many were looked at, which `show` is told meanwhile."""
     letters, seen = [], 0
-    for letter in access.look(queue, bodies=bodies):
-        seen += 1
+    for seen, letter in enumerate(looked, 1):
+        show(seen)
         if fits(letter):
             letters.append(letter)
             if len(letters) == limit:
-                return Found(letters, "")
-    return Found(letters, hidden(access, queue, seen))
+                break
+    return letters, seen
+
+
+@contextmanager
+def _reading() -> Iterator[Callable[[int], None]]:
+    """Show on a terminal how many messages have been read: a broker takes minutes to tell a hundred thousand."""
+    if not _err.is_terminal:
+        yield lambda _seen: None
+        return
+    from rich import progress as parts  # noqa: PLC0415 - not for `jmsx --help`
+
+    columns = (parts.TextColumn("{task.completed:,.0f} messages read"), parts.TimeElapsedColumn())
+    with parts.Progress(*columns, console=_err.rich, transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda seen: bar.update(task, completed=seen)
 
 
 def hidden(access: Access, queue: str, seen: int) -> str:

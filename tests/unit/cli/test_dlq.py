@@ -110,6 +110,18 @@ def test_what_is_not_shown_is_told(broker: Hiding, tmp_path: Path) -> None:
     assert len(broker.letters) == 5
 
 
+def test_a_terminal_shows_how_many_messages_are_read(
+    broker: Hiding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker takes minutes for a hundred thousand; a pipe gets the table alone."""
+    read = "2 messages read"
+    assert broker.count("dead") == 5
+    assert read not in run("groups", "dead")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # which makes a terminal of what is none
+    monkeypatch.setattr(moving, "_err", console(stderr=True))
+    assert read in run("groups", "dead")
+
+
 def test_a_stack_begins_with_the_code_of_the_handler(broker: Hiding) -> None:
     """Who is woken at three looks for that first; a program reads all of it."""
     ours = '  File "/opt/jmsx/app/worker.py", line 311, in _listen\n    self._settle(message)\n'
