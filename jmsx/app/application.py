@@ -579,7 +579,13 @@ class App:
                 if not self._open_unless_told(limit, signals):
                     self.abort()  # nothing was taken yet
                     return
-                self._begin()
+                try:
+                    self._begin()
+                except JmsxError:
+                    if self._failure is not None or not self._stopping.is_set():
+                        raise
+                    self.abort()  # told to stop, perhaps by its first handler
+                    return
                 if self.endpoint is not None:
                     _tell(announce, f"health at {self.endpoint.url}")
                 for line in overview(self._workers):

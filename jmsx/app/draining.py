@@ -121,7 +121,8 @@ class _Drain:
         self._machine = machine
         self.worker = worker
         self.overdue = False  #: its handler has not returned
-        self._before = (worker.called, worker.greeting)  #: what was done, and which link there was
+        settled = None if worker.called is worker.call else worker.called
+        self._before = (settled, worker.greeting)  #: what was done, and which link there was
         self._cut_off = False
         self._deadline = deadline
         self._failure: JmsxError | None = None

@@ -173,6 +173,25 @@ def test_a_stop_between_the_opening_and_the_first_message(
     assert not app.ready().ok
 
 
+def test_an_abort_by_the_first_handler_while_others_begin(
+    server: FakeBrokerServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ends run() as a later one does, which is no error."""
+    app, aborted = App(server.url), threading.Event()
+
+    @app.consumer("a")
+    def handle(_message: Message) -> None:
+        app.abort()
+        aborted.set()
+
+    monkeypatch.setattr(app, "_count", lambda: aborted.wait(10))
+    with App(server.url) as sender:
+        sender.send("queue://a", "x")
+    app.run()
+    assert aborted.is_set()
+    assert not [one.name for one in threading.enumerate() if one.name.startswith("jmsx")]
+
+
 @pytest.mark.parametrize("gathers", [False, True])
 def test_what_is_handled_while_its_link_is_lost_is_told(
     server: FakeBrokerServer, *, gathers: bool
@@ -212,3 +231,24 @@ def test_what_is_handled_while_its_link_is_lost_is_told(
         goes_on.set()
         with pytest.raises(DrainError, match=r"was lost while message .* was handled"):
             stopping.result(20)
+
+
+def test_a_commit_that_the_app_waits_for_when_it_stops_is_told_as_lost(
+    server: FakeBrokerServer,
+) -> None:
+    """Its handler had returned before: the message comes again all the same."""
+    with Proxy(server.url) as proxy, ThreadPoolExecutor() as threads:
+        app = App(proxy.url, reconnect=ReconnectPolicy(initial_delay=0.01))
+        app.consumer("a", mode="transacted")(lambda _message: None)
+        proxy.silence_at("COMMIT\n|ACK\n", 1)
+        app.start()
+        [worker] = app._workers
+        app.send("queue://a", "x")
+        assert eventually(lambda: not proxy.silencing and worker.called is not None)
+        stopping = threads.submit(app.stop)
+        assert eventually(worker._leaving.is_set)
+        proxy.thaw()
+        with pytest.raises(DrainError, match=r"was lost while message .* was handled"):
+            stopping.result(20)
+    with server.broker() as broker:
+        assert len(broker.queue("a")) == 1
