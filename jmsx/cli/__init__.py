@@ -31,9 +31,8 @@ def main() -> None:
     gc.freeze()
     gc.enable()
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(
-            stream, io.TextIOWrapper
-        ):  # what a locale cannot write is no reason to write nothing
+        # What a locale cannot write is no reason to write nothing.
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
         code = run()

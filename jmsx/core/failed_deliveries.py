@@ -54,9 +54,8 @@ class FailedDeliveries:
             return
         if (consumer.settings.lazy and only is None) or not consumer.delivered:
             return
-        consumer.flush(
-            AckTrigger.EACH, now
-        )  # or the ACK of a dead letter would cover what was done before
+        # Else the ACK of a dead letter would cover what was done before.
+        consumer.flush(AckTrigger.EACH, now)
         if failure.error_type is not None:
             for delivery in [only] if only is not None else consumer.delivered:
                 delivery.note_failure(failure, now)

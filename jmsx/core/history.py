@@ -25,9 +25,8 @@ class Lost(NamedTuple):
     refused: bool  #: the link was dropped because the broker did not commit it
     #: It came with the broker's flag, and nobody knew of a delivery before: perhaps another host does
     flag_unexplained: bool = False
-    failure: Failure | None = (
-        None  #: how the last of `deliveries` failed, where the application has said so
-    )
+    #: How the last of `deliveries` failed, where the application has said so
+    failure: Failure | None = None
 
 
 class DeadLetterCause(NamedTuple):

@@ -95,9 +95,8 @@ class SessionLog:
             _log.error("refused after its caller had stopped waiting", error=str(refused.error))
 
     def _complain(self, event: ErrorReceived, source: Source) -> None:
-        if (
-            event.receipt_id is not None
-        ):  # it answers a frame, whose sender is told, or see `refusal`
+        # It answers a frame, whose sender is told; or see `refusal`.
+        if event.receipt_id is not None:
             return
         left_out = self._lines.due(event.at)
         if left_out is not None:

@@ -89,9 +89,8 @@ class Peer:
     events: list[Event] = field(default_factory=list)
     dialect: Dialect = DIALECT
     memory: ProcessMemory = field(default_factory=ProcessMemory)
-    lives: int = (
-        0  #: sessions that it has been: ids are of one alone, duplicate ids and commit markers too
-    )
+    #: Sessions that it has been: ids are of one alone, duplicate ids and commit markers too
+    lives: int = 0
     dead: bool = True
     gave_up: bool = False  #: the session itself dropped the link
     known: set[str] = field(default_factory=set)  #: ack ids of this link
