@@ -65,16 +65,13 @@ def send(
             message = Message(
                 text, properties=given, correlation_id=correlation_id, reply_to=reply_to
             )
-            with _told_doubt(number, destination):
+            with _told_interruption(number, destination) as sent:
                 key = producer.send(message, destination=destination)
-            try:
+                sent.append(key)
                 if as_json:
                     print_json({"key": key, "message_id": message.message_id})
                 else:
                     _out.print(key)
-            except OSError:  # a full disk, or nobody reads on
-                _err.tell(f"message {number:,} was sent to {destination}, with the key {key}")
-                raise
 
 
 def browse(
@@ -125,15 +122,19 @@ def _read(*, lines: bool) -> Iterator[str]:
 
 
 @contextmanager
-def _told_doubt(number: int, destination: str) -> Iterator[None]:
-    """Say what is not known of a message whose sending was interrupted."""
+def _told_interruption(number: int, destination: str) -> Iterator[list[str]]:
+    """Yield a list for the key of a message; if that is not printed, say whether the message was sent."""
+    sent: list[str] = []
     try:
         with sigterm_as_ctrl_c():
-            yield
-    except KeyboardInterrupt:
-        _err.tell(
-            f"{destination} may have message {number:,} or not, and sent again it may be there twice"
-        )
+            yield sent
+    except (OSError, KeyboardInterrupt) as error:  # OSError: a full disk, or nobody reads on
+        if sent:
+            _err.tell(f"message {number:,} was sent to {destination}, with the key {sent[0]}")
+        elif isinstance(error, KeyboardInterrupt):
+            _err.tell(
+                f"{destination} may have message {number:,} or not, and sent again it may be there twice"
+            )
         raise
 
 

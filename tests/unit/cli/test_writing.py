@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import subprocess
 import sys
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from jmsx.cli import dlq
+from jmsx.cli import dlq, messages
 from jmsx.cli.commands import run
+from jmsx.cli.exits import INTERRUPTED
 from jmsx.dead_letters.letter import read
 from jmsx.testing import FakeBrokerServer
 from jmsx_dashboards.asking import Prometheus
@@ -253,3 +256,25 @@ def test_standard_input_is_closed(
         code, _, said = told(monkeypatch, capsys, *command.split())
     assert code == 1
     assert words in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_between_a_send_and_its_key(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    """Who does not know the key sends the message again: it is told."""
+
+    def interrupted(_key: str) -> None:
+        signal.raise_signal(number)
+
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # else a failure ends all tests
+    monkeypatch.setattr(messages, "_out", SimpleNamespace(print=interrupted))
+    try:
+        with FakeBrokerServer("classic") as server:
+            code, _, said = told(
+                monkeypatch, capsys, "send", "queue://a", "x", "--broker", server.url
+            )
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert code == INTERRUPTED
+    assert "message 1 was sent to queue://a, with the key " in said
