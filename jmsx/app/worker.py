@@ -483,7 +483,8 @@ class Worker:
             error = NOT_CALLED if isinstance(raised, InvalidMessagesError) else raised
             raise
         finally:
-            self.called = self.call
+            if not isinstance(error, Unhandled):
+                self.called = self.call
             if not self._gate.is_open:
                 self._gate.ended(error, self._machine.monotonic())
         if result is not None and isinstance(taken, Message) and taken.reply_to is not None:

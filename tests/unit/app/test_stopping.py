@@ -6,16 +6,21 @@ import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from jmsx import App, DrainError, JmsxError, Message, ReconnectPolicy
+from jmsx import App, DrainError, JmsxError, MemoryStore, Message, ReconnectPolicy
 from jmsx.core.events import Event, LinkClosed, Source, SubscriptionClosed
 from jmsx.errors import IllegalStateError
 from jmsx.testing import FakeBrokerServer
 from tests.integration.broker_support import eventually
 from tests.integration.proxy import Proxy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jmsx.core.ledger import StoreKey
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -231,6 +236,36 @@ def test_what_is_handled_while_its_link_is_lost_is_told(
         goes_on.set()
         with pytest.raises(DrainError, match=r"was lost while message .* was handled"):
             stopping.result(20)
+
+
+def test_what_no_handler_had_when_its_link_was_lost_is_not_told(server: FakeBrokerServer) -> None:
+    """Its store was waited for: the message comes again, and nothing was done."""
+    asked, goes_on = threading.Event(), threading.Event()
+    handled: list[str] = []
+
+    class Slow(MemoryStore):
+        def once(self, identity: StoreKey, work: Callable[[Any], object]) -> bool:
+            asked.set()
+            assert goes_on.wait(10)
+            return super().once(identity, work)
+
+    with Proxy(server.url) as proxy, ThreadPoolExecutor() as threads:
+        app = App(proxy.url, reconnect=ReconnectPolicy(initial_delay=0.01))
+        app.consumer("a", dedupe=Slow())(lambda message: handled.append(message.text))
+        app.start()
+        [worker] = app._workers
+        app.send("queue://a", "x")
+        assert asked.wait(10)
+        first = worker.greeting
+        stopping = threads.submit(app.stop)
+        assert eventually(worker._leaving.is_set)
+        proxy.cut()
+        assert eventually(lambda: worker.connected and worker.greeting is not first)
+        goes_on.set()
+        stopping.result(20)
+    assert handled == []
+    with server.broker() as broker:
+        assert len(broker.queue("a")) == 1
 
 
 def test_a_commit_that_the_app_waits_for_when_it_stops_is_told_as_lost(
