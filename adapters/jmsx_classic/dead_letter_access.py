@@ -429,7 +429,7 @@ def _queues_of(session: Session) -> set[str] | None:
     """Return the queues of which the broker tells in advisories, as they are written there; None: there are none."""
     consume = session.create_consumer
     # Our own temporary topic is told of, too, and behind the queues that were there before it
-    advisories = consume(Topic("ActiveMQ.Advisory.Queue"))
+    advisories = consume(Topic("ActiveMQ.Advisory.Queue?consumer.transformation=jms-map-xml"))
     end = consume(Topic("ActiveMQ.Advisory.TempTopic"))
     consume(session.create_temporary_topic())
     return None if end.receive(_PATIENCE) is None else _named_by(advisories)

@@ -99,7 +99,10 @@ class ClassicReading(Reading):
         The broker puts the subscription's `transformation` on texts too, so the form decides what is a map.
         """
         if not self.carries(headers, body):
-            raise unreadable("a StreamMessage or an ObjectMessage")
+            raise unreadable(
+                "a StreamMessage, an ObjectMessage, or, on a topic that is read without"
+                " ?consumer.transformation=jms-map-xml, a MapMessage"
+            )
         marked = headers.get(TEXT_HEADER)
         if marked == NO_TEXT and not body:
             return None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx import Connection, Message, Queue
+from jmsx import Connection, Message, MessageNotReadableError, Queue, Topic
 from tests.jdk import NEEDS_JDK, run_peer
 
 if TYPE_CHECKING:
@@ -50,6 +50,23 @@ def test_a_map_from_java_arrives_whole(
         "bytes": b"\x00\xff",
         "nothing": None,
     }
+
+
+def test_a_map_of_a_topic_is_read_by_who_asks_for_that(
+    connection: Connection, queue: Queue
+) -> None:
+    """To have it translated costs others on the topic messages (BROKER.md C80); the rest of it can be read."""
+    session, topic = connection.create_session(), Topic(queue.name)
+    asks = session.create_consumer(Topic(f"{topic.name}?consumer.transformation=jms-map-xml"))
+    plain = session.create_consumer(topic)
+    session.create_producer(topic).send(Message({"k": 1}, properties={"colour": "red"}))
+    read, bare = asks.receive(5), plain.receive(5)
+    assert read is not None
+    assert read.body == {"k": 1}
+    assert bare is not None
+    assert (bare.readable, bare.properties["colour"]) == (False, "red")
+    with pytest.raises(MessageNotReadableError, match=r"\?consumer\.transformation=jms-map-xml"):
+        _ = bare.body
 
 
 @NEEDS_JDK

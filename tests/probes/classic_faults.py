@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from jmsx.core.frames import Frame
 from jmsx.core.map_body import decode_map, encode_map
 from jmsx_broker import ClassicBroker
+from tests.integration.test_topics_of_others import MESSAGES, SENDERS, missing, subscribed
 from tests.jdk import run_peer
 from tests.probes.support import (
     PATIENCE,
@@ -280,6 +281,18 @@ def c77_a_connect_may_be_refused_without_a_word() -> str:
             tried, wordless = tried + len(answers), answers.count(b"")
     told = f"{wordless} of {tried} were closed without a word"
     expect(wordless > 0, told)
+    return told
+
+
+def c80_a_translating_subscriber_loses_what_others_are_sent() -> str:
+    """Five plain subscribers of a topic, without one that has asked for a translation, and beside it."""
+    with ClassicBroker() as broker:
+        alone = missing(broker.url, "alone")
+        reader = subscribed(broker.url, "beside", transformation="jms-map-xml")
+        beside = missing(broker.url, "beside")
+        reader.cut()
+    told = f"of {SENDERS * MESSAGES} messages each lacks {alone} without it, and {beside} beside it"
+    expect(not any(alone) and any(beside), told)
     return told
 
 

@@ -18,6 +18,7 @@ from jmsx.errors import (
     JmsxError,
     ResourceAllocationError,
     SecurityError,
+    UnsupportedError,
 )
 from jmsx_classic import DIALECT
 
@@ -117,7 +118,7 @@ def test_subscribe_says_all_that_was_asked_for() -> None:
         selector="x = 1",  # in another text the broker would begin it anew
         durable_name="d",
         no_local=True,
-        options={"exclusive": "true", "priority": "5"},
+        options={"exclusive": "true", "priority": "5", "transformation": "jms-map-xml"},
     ) == {
         "destination": "/topic/a",
         "ack": "client-individual",
@@ -128,6 +129,47 @@ def test_subscribe_says_all_that_was_asked_for() -> None:
         "activemq.subscriptionName": "d",
         "activemq.noLocal": "true",
     }
+
+
+@pytest.mark.parametrize(
+    ("destination", "asked", "told"),
+    [
+        ("queue://a", {}, "jms-map-xml"),
+        ("queue://a", {"transformation": "none"}, None),
+        ("temp-queue://a", {}, "jms-map-xml"),
+        ("topic://a", {}, None),
+        ("topic://a.>,b", {}, None),
+        ("temp-topic://a", {}, None),
+        ("topic://a", {"transformation": "jms-map-xml"}, "jms-map-xml"),
+    ],
+)
+def test_who_has_bodies_translated(
+    destination: str, asked: dict[str, str], told: str | None
+) -> None:
+    """Not who reads topics, unless he asks for it. Source: BROKER.md C80."""
+    headers = DIALECT.writing.subscribe_headers(
+        destination=destination,
+        ack=StompAck.CLIENT,
+        selector=None,
+        durable_name=None,
+        no_local=False,
+        options=asked,
+    )
+    assert headers.get("transformation") == told
+
+
+@pytest.mark.parametrize("destination", ["queue://a", "topic://a"])
+def test_another_translation_is_refused(destination: str) -> None:
+    """What would come then nobody here reads."""
+    with pytest.raises(UnsupportedError, match="may only be none or jms-map-xml"):
+        DIALECT.writing.subscribe_headers(
+            destination=destination,
+            ack=StompAck.CLIENT,
+            selector=None,
+            durable_name=None,
+            no_local=False,
+            options={"transformation": "jms-map-json"},
+        )
 
 
 @pytest.mark.parametrize(("prefetch", "told"), [(5, "5"), (0, "1")])
