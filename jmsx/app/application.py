@@ -484,7 +484,8 @@ class App:
         (seconds, a timedelta, or a text such as "30s") at the most, and 3 s more where something has to be cut off: who
         is late is aborted, and its message comes again. Raises DrainError that says who was, or the error that ended a
         consumer, if one did; IllegalStateError if a handler calls it: that has `quit()`. Where another thread stops the
-        app, it waits for that; in a signal handler that interrupts another `stop()` it does nothing.
+        app, it waits for that; in a signal handler that interrupts another `stop()` it does nothing. It ends `wait()`,
+        `run()` and `serve()`, too.
         """
         timeout = seconds("drain_timeout", drain_timeout)
         if self._workers.calling() is not None:
@@ -504,8 +505,7 @@ class App:
         if self._left is not None:
             self._outgoing.close(timeout)
             return
-        self._stopping.set()
-        self._workers.leave_opening()
+        self.quit()
         turn: list[bool] = []
         try:
             # In one step for Python, as in locks.py.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import threading
 import time
@@ -176,6 +177,29 @@ def test_a_stop_between_the_opening_and_the_first_message(
         app.start()
     assert not [one.name for one in threading.enumerate() if one.name.startswith("jmsx")]
     assert not app.ready().ok
+
+
+@pytest.mark.parametrize("serves", [False, True], ids=["run", "serve"])
+def test_a_stop_in_another_thread_ends_what_waits_for_a_signal(
+    server: FakeBrokerServer, *, serves: bool
+) -> None:
+    """It waited for ever, for an app that did nothing any more."""
+    app, called = App(server.url), threading.Event()
+    app.consumer("a")(lambda _message: called.set())
+
+    def stop() -> None:
+        with App(server.url) as sender:
+            sender.send("queue://a", "x")
+        assert called.wait(10)
+        app.stop()
+
+    with ThreadPoolExecutor() as threads:
+        stopping = threads.submit(stop)
+        if serves:
+            asyncio.run(app.serve())
+        else:
+            app.run()
+        stopping.result(10)
 
 
 def test_an_abort_by_the_first_handler_while_others_begin(
