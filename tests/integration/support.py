@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import pytest
 
-from jmsx import AcknowledgeMode, Connection, Queue, RedeliveryPolicy, Reject
+from jmsx import AcknowledgeMode, Connection, Queue, RedeliveryPolicy, Reject, Topic
 from jmsx.core.events import DeliveryEnded, Event, MessageDeadLettered, MessagesReceived, Source
 from jmsx.core.frames import Frame
 from jmsx.core.identity import stamp
@@ -73,6 +73,13 @@ MODES: Final[dict[str, dict[str, Any]]] = {
 def fresh_queue() -> Queue:
     """A queue that no other test knows."""
     return Queue(f"jmsx.test.{uuid.uuid4().hex[:10]}")
+
+
+def reading_maps(name: str, broker: Broker) -> Topic:
+    """The topic for a consumer that reads its maps, which has to be asked for on Classic (BROKER.md C80)."""
+    if isinstance(broker, ArtemisBroker):
+        return Topic(name)
+    return Topic(name + "?consumer.transformation=jms-map-xml")
 
 
 def reject_bad(message: Message) -> None:

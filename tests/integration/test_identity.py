@@ -25,6 +25,7 @@ from tests.integration.support import (
     Diary,
     bodies,
     fresh_queue,
+    reading_maps,
     take,
 )
 
@@ -265,7 +266,7 @@ def test_every_way_is_vouched_for(broker: Broker) -> None:
         connection.start()
         assert [way for way in ways if not vouched(connection, *way, "x")] == []
         session = connection.create_session()
-        consumer = session.create_durable_consumer(Topic(f"{name}.t"), "mine")
+        consumer = session.create_durable_consumer(reading_maps(f"{name}.t", broker), "mine")
         producer = connection.create_session().create_producer()
         key = producer.send(Message({"a": 1.5}), destination=Topic(f"{name}.t"))
         (message,) = take(consumer, 1)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx import Connection, Message, Topic
+from jmsx import Connection, Message
 from jmsx.errors import InvalidSelectorError
 from jmsx_broker import ClassicBroker
-from tests.integration.support import take
+from tests.integration.support import reading_maps, take
 from tests.jdk import NEEDS_JDK, run_peer
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def test_members_of_enums_are_what_they_equal(broker: Broker) -> None:
         connection.start()
         session = connection.create_session()
         consumer = session.create_durable_consumer(
-            Topic(Said.TOPIC), Said.NAME, selector="colour = 'red'"
+            reading_maps(Said.TOPIC, broker), Said.NAME, selector="colour = 'red'"
         )
         sent = Message(
             {"rank": Rank.HIGH}, properties={"colour": Said.RED, "rank": Rank.HIGH}, type=Said.RED
