@@ -848,6 +848,8 @@ class App:
                 raise
 
     def _begin_all(self) -> None:
+        if not self._running:
+            raise IllegalStateError("the app was stopped while it started")
         self._workers.begin()
         if self.watch > 0:
             options = self.connect().options
@@ -855,8 +857,8 @@ class App:
         self._count()
         self._workers.look_after()
         self._flowing = True
-        if not self._running:
-            raise IllegalStateError("the app was stopped while it started")
+        if not self._running:  # a handler has aborted it, or a signal's
+            self._drop()
 
     def _count(self) -> None:
         """Have the brokers tell their own counts, if anybody keeps them."""
