@@ -51,9 +51,7 @@ class JmsxClient:
         outcomes = list(script.outcomes)
         outcomes += [_STUCK] * (len(scenario.steps) - len(outcomes))
         _run_in_thread(script.close, _TIDY_LIMIT)
-        impossible = self.broker.limit(
-            scenario, outcomes, lambda name: sum(map(self.broker.stranded, script.queues(name)))
-        )
+        impossible = self.broker.limit(scenario, outcomes, script.stranded)
         return Trace(scenario=scenario, outcomes=outcomes, impossible=impossible)
 
 

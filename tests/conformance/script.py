@@ -41,6 +41,10 @@ class Script:
         self._objects: dict[str, Any] = {}
         self._messages: dict[str, jmsx.Message] = {}
         self._connections: list[jmsx.Connection] = []
+        self._crashed: set[str] = set()  # destinations of consumers whose socket broke
+        self._stranded: dict[
+            str, int
+        ] = {}  # by queue, what was seen before a subscription was removed
         self._destinations: dict[str, Any] = {"DLQ": jmsx.Queue(broker.dead_letters)}
         for name, kind in scenario.destinations.items():
             of_kind = jmsx.Topic if kind == "topic" else jmsx.Queue
@@ -67,7 +71,7 @@ class Script:
             "recover": lambda step: self._objects[step["in"]].recover(),
             "commit": lambda step: self._objects[step["in"]].commit(),
             "rollback": lambda step: self._objects[step["in"]].rollback(),
-            "unsubscribe": lambda step: self._objects[step["in"]].unsubscribe(step["durable"]),
+            "unsubscribe": self._unsubscribe,
             "close": lambda step: self._objects[step["target"]].close(),
             "crash": self._crash,
             "wait": lambda step: time.sleep(step["seconds"]),
@@ -112,7 +116,14 @@ class Script:
 
     # -- names ------------------------------------------------------------------------------------
 
-    def queues(self, name: str) -> list[str]:
+    def stranded(self, name: str) -> int:
+        """How many messages of a destination the broker keeps, or kept, for consumers that have died."""
+        return sum(
+            self._stranded.get(queue) or self._broker.stranded(queue)
+            for queue in self._queues(name)
+        )
+
+    def _queues(self, name: str) -> list[str]:
         """The queues of a destination on the broker; those of a topic are its durable subscriptions (Artemis)."""
         kind = self._scenario.destinations.get(name)
         if kind != "topic":
@@ -175,7 +186,8 @@ class Script:
     def _crash(self, step: Json) -> None:
         time.sleep(_CRASH_PAUSE)
         destinations = self._traffic.on(step["target"])
-        queues = [queue for name in destinations for queue in self.queues(name)]
+        self._crashed |= destinations
+        queues = [queue for name in destinations for queue in self._queues(name)]
         before = {queue: self._broker.consumers(queue) for queue in queues}
         self._objects[step["target"]].abort()
         time.sleep(_CRASH_PAUSE)
@@ -183,6 +195,12 @@ class Script:
         for queue, count in before.items():
             while count and self._broker.consumers(queue) == count and time.monotonic() < deadline:
                 time.sleep(_CRASH_PAUSE)  # for the other consumers of the connection, too
+
+    def _unsubscribe(self, step: Json) -> None:
+        """Remove a subscription; with it goes what the broker keeps for the dead, so that is looked at before."""
+        for name in self._crashed:
+            self._stranded |= {queue: self._broker.stranded(queue) for queue in self._queues(name)}
+        self._objects[step["in"]].unsubscribe(step["durable"])
 
     def _session(self, step: Json) -> None:
         session = self._objects[step["on"]].create_session(MODES[step["mode"]])

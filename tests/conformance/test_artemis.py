@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.conformance import artemis
-from tests.conformance.scenario import Json, Scenario
+from tests.conformance import artemis, brokers
+from tests.conformance.scenario import Json, Scenario, load
+from tests.conformance.script import Script
 
 OK: Json = {"ok": True}
 NONE: Json = {"none": True}
@@ -231,6 +232,19 @@ def test_nothing_is_stranded_without_a_crash() -> None:
     closed = scenario(*zip(steps[4:], (CRASH.expected or [])[4:], strict=True))
 
     assert judged(closed, {3: many(message("b"), message("c"))}, stranded=1) is None
+
+
+def test_what_a_removed_subscription_kept_was_looked_at_before() -> None:
+    """Once it is removed no broker can tell, and the attempt would fail for what no client could receive."""
+    path = Path(__file__).parent / "scenarios" / "own" / "dupsok-durable-below-half.json"
+    kept = iter([1])
+    with brokers.running("fake-artemis") as running:
+        script = Script(load(path), replace(running, stranded=lambda _queue: next(kept, 0)))
+        script.run()
+        script.close()
+    assert next(kept, None) is None
+
+    assert script.stranded("t") == 1
 
 
 def test_what_shifts_behind_a_stranded_message_is_one_difference() -> None:
