@@ -13,7 +13,7 @@ import pytest
 from jmsx.errors import BrokerTimeoutError, ConfigurationError, IllegalStateError
 from jmsx_broker import ArtemisBroker, ClassicBroker, own
 from jmsx_broker.local import LocalBroker
-from jmsx_broker.ports import HOST, free_port
+from jmsx_broker.ports import HOST, check_free, free_port
 from jmsx_broker.wire import Wire
 from tests.integration.broker_support import (
     eventually,
@@ -285,9 +285,16 @@ def test_a_port_that_was_taken_meanwhile_is_replaced(
 def test_a_given_port_that_was_taken_meanwhile_is_not_replaced(
     kind: type[ClassicBroker | ArtemisBroker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was free when we looked; nobody would look for the broker elsewhere."""
-    taken = free_port()
+    """It was free when we looked; nobody would look for the broker elsewhere, so it is not launched again."""
+    taken, looks = free_port(), []
+
+    def look(port: int) -> None:
+        looks.append(port)
+        if len(looks) > 1:
+            check_free(port)
+
     with socket.create_server((HOST, taken)):
-        monkeypatch.setattr(own, "check_free", lambda _port: None)
-        with pytest.raises(ConfigurationError, match="ended with"):
+        monkeypatch.setattr(own, "check_free", look)
+        with pytest.raises(ConfigurationError, match=f"cannot listen on 127.0.0.1:{taken}"):
             kind(taken).start()
+    assert looks == [taken, taken]
