@@ -5,9 +5,11 @@ What is sent back is one transaction with the acknowledgement of what lay there,
 or to the broker leaves a message in two places or in none. ACKs and COMMIT go out when every SEND has its receipt: an
 ERROR for a SEND without one would not spoil the transaction. Source: BROKER.md C18, C20, C42.
 
-Where the broker closes the connection because of a message whose body it was to translate (C67), all is read as it lies
-there, and each body that did not come so is looked at alone. What comes as XML may be a text, or an object or a map
-that the broker has translated: a browser that asks for no translation shows which of them are texts.
+A queue is looked at as it lies there, because a translation writes into messages that others are just being sent
+(C80), and translated from the first body on that does not come so. Where the broker closes the connection because of a
+message that it was to translate (C67), all is read as it lies there, and each missing body is looked at alone. What
+comes as XML may be a text, or an object or a map that the broker has translated: a browser that asks for no translation
+shows which of them are texts.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -53,7 +55,15 @@ from jmsx_classic.dialect import DIALECT
 from jmsx_classic.statistics import Statistics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import (
+        Callable,
+        Collection,
+        Generator,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
 
 #: Messages in one transaction.
 BATCH: Final = 100
@@ -150,11 +160,14 @@ class ClassicDeadLetters:
             if queue not in self._all():
                 return None
         except UnsupportedError:  # no advisories
-            return sum(1 for _ in self._shown(queue))
+            return self._number(queue)
         link_of(self._session).shared.start()
         asked = Statistics(self._session)
         told = None if asked.broker() is None else asked.queues([queue]).get(queue, {}).get("size")
-        return told if isinstance(told, int) else sum(1 for _ in self._shown(queue))
+        return told if isinstance(told, int) else self._number(queue)
+
+    def _number(self, queue: str) -> int:
+        return sum(1 for _ in self._browsed(queue, DIALECT.untranslated(_browsing(queue))))
 
     def look(
         self, queue: str, *, bodies: bool = False, names: Collection[str] = ()
@@ -175,46 +188,44 @@ class ClassicDeadLetters:
 
     def _shown(self, queue: str, *, whole: bool = False) -> Iterator[MessageFrame]:
         """
-        Yield what a browser is shown: translated, until the broker closes the connection, and from there on as it lies
-        there.
+        Yield what a browser is shown: as it lies there, up to the first message without its body; translated, until the
+        broker closes the connection; and from there on as it lies there.
 
         That is looked at alone for what came without its body, if it is to be `whole`.
         """
-        headers = DIALECT.writing.browse_headers(
-            destination=f"queue://{queue}", prefetch=_BROWSED, selector=None
-        )
+        translated = _browsing(queue)
+        plain = DIALECT.untranslated(translated)
         known = Counter[str]()
         if self._translates.get(queue, True):
             try:
-                for frame in self._browsed(queue, headers):
-                    yield self._untranslated(frame, queue) if whole else frame
-                    known[DIALECT.reading.message_id(frame.headers)] += 1
+                with closing(self._browsed(queue, plain)) as frames:
+                    ended = yield from _until_bodiless(frames, known)
+                if not ended:
+                    for frame in _beyond(known, self._browsed(queue, translated)):
+                        yield self._untranslated(frame, queue) if whole else frame
+                        known[DIALECT.reading.message_id(frame.headers)] += 1
             except ConnectionFailedError:  # if it is for another reason, the next one tells it
                 pass
             else:
                 self._translates[queue] = True
                 return
-        for frame in self._browsed(queue, DIALECT.untranslated(headers)):
-            message_id = DIALECT.reading.message_id(frame.headers)
-            if known[message_id]:
-                known[message_id] -= 1
-            else:
-                yield self._whole(frame, queue) if whole else frame
+        for frame in _beyond(known, self._browsed(queue, plain)):
+            yield self._whole(frame, queue) if whole else frame
         self._translates[queue] = False
 
-    def _browsed(self, queue: str, headers: Mapping[str, str]) -> Iterator[MessageFrame]:
+    def _browsed(
+        self, queue: str, headers: Mapping[str, str]
+    ) -> Generator[MessageFrame, None, None]:
         with self._own_link() as link:
             link.send(Frame("SUBSCRIBE", {"id": "look", **headers}))
             yield from link.messages(queue, DIALECT.ends_browsing)
 
     def _whole(self, frame: MessageFrame, queue: str) -> MessageFrame:
         """Return `frame`, which was not translated, with the body that comes only so, if it has such a one."""
-        if UNDECODABLE_HEADER in frame.headers:
+        if not _hides(frame):
             return frame
         if DIALECT.reading.may_hide_body(frame.headers, frame.body):
             frame = frame.without_body()
-        elif DIALECT.reading.carries(frame.headers, frame.body):
-            return frame
         shown = self._looking.look(_delivery(frame, queue), self._address)
         return frame if shown is None or _is_object(shown) else shown
 
@@ -223,12 +234,10 @@ class ClassicDeadLetters:
         if not _XML.match(frame.body):
             return frame
         if queue not in self._texts:
-            headers = DIALECT.writing.browse_headers(
-                destination=f"queue://{queue}", prefetch=_BROWSED, selector=None
-            )
+            headers = DIALECT.untranslated(_browsing(queue))
             self._texts[queue] = {
                 DIALECT.reading.message_id(one.headers)
-                for one in self._browsed(queue, DIALECT.untranslated(headers))
+                for one in self._browsed(queue, headers)
                 if _XML.match(one.body)
             }
         if DIALECT.reading.message_id(frame.headers) in self._texts[queue]:
@@ -397,6 +406,45 @@ def _delivery(frame: MessageFrame, queue: str) -> Delivery:
         expires_at=None,
         subscribed=f"queue://{queue}",
     )
+
+
+def _browsing(queue: str) -> Mapping[str, str]:
+    return DIALECT.writing.browse_headers(
+        destination=f"queue://{queue}", prefetch=_BROWSED, selector=None
+    )
+
+
+def _hides(frame: MessageFrame) -> bool:
+    """Return whether a message that was not translated may have a body that comes only so."""
+    headers, body = frame.headers, frame.body
+    if UNDECODABLE_HEADER in headers:
+        return False
+    return DIALECT.reading.may_hide_body(headers, body) or not DIALECT.reading.carries(
+        headers, body
+    )
+
+
+def _until_bodiless(
+    frames: Iterable[MessageFrame], known: Counter[str]
+) -> Generator[MessageFrame, None, bool]:
+    """Yield those before the first that may hide its body, and count their ids; return whether there is no such one."""
+    for frame in frames:
+        if _hides(frame):
+            return False
+        known[DIALECT.reading.message_id(frame.headers)] += 1
+        yield frame
+    return True
+
+
+def _beyond(known: Counter[str], frames: Iterable[MessageFrame]) -> Iterator[MessageFrame]:
+    """Yield those that are not counted by their ids; what is counted meanwhile does not matter."""
+    left = known.copy()
+    for frame in frames:
+        message_id = DIALECT.reading.message_id(frame.headers)
+        if left[message_id]:
+            left[message_id] -= 1
+        else:
+            yield frame
 
 
 def _is_object(frame: MessageFrame) -> bool:

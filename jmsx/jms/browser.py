@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from typing import TYPE_CHECKING, Self
 
 from jmsx.core.delivery import Delivery
 from jmsx.core.dialect import Dialect
-from jmsx.errors import IllegalStateError, LinkError
+from jmsx.errors import IllegalStateError, LinkError, ProtocolError
 from jmsx.jms.destination import Destination
 from jmsx.jms.link import SessionLink
 from jmsx.jms.message import Message
@@ -15,7 +16,7 @@ from jmsx.jms.subscribing import stated
 from jmsx.jms.translation import ReceivedMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator, Mapping
 
 
 class QueueBrowser:
@@ -36,34 +37,58 @@ class QueueBrowser:
         self._closed = False
 
     def __iter__(self) -> Iterator[Message]:
-        link, calls = self._link, self._link.calls
+        link = self._link
         link.check_open()
         if self._closed:
             raise IllegalStateError(f"The Browser of {self.queue} is closed; create another one")
-        name = link.next_subscription_id()
         headers = link.dialect.writing.browse_headers(
             destination=self.queue.uri,
             prefetch=link.options.prefetch_policy.queue_browser,
             selector=self._selector,
         )
-        uri = self.queue.uri
-        calls.ask(
+        # A broker that translates writes into what others are just being sent: it is asked to when a body is missing
+        plain = link.dialect.untranslated(headers)
+        seen = Counter[str]()
+        if not (yield from self._look(plain, seen, bodiless=plain == headers)) and not self._closed:
+            yield from self._look(headers, seen, bodiless=True)
+
+    def _look(
+        self, headers: Mapping[str, str], seen: Counter[str], *, bodiless: bool
+    ) -> Generator[Message, None, bool]:
+        """Begin to browse, yield what `_messages` yields, and end it; returns what that returns."""
+        link, uri = self._link, self.queue.uri
+        name = link.next_subscription_id()
+        link.calls.ask(
             f"SUBSCRIBE {uri}",
             lambda core, _now: core.browsers.open(name, uri, headers),
             repeat=True,
         )
         self._open.add(name)
         try:
-            yield from self._messages(name)
+            return (yield from self._messages(name, seen, bodiless=bodiless))
         finally:
             self._end(name)
 
-    def _messages(self, name: str) -> Iterator[Message]:
-        link = self._link
+    def _messages(
+        self, name: str, seen: Counter[str], *, bodiless: bool
+    ) -> Generator[Message, None, bool]:
+        """
+        Yield what is shown beside what was `seen`, by its ids, and add it to that.
+
+        Returns whether that is all; else it ends before the first without a body, unless it shows these, too.
+        """
+        link, known = self._link, seen.copy()
         while name in self._open and (delivery := link.calls.look(name)) is not None:
+            if known[delivery.message_id]:
+                known[delivery.message_id] -= 1
+                continue
+            if not (bodiless or _carries(delivery, link.dialect)):
+                return False
+            seen[delivery.message_id] += 1
             message = _shown(delivery, link.dialect)
             if not 0 < message.expiration <= link.machine.wall():
                 yield message
+        return True
 
     def close(self) -> None:
         """End the iterations that go on, and give the broker its messages back; idempotent. No further one begins."""
@@ -85,6 +110,14 @@ class QueueBrowser:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _carries(delivery: Delivery, dialect: Dialect) -> bool:
+    """Return whether the message has come with its body, as far as can be told."""
+    try:
+        return dialect.reading.carries(delivery.headers, delivery.frame.body)
+    except ProtocolError:  # of its headers: no translation helps
+        return True
 
 
 def _shown(delivery: Delivery, dialect: Dialect) -> Message:

@@ -69,6 +69,18 @@ def test_a_map_of_a_topic_is_read_by_who_asks_for_that(
         _ = bare.body
 
 
+def test_a_browser_shows_maps_among_texts(connection: Connection, queue: Queue) -> None:
+    """It asks for the translation from the first map on, and shows each message once, in their order."""
+    session = connection.create_session()
+    bodies: list[str | dict[str, int]] = ["<a/>", "b", {"k": 1}, "", "<c/>", {"k": 2}]
+    producer = session.create_producer(queue)
+    for body in bodies:
+        producer.send(Message(body))
+    with session.create_browser(queue) as browser:
+        assert [message.body for message in browser] == bodies
+        assert next(iter(browser)).body == bodies[0]
+
+
 @NEEDS_JDK
 def test_a_map_for_java_arrives_whole(
     classic_broker: ClassicBroker, connection: Connection, queue: Queue

@@ -8,10 +8,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
+from jmsx import App, Message, Queue, SendUnconfirmedError
 from jmsx.core.frames import Frame
 from jmsx.core.map_body import decode_map, encode_map
 from jmsx_broker import ClassicBroker
-from tests.integration.test_topics_of_others import MESSAGES, SENDERS, missing, subscribed
+from tests.integration.test_beside_others import MESSAGES, SENDERS, missing, subscribed
 from tests.jdk import run_peer
 from tests.probes.support import (
     PATIENCE,
@@ -29,6 +30,9 @@ from tests.probes.support import (
 
 if TYPE_CHECKING:
     from tests.integration.parity.sides import Side
+
+#: Of sends to several queues one of some 3,500 to 15,000 fails.
+MOST_SENDS: Final = 60_000
 
 QUEUE: Final = "/queue/~"
 TOPIC: Final = "/topic/~"
@@ -294,6 +298,37 @@ def c80_a_translating_subscriber_loses_what_others_are_sent() -> str:
     told = f"of {SENDERS * MESSAGES} messages each lacks {alone} without it, and {beside} beside it"
     expect(not any(alone) and any(beside), told)
     return told
+
+
+def c81_a_translating_consumer_has_sends_to_several_queues_fail() -> str:
+    """Sends to two queues that jmsx reads meanwhile, with a translation until one fails, and as many without."""
+    with ClassicBroker() as broker:
+        failed_at = _fails_at(broker.url, "jms-map-xml", MOST_SENDS)
+        plain = _fails_at(broker.url, "none", failed_at or MOST_SENDS)
+    told = f"send {failed_at} failed where they are translated, and {plain} where they are not"
+    expect(failed_at is not None and plain is None, told)
+    return told
+
+
+def _fails_at(url: str, transformation: str, most: int) -> int | None:
+    """The number of the first send that fails."""
+    names = [f"{transformation}.{side}" for side in ("left", "right")]
+    readers, shop = App(url), App(url)
+    for name in names:
+        readers.consumer(Queue(f"{name}?consumer.transformation={transformation}"), name=name)(
+            _take
+        )
+    with readers, shop:
+        for number in range(1, most + 1):
+            try:
+                shop.send(Queue(",".join(names)), str(number))
+            except SendUnconfirmedError:
+                return number
+    return None
+
+
+def _take(_message: Message) -> None:
+    pass
 
 
 def _refusal(url: str) -> bytes:

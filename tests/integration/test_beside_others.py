@@ -1,4 +1,4 @@
-"""Who reads a topic of Classic beside jmsx gets all of it, as without."""
+"""Who reads from Classic beside jmsx gets all of it, as without."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from urllib.parse import urlsplit
 import pytest
 
 from jmsx import Connection, Topic
+from jmsx.cli.queues import opened
 from jmsx.core.frames import Frame
 from tests.integration.parity.wires import RealWire
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jmsx import Queue
     from jmsx_broker import ClassicBroker
 
@@ -81,3 +84,33 @@ def test_nobody_lacks_a_message_because_jmsx_reads_the_topic_too(
         connection.start()
         connection.create_session().create_consumer(Topic(queue.name)).set_listener(lambda _: None)
         assert missing(classic_broker.url, queue.name) == [0] * OTHERS
+
+
+def browsed(url: str, queue: str) -> int:
+    """How many messages a browser is shown."""
+    with Connection(url) as connection:
+        connection.start()
+        return len(list(connection.create_session().create_browser(queue)))
+
+
+def looked_at(url: str, queue: str) -> int:
+    """How many messages `jmsx browse` and `jmsx dlq list` are shown."""
+    with opened(url) as access:
+        return len(list(access.look(queue, bodies=True)))
+
+
+@pytest.mark.parametrize("look", [browsed, looked_at])
+def test_who_looks_into_a_queue_has_nothing_written_into_it(
+    classic_broker: ClassicBroker, queue: Queue, look: Callable[[str, str], int]
+) -> None:
+    """The broker writes the header `transformation` into what it translates for a browser; others are shown that."""
+    wire = connected(classic_broker.url)
+    wire.write(Frame("SEND", {"destination": f"/queue/{queue.name}", "receipt": "r"}, b"x"))
+    assert wire.read(QUIET)
+    assert look(classic_broker.url, queue.name) == 1
+    wire.write(Frame("SUBSCRIBE", {"id": "1", "destination": f"/queue/{queue.name}"}))
+    seen = wire.read(QUIET)
+    wire.cut()
+    assert seen is not None
+    _, headers, body = seen
+    assert (body, headers.get("transformation")) == (b"x", None)
