@@ -88,8 +88,8 @@ class Session:
     def create_consumer(
         self,
         destination: Destination | str,
-        *,
         selector: str | None = None,
+        *,
         no_local: bool = False,
         name: str | None = None,
         listener: Callable[[Message], object] | None = None,
@@ -138,8 +138,8 @@ class Session:
         self,
         topic: Destination | str,
         subscription: str,
-        *,
         selector: str | None = None,
+        *,
         no_local: bool = False,
         name: str | None = None,
         options: ConsumerOptions | None = None,
@@ -209,9 +209,7 @@ class Session:
 
     create_shared_durable_consumer = create_shared_consumer
 
-    def create_browser(
-        self, queue: Destination | str, *, selector: str | None = None
-    ) -> QueueBrowser:
+    def create_browser(self, queue: Destination | str, selector: str | None = None) -> QueueBrowser:
         """
         Return a browser of what lies in `queue`; raises InvalidDestinationError for a topic.
 

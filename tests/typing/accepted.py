@@ -358,6 +358,9 @@ def by_hand(options: dict[str, str], ranks: dict[str, int]) -> datetime | None:
         assert_type(producer.send(Message("x", properties=ranks, reply_to="queue://answers")), str)
         producer.send(Message(b"x", properties=options))
         assert_type(session.create_browser("queue://a"), QueueBrowser)
+        session.create_consumer("queue://a", "rank > 3")
+        session.create_durable_consumer("topic://a", "prices", "rank > 3")
+        session.create_browser("queue://a", "rank > 3")
         if message is None:
             return None
         message.acknowledge()

@@ -64,6 +64,26 @@ def test_the_face_is_jms(kind: type, shown: dict[type, object]) -> None:
     assert names == FACES[kind].split()
 
 
+def test_a_selector_stands_where_java_has_it() -> None:
+    """Behind the destination, and behind the name of a durable subscription."""
+    with FakeBrokerServer() as broker, Connection(broker.url, client_id="c") as connection:
+        connection.start()
+        session = connection.create_session()
+        prices = session.create_durable_consumer("topic://p", "prices", "colour = 'red'")
+        session = connection.create_session()
+        producer = session.create_producer()
+        for colour in ("blue", "red"):
+            coloured = Message(colour, properties={"colour": colour})
+            producer.send(coloured, destination="queue://a")
+            producer.send(coloured, destination="topic://p")
+        browser = session.create_browser("queue://a", "colour = 'red'")
+        assert [message.body for message in browser] == ["red"]
+        for consumer in (prices, session.create_consumer("queue://a", "colour = 'red'")):
+            message = consumer.receive(10)
+            assert message is not None
+            assert message.body == "red"
+
+
 @pytest.mark.parametrize("kind", FACES, ids=lambda kind: kind.__name__)
 def test_each_call_is_documented(kind: type) -> None:
     """For who asks help()."""
