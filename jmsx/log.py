@@ -64,6 +64,18 @@ def logger(name: str) -> Logger:
     return Logger(name)
 
 
+def hear_again() -> None:
+    """
+    Let our lines through that a configuration has turned off.
+
+    `dictConfig` and `fileConfig` turn off all that was imported before them, unless they are told otherwise. A level
+    that somebody has set for `jmsx` stays.
+    """
+    for name in list(logging.root.manager.loggerDict):
+        if name.partition(".")[0] == "jmsx":
+            logging.getLogger(name).disabled = False
+
+
 #: Frames between who logs and the standard library's logger: a record tells the module and function of the former.
 _FRAMES: Final = 6
 

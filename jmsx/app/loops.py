@@ -146,17 +146,21 @@ def _tell_late_failure(entering: asyncio.Future[Any]) -> None:
 
 @contextlib.contextmanager
 def on_signals(loop: asyncio.AbstractEventLoop, signalled: Callable[[], object]) -> Iterator[None]:
-    """Have SIGTERM and Ctrl-C call `signalled` on the loop, where it runs in the main thread."""
-    taken = []
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, signalled)
-            taken.append(number)
-    try:
+    """
+    Have SIGTERM and Ctrl-C call `signalled` on the loop, where it runs in the main thread.
+
+    Afterwards they do what they did before; what the program itself had told this loop to do is forgotten, for a loop
+    tells nobody what that was.
+    """
+    with contextlib.ExitStack() as undo:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                previous = signal.getsignal(number)
+                loop.add_signal_handler(number, signalled)
+                if previous not in (None, signal.getsignal(number)):
+                    undo.callback(signal.signal, number, previous)
+                undo.callback(loop.remove_signal_handler, number)
         yield
-    finally:
-        for number in taken:
-            loop.remove_signal_handler(number)
 
 
 class Loop:

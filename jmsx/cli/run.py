@@ -25,7 +25,7 @@ from jmsx.clock import SystemClock
 from jmsx.core.durations import seconds
 from jmsx.core.option_checks import check_flag, check_names, check_text, kind_of, nearest
 from jmsx.errors import ConfigurationError
-from jmsx.log import counted
+from jmsx.log import counted, hear_again
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -292,6 +292,7 @@ def _introduce(settings: RunSettings, app: jmsx.App, how: str, *, as_json: bool)
 def _prepared(settings: RunSettings) -> jmsx.App:
     """Return the app, with what the settings say of it."""
     app = load_app(str(settings.app), factory=settings.factory)
+    hear_again()  # its module may have configured `logging`
     if not app.consumers:
         raise ConfigurationError(
             f"{settings.app} has no consumers, so there is nothing to run; put @app.consumer('queue://NAME') above a"

@@ -1,16 +1,31 @@
-"""What is told where the system lets this process start no further thread, as Python says with a RuntimeError."""
+"""What is told where a process has no threads for us: Python says with a RuntimeError that it starts no further one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import socket
+import threading
+from typing import Final
 
-from jmsx.errors import ConnectionFailedError, ResourceAllocationError
-
-if TYPE_CHECKING:
-    import threading
+from jmsx.errors import ConfigurationError, ConnectionFailedError, ResourceAllocationError
 
 #: What to do about it.
 _ROOM: Final = "end what has many threads, or raise the limits of the user or container (ulimit -u, pids, memory)"
+
+
+#: Who replaces Python's threads and sockets when told to, each with a package of its own.
+_GREEN: Final = ("gevent", "eventlet")
+
+
+def check_threads() -> None:
+    """Raise ConfigurationError where Python's threads or sockets were replaced, which links and locks rely on."""
+    for each in (threading.get_ident, socket.socket):
+        package = each.__module__.partition(".")[0]
+        if package in _GREEN:
+            raise ConfigurationError(
+                f"{package} has replaced Python's own threads or sockets in this process (monkey patching), and jmsx"
+                " needs these: run the program without it, a web server with threads, as gunicorn does with"
+                " --worker-class gthread"
+            )
 
 
 def start(thread: threading.Thread, undone: str, again: str) -> None:

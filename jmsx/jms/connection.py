@@ -11,6 +11,7 @@ from jmsx.core.durations import Duration, timeout_of
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.option_checks import check_position, nearest
 from jmsx.drivers.machine import Machine
+from jmsx.drivers.threads import check_threads
 from jmsx.errors import ConfigurationError, JmsxError
 from jmsx.jms.handlers import check_runs, check_takes_message
 from jmsx.jms.link import ConnectionLinks
@@ -43,6 +44,7 @@ class Connection:
             uri = replace(url, options=replace(url.options, **options))
         else:
             uri = parse_broker_uri(url, ConnectionOptions.of(**options))
+        check_threads()
         machine = machine or Machine()
         machine.check_files(uri)
         self._links = ConnectionLinks(uri, observers, machine)

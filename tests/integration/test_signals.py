@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import threading
+from typing import TYPE_CHECKING
 
 import pytest
 
+from jmsx.app.loops import on_signals
 from jmsx.app.signals import Signals
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -62,3 +68,31 @@ def test_what_is_done_beside_raises() -> None:
     """On the thread that waits."""
     with Signals() as signals, pytest.raises(ZeroDivisionError):
         signals.beside(lambda: 1 // 0, "work").wait()
+
+
+def test_what_signals_do_after_serving() -> None:
+    """What they did before: a handler of the program's own is called, and Ctrl-C cancels what asyncio runs."""
+    heard = list[str]()
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        heard.append(f"the program's {signal.Signals(number).name}")
+
+    async def main() -> None:
+        with on_signals(asyncio.get_running_loop(), lambda: heard.append("ours")):
+            signal.raise_signal(signal.SIGTERM)
+            await asyncio.sleep(0.05)
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+        try:
+            await asyncio.sleep(5)
+        except asyncio.CancelledError:
+            heard.append("cancelled")
+            raise
+
+    before = signal.signal(signal.SIGTERM, note)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            asyncio.run(main())
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert heard == ["ours", "the program's SIGTERM", "cancelled"]

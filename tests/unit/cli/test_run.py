@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Final
@@ -187,3 +188,20 @@ def test_variables_that_others_read() -> None:
     assert told >= {"JMSX_JAVA", "JMSX_CACHE", "JMSX_BROKER"}
     assert misspelt(told - {"JMSX_WORKER"}) == []  # a supervisor sets that one
     assert set(OTHERS) <= told
+
+
+def test_a_program_that_configures_logging(tmp_path: Path) -> None:
+    """It turns off what was there before, unless told otherwise; lines of ours are shown, by a level of its own."""
+    program = "import logging.config; from jmsx import App\n"
+    program += "logging.config.dictConfig({'version': 1, 'root': {'level': 'INFO'}})\n"
+    program += "logging.getLogger('jmsx.app').setLevel('ERROR')\napp = App('stomp://b')\n"
+    program += "app.consumer('queue://q')(lambda message: None)\n"
+    (tmp_path / "quiet.py").write_text(program, encoding="utf-8")
+    look = "import logging; from jmsx.cli.run import RunSettings, _prepared\n"
+    look += "_prepared(RunSettings(app='quiet:app'))\n"
+    look += "for name in ('jmsx.session', 'jmsx.app'):\n"
+    look += "    print(name, *map(logging.getLogger(name).isEnabledFor, (30, 40)))\n"
+    told = subprocess.run(
+        [sys.executable, "-c", look], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert told.stdout.splitlines() == ["jmsx.session True True", "jmsx.app False True"]
