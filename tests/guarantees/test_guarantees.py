@@ -227,6 +227,28 @@ def test_rollback_and_recover_keep_the_order(
     assert texts(take(consumer)) == list("abcdef")
 
 
+def test_order_over_lost_links(kind: str, broker: Broker, connection: jmsx.Connection) -> None:
+    """One link had all of them when it was lost, the next one the first of them; order is the broker's affair."""
+
+    def attempt() -> str:
+        queue = fresh_queue()
+        put(connection, queue, *"abcdef")
+        for prefetch in (100, 1):
+            lost = jmsx.Connection(broker.url)
+            lost.start()
+            session = lost.create_session(Mode.CLIENT_ACKNOWLEDGE)
+            options = jmsx.ConsumerOptions(prefetch=prefetch)
+            message = session.create_consumer(queue, options=options).receive(5)
+            assert message is not None
+            assert message.text == "a"
+            lost.abort()
+            if stays_in_delivery(broker, queue):
+                raise KeptForNobodyError(f"a message of {queue}")
+        return "".join(texts(left(connection, queue)))
+
+    assert of_an_attempt_that_tells(attempt) == ("bcdefa" if kind == "classic" else "abcdef")
+
+
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.label)
 def test_poison_is_dead_after_its_deliveries(
     mode: Mode, kind: str, broker: Broker, queue: jmsx.Queue, connection: jmsx.Connection
