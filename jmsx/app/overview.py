@@ -77,7 +77,7 @@ def _redeliveries(policy: Policy) -> str:
     except Exception:  # noqa: BLE001 - a policy of the application's own may raise anything
         return f"delivered again by {type(policy).__name__}"
     more = ", ..." if most < 0 or most > NAMED else ""
-    times = "for ever" if most < 0 else f"{most} times"
+    times = "for ever" if most < 0 else "once" if most == 1 else f"{most} times"
     by = " by the broker's scheduler" if policy.mode == RedeliveryMode.SCHEDULED else ""
     return f"delivered again {times}{by} after {', '.join(f'{one:g}' for one in delays)}{more} s"
 

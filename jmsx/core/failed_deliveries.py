@@ -168,8 +168,9 @@ def _last_failure(delivery: Delivery) -> Failure:
         return lost.failure
     if delivery.entry is None:
         return NO_FAILURE
+    often = "once" if deliveries == 1 else f"{deliveries} times"
+    each = "" if deliveries == 1 else " each time"
     return Failure(
         "ConsumerDied",
-        f"handed out {deliveries} times, and never settled: its consumer died each time,"
-        " or lost its connection",
+        f"handed out {often}, and never settled: its consumer died{each}, or lost its connection",
     )
