@@ -73,18 +73,19 @@ class QueueBrowser:
         self, name: str, seen: Counter[str], *, bodiless: bool
     ) -> Generator[Message, None, bool]:
         """
-        Yield what is shown beside what was `seen`, by its ids, and add it to that.
+        Yield what is shown beside what was `seen`, by its ids; return whether that is all.
 
-        Returns whether that is all; else it ends before the first without a body, unless it shows these, too.
+        Else it ends before the first without a body, unless it shows these, too, and has added to what was `seen`.
         """
         link, known = self._link, seen.copy()
         while name in self._open and (delivery := link.calls.look(name)) is not None:
             if known[delivery.message_id]:
                 known[delivery.message_id] -= 1
                 continue
-            if not (bodiless or _carries(delivery, link.dialect)):
-                return False
-            seen[delivery.message_id] += 1
+            if not bodiless:
+                if not _carries(delivery, link.dialect):
+                    return False
+                seen[delivery.message_id] += 1
             message = _shown(delivery, link.dialect)
             if not 0 < message.expiration <= link.machine.wall():
                 yield message
