@@ -126,9 +126,12 @@ def merged(partial: Partial, units: list[Events]) -> pl.DataFrame:
     """Make a partial of each unit, and of one without lines, and add them up, as the engine does."""
     if partial.name not in _OF_NOTHING:
         _OF_NOTHING[partial.name] = added(partial, partial.of(Events({})))
-    parts = [*(added(partial, partial.of(unit)) for unit in units), _OF_NOTHING[partial.name]]
-    columns = [*partial.keys, *partial.adds]
-    return added(partial, pl.concat([part.select(columns) for part in parts]))
+    nothing = _OF_NOTHING[partial.name]
+    parts = [added(partial, partial.of(unit)) for unit in units]
+    if not any(part.height for part in parts):  # most logs lack most: nothing is to be added up
+        assert all(part.schema == nothing.schema for part in parts)
+        return nothing
+    return added(partial, pl.concat([*parts, nothing]))
 
 
 @inlined
