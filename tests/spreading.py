@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
@@ -73,6 +74,9 @@ _FIRST: Final = (
     "tests/unit/app/",
     "tests/unit/cli/",
 )
+
+#: Those of them that are single tests; of all others the file alone tells when they begin.
+_TESTS: Final = tuple(one for one in _FIRST if "::" in one)
 
 #: Tests that wait for nothing: with them a processor is busy while other workers wait for brokers.
 _BUSY: Final = ("tests/unit/", "tests/property/")
@@ -157,5 +161,10 @@ def in_turn(items: Iterable[pytest.Item]) -> list[pytest.Item]:
 
 def _turn(nodeid: str) -> int:
     """When a test begins, among others."""
-    early = (number for number, folder in enumerate(_FIRST) if nodeid.startswith(folder))
+    return _turn_of(nodeid if nodeid.startswith(_TESTS) else nodeid.partition("::")[0])
+
+
+@functools.cache
+def _turn_of(beginning: str) -> int:
+    early = (number for number, folder in enumerate(_FIRST) if beginning.startswith(folder))
     return next(early, len(_FIRST))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from dataclasses import fields
@@ -123,7 +124,11 @@ SecondsOrNone: TypeAlias = Default[Duration | None, float | None]
 
 def read_durations(options: Any) -> None:
     """Make numbers of the fields that are Seconds or SecondsOrNone, so that options compare however written."""
-    for each in fields(options):
-        if each.type in {"Seconds", "SecondsOrNone"}:
-            seconds = as_number(each.name, getattr(options, each.name))
-            object.__setattr__(options, each.name, seconds)
+    for name in _durations(options.__class__):
+        object.__setattr__(options, name, as_number(name, getattr(options, name)))
+
+
+@functools.cache
+def _durations(kind: type) -> tuple[str, ...]:
+    """Return the names of those fields of a dataclass."""
+    return tuple(each.name for each in fields(kind) if each.type in {"Seconds", "SecondsOrNone"})
