@@ -65,6 +65,7 @@ class WorkerState:
     message_id: str | None = None  #: the message of that call
     stranded: int = 0  #: messages that its broker keeps in delivery for nobody
     away: str | None = None  #: its store or ledger that it waits for, and why
+    refusal: str = ""  #: why it has no broker again, for all that it tries
     fault: str | None = None  #: what its redelivery policy did instead of answering
     paused: str | None = None  #: why its handler is not called
     held_until: float = -math.inf  #: it waits by its own wish, as for its rate limit
@@ -131,7 +132,8 @@ def _missing(state: WorkerState, now: float) -> str:
         )
     away = [f"waits for its {state.away}"] if state.away else []
     if not state.movement.connected:
-        return "; ".join(["not connected", *away, *refused[:1]])
+        tried = [state.refusal] if state.refusal else []
+        return "; ".join(["not connected", *away, *tried, *refused[:1]])
     if not state.movement.subscribed:
         return "; ".join(["not subscribed", *refused[:1]])
     causes = (

@@ -315,6 +315,7 @@ class Worker:
             message_id=call.message_id if call else None,
             stranded=stranded,
             away=self._awaited(),
+            refusal=self._link.refusal,
             fault=self._link.policy_fault,
             paused=self._gate.paused(now),
             held_until=self._held_until,

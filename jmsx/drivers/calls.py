@@ -524,9 +524,10 @@ class Calls:
         if self.closed:
             raise IllegalStateError(f"The Session is closed; {what} was not sent")
         if self.engine.state in RESTORING:
+            told = self.engine.refusal
             raise ConnectionFailedError(
                 f"{what} was not sent: {self.engine.cause}, and no broker could be reached for"
-                f" {_told(seconds)}; jmsx goes on trying"
+                f" {_told(seconds)}; jmsx goes on trying{f'; the last attempt: {told}' if told else ''}"
             )
 
 

@@ -289,6 +289,11 @@ class Engine:
         return self._connector.policy
 
     @property
+    def refusal(self) -> str:
+        """Why there is no link again, although that was tried; empty where it was not, or there is one."""
+        return self._connector.refusal
+
+    @property
     def address(self) -> BrokerAddress:
         """Of the broker at the other end of the link that there is, or was last."""
         return self._epoch.link.address

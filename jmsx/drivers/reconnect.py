@@ -113,6 +113,8 @@ class Connector:
         self._until = math.inf  #: when the first link is to be there (seconds, monotonic)
         #: When a broker was asked for a link and told nothing: it may have that (seconds, monotonic)
         self._unheard_at = -math.inf
+        self.refusal = ""  #: why the last attempt to restore a link did not
+        self._refused: type[JmsxError] | None = None  #: the kind of that
         #: Is told which broker did not let us in, and why.
         self.on_failure: Callable[[BrokerAddress, JmsxError], None] = lambda _address, _error: None
 
@@ -187,7 +189,10 @@ class Connector:
             retrying.stop = lambda state: (
                 once(state) and (self.cancelled or not self._is_our_own(state))
             )
-        retrying(attempt)
+        try:
+            retrying(attempt)
+        finally:
+            self.refusal, self._refused = "", None
         return int(retrying.statistics["attempt_number"])
 
     def connect(self) -> Connected:
@@ -298,13 +303,18 @@ class Connector:
         )
 
     def _tell(self, state: RetryCallState) -> None:
-        """Say that we wait, once and then from time to time."""
-        if state.attempt_number % TELL_EVERY == 1 and state.outcome is not None:
+        """Say that we wait, once and then from time to time; at once what waiting will hardly cure."""
+        error = None if state.outcome is None else state.outcome.exception()
+        if not isinstance(error, JmsxError):
+            return
+        is_new = type(error) is not self._refused and isinstance(error, _HOPELESS)
+        self.refusal, self._refused = str(error), type(error)
+        if is_new or state.attempt_number % TELL_EVERY == 1:
             _log.warning(
                 "waiting for broker",
                 broker=str(self.uri),
                 attempt=state.attempt_number,
-                error=str(state.outcome.exception()),
+                error=self.refusal,
             )
 
 

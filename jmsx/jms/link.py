@@ -143,6 +143,11 @@ class SessionLink:
             return self.in_hand == 0
 
     @property
+    def refusal(self) -> str:
+        """Why it has no broker again, although that was tried; empty where it was not, or it has one."""
+        return self.engine.refusal
+
+    @property
     def ledger_away(self) -> str | None:
         """Why its delivery ledger cannot be used, for which it waits."""
         return self.engine.hand_outs.away

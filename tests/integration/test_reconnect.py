@@ -16,6 +16,7 @@ from jmsx.core.events import LinkClosed, LinkRestored
 from jmsx.errors import ConnectionFailedError, JmsxError, SendUnconfirmedError
 from jmsx.jms.session import link_of
 from jmsx.testing import FakeBrokerServer
+from jmsx_broker import ClassicBroker
 from tests.integration.broker_support import eventually
 from tests.integration.proxy import Proxy
 from tests.integration.support import (
@@ -34,7 +35,6 @@ from tests.integration.support import Outcome as Call
 
 if TYPE_CHECKING:
     from jmsx import Session
-    from jmsx_broker import ClassicBroker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(90)]
 
@@ -239,3 +239,24 @@ def test_a_client_id_that_nobody_uses_survives(mortal: ClassicBroker, queue: Que
         consumer = session.create_durable_consumer(Topic(queue.name), "news")
         session.create_producer(Topic(queue.name)).send(Message("a"))
         assert consumer.receive(5) is not None
+
+
+def test_a_password_that_is_another_one_now() -> None:
+    """Probe and errors name that; the app goes on trying, and nothing is taken for lost."""
+    url, reason = "stomp://127.0.0.1:{}", "refused the credentials"
+    with ClassicBroker(users={"clerk": "old"}) as before:
+        port = int(before.url.rpartition(":")[2])
+        app = App(url.format(port), username="clerk", password="old", reconnect=QUICK)  # noqa: S106 - of a test's broker
+
+        @app.consumer(fresh_queue())
+        def take(_message: Message) -> None:
+            """Nothing comes."""
+
+        app.start()
+        app.send("queue://elsewhere", "x")
+    with ClassicBroker(port, users={"clerk": "new"}):
+        assert eventually(lambda: reason in str(app.ready().body["reasons"]))
+        assert app.live().ok
+        with pytest.raises(ConnectionFailedError, match=reason):
+            app.send("queue://elsewhere", "x", timeout=1)
+        within(5, app.stop)

@@ -145,6 +145,22 @@ def test_what_no_second_attempt_cures_is_told_at_once(error: JmsxError) -> None:
     assert living.rounds == 5
 
 
+def test_a_lost_link_that_is_refused_for_another_reason(caplog: pytest.LogCaptureFixture) -> None:
+    """Is told at once, and not ten attempts later, which may be minutes: a password has changed, say."""
+    living = Stubborn(ReconnectPolicy(maximum_attempts=9), DOWN, DOWN, SecurityError("no"))
+    seen = []
+
+    def attempt() -> None:
+        seen.append(living.refusal)
+        living.attempt()
+
+    with pytest.raises(SecurityError):
+        living.restore(attempt, A, flaps=0)
+    told = [record.__dict__["jmsx"] for record in caplog.records]
+    assert [(line["attempt"], line["error"]) for line in told] == [(1, str(DOWN)), (3, "no")]
+    assert (seen[0], seen[1], seen[3], living.refusal) == ("", str(DOWN), "no", "")
+
+
 @pytest.mark.parametrize(("ago", "rounds"), [(UNHEARD / 2, 3), (UNHEARD * 2, 1), (math.inf, 1)])
 def test_a_client_id_that_may_be_that_of_a_link_of_ours(ago: float, rounds: int) -> None:
     """Which the broker may have made, and not told: that is believed of it for a minute."""
