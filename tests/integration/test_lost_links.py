@@ -130,7 +130,7 @@ def test_no_call_waits_for_ever(proxy: Proxy, queue: Queue) -> None:
                 assert proxy.url.removeprefix("stomp://") in str(failed.error)
             failed = within(5, lambda: producer.send(Message("x")))
             assert f"SEND {queue} was not sent" in str(failed.error)
-            assert "the last attempt: cannot connect to" in str(failed.error)
+            assert "; the last attempt: " in str(failed.error)
             assert failed.seconds < 2
         assert within(5, lambda: producer.send(Message("x"))).error is None
 
