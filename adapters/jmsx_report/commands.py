@@ -6,11 +6,13 @@ As entry points: a name is loaded, and the process set up before, when its comma
 
 from __future__ import annotations
 
+import gc
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from jmsx.plugins import needing, on_demand
 from jmsx_report import processes
+from jmsx_report.garbage import uncollected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +31,9 @@ _HOMES: Final = {
 @contextmanager
 def _alone() -> Iterator[None]:
     processes.set_up()
-    with needing("jmsx_report"):
+    with needing("jmsx_report"), uncollected():
         yield
+        gc.freeze()  # what is imported stays: no later search goes through it
 
 
 __getattr__, __dir__ = on_demand(__name__, _HOMES, _alone)

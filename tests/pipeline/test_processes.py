@@ -49,6 +49,7 @@ def test_freed_memory_is_kept_in_them() -> None:
     (told,) = each(allocator, [0], 1)
     wishes = dict(wish.split(":") for wish in told.split(","))
     assert (wishes["dirty_decay_ms"], wishes["muzzy_decay_ms"]) == ("-1", "-1")
+    assert wishes["background_thread"] == "false"
 
 
 def test_a_command_has_its_process_to_itself() -> None:
