@@ -56,6 +56,15 @@ class JmsxError(Exception):
     #: that is all of it: `commit()` alone would commit nothing.
     retriable: ClassVar[bool] = False
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Let it pass to another process, whatever its constructor takes: a Pool hangs at what it cannot read."""
+        return _again, (type(self), self.args), self.__dict__
+
+
+def _again(kind: type[JmsxError], args: tuple[object, ...]) -> JmsxError:
+    """Make an error as it was, without its constructor."""
+    return kind.__new__(kind, *args)
+
 
 class UsageError(JmsxError):
     """The program asks for what cannot be; nothing was done, and the same call fails again."""

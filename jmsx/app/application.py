@@ -210,6 +210,11 @@ class App:
         self._loop = self._given_loop = None
         self._running = self._flowing = False
 
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "an App is not passed to another process: give that a function which imports, or makes, its own"
+        )
+
     def _make_outgoing(self) -> Outgoing:
         return Outgoing(
             partial(self._connection, client_id=None),

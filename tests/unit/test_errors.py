@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 from typing import Any
+
+import pytest
 
 from jmsx import errors
 from jmsx.errors import (
@@ -60,3 +64,16 @@ def test_in_doubt_says_who_what_and_what_not_to_do() -> None:
     assert (error.transaction_id, error.broker) == ("s:1", "h:61613")
     for words in ("s:1", "h:61613", "reset by peer", "before you repeat"):
         assert words in str(error)
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+def test_errors_pass_to_another_process(kind: type[Any]) -> None:
+    """As a process pool needs it, with all that they tell; `multiprocessing.Pool` waited for ever for two of them."""
+    given = [
+        one.name
+        for one in inspect.signature(kind.__init__).parameters.values()
+        if one.kind is one.POSITIONAL_OR_KEYWORD
+    ]
+    error = kind(*given[1:] or ["some words"])
+    for other in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301 - our own
+        assert (type(other), str(other), vars(other)) == (kind, str(error), vars(error))
