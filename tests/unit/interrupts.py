@@ -41,8 +41,7 @@ class Interrupt:
         self._handler = handler
         self._last = max(at, default=math.inf)
         self._within = within
-        #: Code, and what is called at its steps, if any is, by the identity of code: its hash takes as long as a step.
-        self._tracers: dict[int, tuple[CodeType, Callable[..., Any] | None]] = {}
+        self._known: dict[str, bool] = {}  #: whether the code of a file is counted
         self.steps = 0
 
     def run(self, act: Callable[[], Any]) -> Any:
@@ -56,35 +55,36 @@ class Interrupt:
             sys.settrace(None)
 
     def _tracer(self) -> Callable[[FrameType, str, object], Any]:
-        """What Python calls at every step: once for each line of a test, so it looks nothing up that it can have."""
-        at, last, handler = self._at, self._last, self._handler
-        within, tracers = self._within, self._tracers
+        """What Python calls at every step: once for each line of a test, so it looks nothing up in `self`."""
+        at, known, within, handler = self._at, self._known, self._within, self._handler
+        last, ends = self._last, _ENDS
 
-        def tracer(code: CodeType) -> Callable[..., Any] | None:
-            if not any(place in code.co_filename for place in within):
-                return None
-            ends = _ends_of_blocks(code)
-
-            def step(frame: FrameType, event: str, _arg: object) -> Any:
-                if event == "line" and frame.f_lasti in ends:
-                    return step
-                self.steps = steps = self.steps + 1
-                if steps in at:
-                    if steps == last:
-                        sys.settrace(None)
-                    handler(Alarm(frame.f_code.co_name, event))
+        def step(frame: FrameType, event: str, _arg: object) -> Any:
+            if event == "line" and frame.f_lasti in ends[id(frame.f_code)]:
                 return step
-
+            self.steps = steps = self.steps + 1
+            if steps in at:
+                if steps == last:
+                    sys.settrace(None)
+                handler(Alarm(frame.f_code.co_name, event))
             return step
 
         def enter(frame: FrameType, _event: str, _arg: object) -> Any:
             code = frame.f_code
-            found = tracers.get(id(code))
-            if found is None:
-                found = tracers[id(code)] = code, tracer(code)
-            return found[1]
+            path = code.co_filename
+            if path not in known:
+                known[path] = any(place in path for place in within)
+            if not known[path]:
+                return None
+            if id(code) not in ends:
+                ends[id(code)] = _ends_of_blocks(code)
+            return step
 
         return enter
+
+
+#: Where blocks end, by the identity of code, which `_ends_of_blocks` keeps: its hash takes longer than a step.
+_ENDS: dict[int, frozenset[int]] = {}
 
 
 @functools.cache
