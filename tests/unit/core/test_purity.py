@@ -239,14 +239,14 @@ def test_only_adapters_know_one_kind_of_broker() -> None:
 
 def words(tree: ast.AST) -> Iterator[str]:
     """The names and texts in a file's code, without its docstrings."""
-    docstrings = {
-        node.body[0].value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.body
-        and isinstance(node.body[0], ast.Expr)
-    }
-    for node in ast.walk(tree):
+    docstrings = set()
+    for node in ast.walk(tree):  # which comes to what a text belongs to before the text
+        if (
+            isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            and node.body
+            and isinstance(node.body[0], ast.Expr)
+        ):
+            docstrings.add(node.body[0].value)
         match node:
             case ast.Constant(value=str(text)) if node not in docstrings:
                 yield text
