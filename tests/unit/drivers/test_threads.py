@@ -26,4 +26,4 @@ def test_threads_that_were_replaced(
     monkeypatch.setattr(module, name, type(name, (), {"__module__": package}))
     words = f"{package.partition('.')[0]} has replaced Python's own threads .* gthread"
     with pytest.raises(ConfigurationError, match=words):
-        App("stomp://nowhere").send("queue://orders", "x")
+        App("stomp://nowhere").send("queue://orders", "x", timeout=1)
