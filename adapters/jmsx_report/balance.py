@@ -388,7 +388,8 @@ def keys(
     were rolled back), abandoned (deliveries), doubtful (deliveries in transactions in doubt), sender, expires_us,
     fanned, sent_anywhere (also to what is not audited), readers (writers whose handlers succeeded), last_us, last_fate
     (of its deliveries), done_us (when it was done first, at the latest), dead_us (when it was dead-lettered last, at
-    the earliest; both by a clock that is set right).
+    the earliest; both by a clock that is set right), dead_later (whether one process tells that it was dead-lettered
+    after it was done: its lines have an order, whatever its clock shows).
     """
     in_tx = pl.col("tx_id").is_not_null()
     in_doubt = pl.col("doubt").fill_null(value=False)
@@ -425,8 +426,11 @@ def keys(
             pl.col("fanned").all(),
         )
     )
+    is_done, is_dead = outcome.is_in(DONE), outcome == Outcome.DEAD_LETTERED.value
+    first_done = pl.col("last_seq").filter(is_done).min().over(*_KEY, "writer")
     deliveries = (
         deliveries_by_route(named, routes)
+        .with_columns((is_dead & (pl.col("last_seq") > first_done)).alias("dead_later"))
         .group_by(_KEY)
         .agg(
             pl.col("dest").min().alias("read_at"),
@@ -446,11 +450,9 @@ def keys(
             pl.col("writer").filter(pl.col("effects") > 0).unique().sort().alias("readers"),
             pl.col("last_us").max(),
             outcome.sort_by("last_us", "outcome").last().alias("last_fate"),
-            clocks.latest("last_us").filter(outcome.is_in(DONE)).min().alias("done_us"),
-            clocks.earliest("last_us")
-            .filter(outcome == Outcome.DEAD_LETTERED.value)
-            .max()
-            .alias("dead_us"),
+            clocks.latest("last_us").filter(is_done).min().alias("done_us"),
+            clocks.earliest("last_us").filter(is_dead).max().alias("dead_us"),
+            pl.col("dead_later").any(),
         )
     )
     counted = (
@@ -485,6 +487,7 @@ def keys(
             "last_fate",
             "done_us",
             "dead_us",
+            "dead_later",
         )
     )
 
@@ -766,7 +769,7 @@ def judged(
             ((done > 1) & (done <= due)).cast(pl.Int64).alias("resent"),
             (ran_again & doubtful).cast(pl.Int64).alias("doubtful_duplicates"),
             (
-                (pl.col("done_us") < pl.col("dead_us"))
+                ((pl.col("done_us") < pl.col("dead_us")) | pl.col("dead_later"))
                 & (done + pl.col("dead_lettered") > once)
                 & (done <= once)
                 & ~(ran_again & ~doubtful)

@@ -119,6 +119,17 @@ def test_a_message_that_was_done_and_then_dead_lettered_is_not_balanced() -> Non
     assert [one["msg_key"] for one in summary["repeated"]] == [made]
 
 
+def test_one_process_tells_the_order_of_its_ends_whatever_its_clock() -> None:
+    """It may be ahead by up to a minute, or not at all; its lines are in order all the same."""
+    log = trade()
+    made = log.send(SENDER, START)
+    log.deliver(WORKER, made, START + MINUTE, sent_us=START)
+    log.deliver(WORKER, made, START + MINUTE + SECOND, outcome="dead_lettered", attempt=2)
+    summary = told(ended(log))
+
+    assert (summary["verdict"], summary["dead_after_done"]) == ("unverifiable", 1)
+
+
 @pytest.mark.parametrize(
     ("first", "number"), [("acknowledged", "duplicates"), ("abandoned", "effect_duplicates")]
 )
