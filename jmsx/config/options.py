@@ -283,7 +283,7 @@ class ConnectionOptions:
         commit_markers: whether a commit whose answer was lost is cleared up on the next link; False.
         resend_unconfirmed: whether a message whose receipt was lost with the link is sent again; None: to the same
             broker, if that drops a second one. True is for a pair of Artemis brokers, too, of which one takes over what
-            the other was sent.
+            the other was sent; then `commit_markers` clear up there what that one was to commit.
         max_body_size: bytes, 128 MiB, of a body to send; a broker that sends a longer one loses the link.
         tls: whom to trust and who we are, for `stomp+ssl://`; TlsOptions(), which trusts as the system does.
 

@@ -80,14 +80,19 @@ class CommitRepeats:
         *,
         two_steps: TwoSteps,
         clears_up: bool,
+        anywhere: bool,
     ) -> None:
-        """`two_steps` ends what is repeated well. `clears_up`: commits whose answer is lost are repeated, too."""
+        """
+        `two_steps` ends what is repeated well. `clears_up`: commits whose answer is lost are repeated, too; `anywhere`:
+        also on another broker.
+        """
         self._dialect = dialect
         self._requests = requests
         self._outbox = outbox
         self._consumers = consumers  #: of the session
         self._two_steps = two_steps
         self._clears_up = clears_up
+        self._anywhere = anywhere
         self._repeat: _Repeat | None = None
         #: Inputs of commits that were refused, and to be repeated, and that did not come again in time
         self._perhaps_sent: set[int] = set()
@@ -159,9 +164,12 @@ class CommitRepeats:
         repeat = self._current
         if repeat is None:
             return False
-        if repeat.commit.broker != broker:
+        if repeat.commit.broker != broker and not self._anywhere:
             before = repeat.commit.broker
-            text = f"{broker}, to which the session goes now, cannot know what {before} has"
+            text = (
+                f"{broker}, to which the session goes now, cannot know what {before} has, unless it has taken"
+                " over from it, as resend_unconfirmed=True says"
+            )
             self._end(repeat, now, ConnectionFailedError(text))
             return False
 

@@ -106,6 +106,7 @@ class UnitOfWork:
             consumers,
             two_steps=self._two_steps,
             clears_up=self._clears_up,
+            anywhere=settings.anywhere,
         )
         self.markers: CommitMarkers | None = None
         if settings.marker_day is not None:

@@ -58,6 +58,8 @@ class SessionSettings:
     session_id: str
     host: str = ""  #: this machine's name, for dead letters
     marker_day: int | None = None  #: the date, in days since the epoch; None: doubts stay
+    #: What a broker may have is sent again to another one, too, which has taken over what that one was sent
+    anywhere: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

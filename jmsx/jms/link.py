@@ -85,6 +85,7 @@ class SessionLink:
             session_id=self.session_id,
             host=platform.node(),
             marker_day=int(self.machine.wall() // 86400) if marked else None,
+            anywhere=self.options.resend_unconfirmed is True,
         )
         self.client_id = link.client_id
         self.dialect = link.dialect

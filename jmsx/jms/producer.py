@@ -274,7 +274,8 @@ class MessageProducer:
                 raise SendUnconfirmedError(
                     key,
                     to.uri,
-                    f"the connection to {asked[-1]} was lost, and {broker} cannot know what that one has",
+                    f"the connection to {asked[-1]} was lost, and {broker} cannot know what that one has,"
+                    " unless it has taken over from it, as resend_unconfirmed=True says",
                 )
             asked.append(broker)
             cause_key = cause.key if cause is not None and core.detailed else None

@@ -142,6 +142,11 @@ class _Changed:
         return files
 
 
+def changed(recipe: Recipe, *changes: tuple[str, str], openwire_port: int = 0) -> LocalBroker:
+    """A broker, not yet started, in whose configuration each (old, new) was replaced."""
+    return LocalBroker(_Changed(recipe, changes), 0, openwire_port=openwire_port)
+
+
 def changed_classic(*changes: tuple[str, str], tls: bool = False) -> LocalBroker:
     """A Classic, not yet started, in whose activemq.xml each (old, new) was replaced."""
     return LocalBroker(_Changed(ClassicRecipe(), changes), 0, tls=tls)

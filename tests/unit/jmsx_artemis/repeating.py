@@ -67,9 +67,9 @@ def wholly(talk: Talk) -> None:
     assert "selector" not in talk.frames[-1].headers
 
 
-def marked(*messages: str, memory: ProcessMemory | None = None) -> Talk:
+def marked(*messages: str, memory: ProcessMemory | None = None, anywhere: bool = False) -> Talk:
     """As `talk_with`, without doubts."""
-    talk = Talk(TRANSACTED, dialect=DIALECT, marker_day=20_000, memory=memory)
+    talk = Talk(TRANSACTED, dialect=DIALECT, marker_day=20_000, memory=memory, anywhere=anywhere)
     talk.subscribe()
     talk.comes(*messages)
     talk.drain()

@@ -44,6 +44,22 @@ def test_a_lost_answer_is_no_doubt(kind: type[LinkError]) -> None:
     assert transactions(talk) == [("committed", 1, 1)]
 
 
+@pytest.mark.parametrize("anywhere", [False, True])
+def test_a_lost_answer_on_another_broker(*, anywhere: bool) -> None:
+    """It knows what was sent if it has taken over from the first one, and only the user knows whether it has."""
+    talk = marked("a", anywhere=anywhere)
+    request = talk.commit()
+    talk.cut()
+    talk.wrote()
+    talk.core.link_opened("ActiveMQ-Artemis", 0.01, talk.now, broker="other:61613")
+    assert (talk.wrote() == REHEARSED) == anywhere
+    if anywhere:
+        assert outcome(request) == "open"
+    else:
+        assert isinstance(request.error, TransactionInDoubtError)
+        assert "resend_unconfirmed=True" in str(request.error)
+
+
 def test_a_lost_answer_is_a_doubt_while_somebody_else_has_the_input() -> None:
     """He may have sent the same in a transaction that is open."""
     talk = marked("a")

@@ -1,0 +1,114 @@
+"""Two brokers of which one stands by, on one store, until the other one is gone."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+import pytest
+
+from jmsx.errors import IllegalStateError
+from jmsx_broker.artemis_recipe import ArtemisRecipe
+from jmsx_broker.classic_recipe import ClassicRecipe
+from jmsx_broker.ports import HOST, free_port
+from tests.integration.broker_support import changed, eventually
+from tests.integration.support import Outcome as Call
+
+if TYPE_CHECKING:
+    from jmsx_broker.local import LocalBroker
+
+#: What a broker's log says when it stands by: Classic's, Artemis'.
+_STANDS_BY: Final = ("slave mode waiting a lock", "waiting for primary to fail before activating")
+
+#: Seconds for a start, or for the other one to take over, on a machine that has much else to do.
+_PATIENCE: Final = 40.0
+
+
+class Pair:
+    """`first` works, and `second` stands by; a context manager that ends both, and removes their `store`."""
+
+    def __init__(self, first: LocalBroker, second: LocalBroker, store: Path) -> None:
+        self.first, self.second = first, second
+        self._store = store
+        self._start: Call[LocalBroker] | None = None
+
+    def __enter__(self) -> Self:
+        self.first.start()
+        self._start = Call(lambda: self.second.start(2 * _PATIENCE))  # ends when it works
+        if not eventually(self._stands_by, _PATIENCE):
+            self.close()
+            pytest.fail("no broker stands by")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End both."""
+        self.first.close()  # so that the start of the other one comes to its end
+        if self._start is not None:
+            self._start.join(_PATIENCE)
+        self.second.close()
+        shutil.rmtree(self._store, ignore_errors=True)
+
+    def take_over(self) -> float:
+        """Kill the first; return how many seconds later the second one answered."""
+        began = time.monotonic()
+        self.first.kill()
+        assert self._start is not None
+        assert self._start.join(_PATIENCE).error is None
+        return time.monotonic() - began
+
+    def _stands_by(self) -> bool:
+        try:
+            log = self.second.log.read_text("utf-8", "replace")
+        except (OSError, IllegalStateError):
+            return False
+        return any(words in log for words in _STANDS_BY)
+
+
+def classic_pair() -> Pair:
+    """The lock of one KahaDB tells who works; who waits for it looks twice a second, not every ten."""
+    store = Path(tempfile.mkdtemp(prefix="jmsx-pair-"))
+    locker = '<locker><shared-file-locker lockAcquireSleepInterval="500"/></locker>'
+    changes = (
+        ('dataDirectory="data"', f'dataDirectory="{store}"'),
+        (
+            '<kahaDB directory="data/kahadb"/>',
+            f'<kahaDB directory="{store}/kahadb">{locker}</kahaDB>',
+        ),
+    )
+    return Pair(changed(ClassicRecipe(), *changes), changed(ClassicRecipe(), *changes), store)
+
+
+def artemis_pair() -> Pair:
+    """A primary and its backup, with one journal."""
+    store = Path(tempfile.mkdtemp(prefix="jmsx-pair-"))
+    one, other = free_port(), free_port()
+    return Pair(
+        _artemis(store, "primary", "AMQ221007: Server is now active", one, other),
+        _artemis(store, "backup", "AMQ221010: Backup Server is now active", other, one),
+        store,
+    )
+
+
+def _artemis(store: Path, role: str, up: str, own: int, other: int) -> LocalBroker:
+    """One of them; `up` is what it says when it works, and `own` and `other` are ports where they talk."""
+    recipe = ArtemisRecipe(up=(up,), address_settings={"#": {"max-delivery-attempts": -1}})
+    shared = (
+        (f">data/{each}<", f">{store}/{each}<")
+        for each in ("bindings", "journal", "large-messages", "paging")
+    )
+    policy = f"""
+    <connectors><connector name="own">tcp://{HOST}:{own}</connector>
+      <connector name="other">tcp://{HOST}:{other}</connector></connectors>
+    <cluster-user>pair</cluster-user><cluster-password>secret</cluster-password>
+    <ha-policy><shared-store><{role}><failover-on-shutdown>true</failover-on-shutdown></{role}></shared-store></ha-policy>
+    <cluster-connections><cluster-connection name="pair"><connector-ref>own</connector-ref>
+      <static-connectors><connector-ref>other</connector-ref></static-connectors>
+    </cluster-connection></cluster-connections>
+    <acceptors>"""
+    return changed(recipe, *shared, ("<acceptors>", policy), openwire_port=own)
