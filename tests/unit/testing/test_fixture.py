@@ -33,6 +33,9 @@ def test_it_again(jmsx_harness, kind):
     mq = jmsx_harness(app, kind)
     assert mq.handler(handle).calls == []
 """)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    others = [
+        f"-pno:{one}" for one in ("anyio", "cacheprovider", "hypothesispytest", "timeout", "xdist")
+    ]
+    command = [sys.executable, "-m", "pytest", "-q", *others, str(tmp_path)]
     told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "4 passed" in told.stdout, told.stdout
