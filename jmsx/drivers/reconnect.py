@@ -113,8 +113,7 @@ class Connector:
         self._until = math.inf  #: when the first link is to be there (seconds, monotonic)
         #: When a broker was asked for a link and told nothing: it may have that (seconds, monotonic)
         self._unheard_at = -math.inf
-        self.refusal = ""  #: why the last attempt to restore a link did not
-        self._refused: type[JmsxError] | None = None  #: the kind of that
+        self._forget_refusal()
         #: Is told which broker did not let us in, and why.
         self.on_failure: Callable[[BrokerAddress, JmsxError], None] = lambda _address, _error: None
 
@@ -159,6 +158,7 @@ class Connector:
             connected = retrying(self.connect)
         finally:
             self._until = math.inf
+            self._forget_refusal()
         tried = int(retrying.statistics["attempt_number"])
         if tried > 1:
             waited = round(self._machine.monotonic() - began, 3)
@@ -192,7 +192,7 @@ class Connector:
         try:
             retrying(attempt)
         finally:
-            self.refusal, self._refused = "", None
+            self._forget_refusal()
         return int(retrying.statistics["attempt_number"])
 
     def connect(self) -> Connected:
@@ -301,6 +301,10 @@ class Connector:
             before_sleep=self._tell,
             reraise=True,
         )
+
+    def _forget_refusal(self) -> None:
+        self.refusal = ""  #: why the last attempt came to nothing, while others are made
+        self._refused: type[JmsxError] | None = None  #: the kind of that
 
     def _tell(self, state: RetryCallState) -> None:
         """Say that we wait, once and then from time to time; at once what waiting will hardly cure."""

@@ -161,6 +161,14 @@ def test_a_lost_link_that_is_refused_for_another_reason(caplog: pytest.LogCaptur
     assert (seen[0], seen[1], seen[3], living.refusal) == ("", str(DOWN), "no", "")
 
 
+def test_why_a_broker_was_late_at_the_start_is_forgotten() -> None:
+    """It would be told of a link that is lost much later, until the first attempt to restore that has failed."""
+    connector = Stubborn(ReconnectPolicy(startup_maximum_attempts=2), DOWN, SecurityError("no"))
+    with pytest.raises(SecurityError):
+        connector.first(patient=True)
+    assert connector.refusal == ""
+
+
 @pytest.mark.parametrize(("ago", "rounds"), [(UNHEARD / 2, 3), (UNHEARD * 2, 1), (math.inf, 1)])
 def test_a_client_id_that_may_be_that_of_a_link_of_ours(ago: float, rounds: int) -> None:
     """Which the broker may have made, and not told: that is believed of it for a minute."""
