@@ -1,4 +1,4 @@
-"""Two brokers of which one stands by, on one store, until the other one is gone."""
+"""Two brokers: of which one stands by, on one store, until the other one is gone; and that pass messages on."""
 
 from __future__ import annotations
 
@@ -102,13 +102,52 @@ def _artemis(store: Path, role: str, up: str, own: int, other: int) -> LocalBrok
         (f">data/{each}<", f">{store}/{each}<")
         for each in ("bindings", "journal", "large-messages", "paging")
     )
-    policy = f"""
-    <connectors><connector name="own">tcp://{HOST}:{own}</connector>
-      <connector name="other">tcp://{HOST}:{other}</connector></connectors>
-    <cluster-user>pair</cluster-user><cluster-password>secret</cluster-password>
-    <ha-policy><shared-store><{role}><failover-on-shutdown>true</failover-on-shutdown></{role}></shared-store></ha-policy>
-    <cluster-connections><cluster-connection name="pair"><connector-ref>own</connector-ref>
-      <static-connectors><connector-ref>other</connector-ref></static-connectors>
-    </cluster-connection></cluster-connections>
+    policy = f"""<ha-policy><shared-store>
+      <{role}><failover-on-shutdown>true</failover-on-shutdown></{role}></shared-store></ha-policy>
+    {_cluster(own, other)}
     <acceptors>"""
     return changed(recipe, *shared, ("<acceptors>", policy), openwire_port=own)
+
+
+def _cluster(own: int, other: int) -> str:
+    """What makes a cluster of two, by the ports where they talk."""
+    return f"""<connectors><connector name="own">tcp://{HOST}:{own}</connector>
+      <connector name="other">tcp://{HOST}:{other}</connector></connectors>
+    <cluster-user>pair</cluster-user><cluster-password>secret</cluster-password>
+    <cluster-connections><cluster-connection name="pair"><connector-ref>own</connector-ref>
+      <static-connectors><connector-ref>other</connector-ref></static-connectors>
+    </cluster-connection></cluster-connections>"""
+
+
+def artemis_cluster() -> tuple[LocalBroker, LocalBroker]:
+    """Two that share the load and redistribute at once what waits where nobody reads it; not yet started."""
+    ports = free_port(), free_port()
+    settings = {"#": {"redistribution-delay": 0, "max-delivery-attempts": -1}}
+    one, other = (
+        changed(
+            ArtemisRecipe(address_settings=settings),
+            ("<acceptors>", f"{_cluster(own, peer)}\n    <acceptors>"),
+            openwire_port=own,
+        )
+        for own, peer in (ports, ports[::-1])
+    )
+    return one, other
+
+
+def classic_network(options: str = "", body: str = "") -> tuple[LocalBroker, LocalBroker]:
+    """Two with a duplex bridge, which the first one builds to the second; not yet started."""
+    port = free_port()
+    bridge = (
+        f'<networkConnectors><networkConnector name="bridge" duplex="true" {options}'
+        f' uri="static:(tcp://{HOST}:{port})?initialReconnectDelay=100&amp;useExponentialBackOff=false">{body}'
+        "</networkConnector></networkConnectors>"
+    )
+    named = 'brokerName="jmsx"'
+    return (
+        changed(
+            ClassicRecipe(),
+            (named, 'brokerName="one"'),
+            ("<persistenceAdapter>", f"{bridge}<persistenceAdapter>"),
+        ),
+        changed(ClassicRecipe(), (named, 'brokerName="other"'), openwire_port=port),
+    )
