@@ -49,7 +49,7 @@ class QueueBrowser:
         # A broker that translates writes into what others are just being sent: it is asked to when a body is missing
         plain = link.dialect.untranslated(headers)
         seen = Counter[str]()
-        if not (yield from self._look(plain, seen, bodiless=plain == headers)) and not self._closed:
+        if not (yield from self._look(plain, seen, bodiless=plain == headers)):
             yield from self._look(headers, seen, bodiless=True)
 
     def _look(
@@ -64,6 +64,8 @@ class QueueBrowser:
             repeat=True,
         )
         self._open.add(name)
+        if self._closed:  # meanwhile
+            self._end(name)
         try:
             return (yield from self._messages(name, seen, bodiless=bodiless))
         finally:

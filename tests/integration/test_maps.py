@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from jmsx import Connection, Message, MessageNotReadableError, Queue, Topic
+from jmsx.jms.session import link_of
+from tests.integration.broker_support import eventually
 from tests.jdk import NEEDS_JDK, run_peer
 
 if TYPE_CHECKING:
@@ -79,6 +81,31 @@ def test_a_browser_shows_maps_among_texts(connection: Connection, queue: Queue) 
     with session.create_browser(queue) as browser:
         assert [message.body for message in browser] == bodies
         assert next(iter(browser)).body == bodies[0]
+
+
+def test_a_browser_that_is_closed_while_it_asks_for_the_translation(
+    classic_broker: ClassicBroker,
+    connection: Connection,
+    queue: Queue,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As by another thread: it shows nothing more, and the broker has no consumer left."""
+    session = connection.create_session()
+    bodies: list[str | dict[str, int]] = ["a", {"k": 1}]
+    for body in bodies:
+        session.create_producer(queue).send(Message(body))
+    browser, calls = session.create_browser(queue), link_of(session).calls
+    shown, ask = iter(browser), calls.ask
+    assert next(shown).body == "a"
+
+    def ask_and_close(*asked: Any, **how: Any) -> object:
+        answer = ask(*asked, **how)
+        browser.close()
+        return answer
+
+    monkeypatch.setattr(calls, "ask", ask_and_close)
+    assert list(shown) == []
+    assert eventually(lambda: classic_broker.statistics(queue.name).consumer_count == 0, 5)
 
 
 @NEEDS_JDK
