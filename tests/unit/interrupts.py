@@ -9,7 +9,6 @@ its lock back is called there, and Python looks for signals behind that call and
 from __future__ import annotations
 
 import dis
-import functools
 import math
 import sys
 from typing import TYPE_CHECKING, Any
@@ -78,16 +77,19 @@ class Interrupt:
                 return None
             if id(code) not in ends:
                 ends[id(code)] = _ends_of_blocks(code)
+                _KEPT.append(code)
             return step
 
         return enter
 
 
-#: Where blocks end, by the identity of code, which `_ends_of_blocks` keeps: its hash takes longer than a step.
+#: Where blocks end, by the identity of code: its hash takes longer than a step.
 _ENDS: dict[int, frozenset[int]] = {}
 
+#: That code; none gets the identity of one that is gone, as of a module that was imported anew.
+_KEPT: list[CodeType] = []
 
-@functools.cache
+
 def _ends_of_blocks(code: CodeType) -> frozenset[int]:
     """Where in `code` a `with` block ends that was not left by an exception: `__exit__` is called with three None."""
     steps = list(dis.get_instructions(code))
