@@ -83,7 +83,7 @@ DOUBTS: Final = {
     "in_doubt": "{} not settled, but delivered in a transaction in doubt",
     "doubtful_duplicates": "{} of which a handler succeeded again after a transaction in doubt",
     "unanswered": "{} sent without an answer, and not settled",
-    "dead_after_done": "{} done, and dead-lettered afterwards by the clocks of their readers",
+    "dead_after_done": "{} done, and dead-lettered afterwards, as their readers tell",
     "refused_settled": "{} settled, though their sender was told of an error",
 }
 #: What casts no doubt on a verdict, but must be told.
