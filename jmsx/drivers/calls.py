@@ -424,13 +424,19 @@ class Calls:
         self.engine.renew("a receive() was interrupted again and again")
 
     def look(self, subscription_id: str) -> Delivery | None:
-        """Return the next message of a browser; None at its end; raises BrokerTimeoutError if the broker is silent."""
+        """
+        Return the next message of a browser; None at its end.
+
+        Raises BrokerTimeoutError if the broker is silent, and IllegalStateError if the session is closed.
+        """
         deadline = self.engine.now() + self._limit
         with self.engine.lock:
             return self._look(subscription_id, deadline)
 
     def _look(self, subscription_id: str, deadline: float) -> Delivery | None:
         while True:
+            if self.closed:
+                raise IllegalStateError("The Session is closed; what was seen may not be all")
             delivery, ended = self.engine.call(
                 lambda core, _now: core.browsers.look(subscription_id)
             )

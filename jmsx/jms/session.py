@@ -197,7 +197,12 @@ class Session:
             link.shared.release_durable(subscription)
             raise
 
-    def create_shared_consumer(self, topic: Destination, subscription: str) -> MessageConsumer:
+    def create_shared_consumer(
+        self,
+        topic: Destination | str,
+        subscription: str,
+        selector: str | None = None,  # noqa: ARG002 - who writes it as in Java hears what there is instead
+    ) -> MessageConsumer:
         """
         Raise UnsupportedError, for no broker has JMS 2.0's shared subscriptions over STOMP.
 

@@ -51,7 +51,7 @@ def test_shared_subscriptions(connection: jmsx.Connection) -> None:
     with pytest.raises(UnsupportedError):
         session.create_shared_consumer(topic, "name")
     with pytest.raises(UnsupportedError):
-        session.create_shared_durable_consumer(topic, "name")
+        session.create_shared_durable_consumer(topic, "name", "rank > 3")
 
 
 @pytest.mark.parametrize("option", ["exclusive=true", "priority=5", "retroactive=true"])

@@ -16,6 +16,7 @@ from jmsx import (
     Session,
     TemporaryQueue,
 )
+from jmsx.errors import IllegalStateError
 from jmsx.jms.session import link_of
 from jmsx.testing import FakeBrokerServer
 
@@ -82,6 +83,21 @@ def test_a_selector_stands_where_java_has_it() -> None:
             message = consumer.receive(10)
             assert message is not None
             assert message.body == "red"
+
+
+@pytest.mark.parametrize("wholly", [False, True])
+def test_a_session_that_is_closed_while_it_is_browsed(*, wholly: bool) -> None:
+    """By us: nobody says that the broker has closed the connection."""
+    with FakeBrokerServer() as broker, Connection(broker.url) as connection:
+        connection.start()
+        session = connection.create_session()
+        for text in "ab":
+            session.create_producer(Queue("a")).send(Message(text))
+        shown = iter(session.create_browser("queue://a"))
+        assert next(shown).body == "a"
+        (connection if wholly else session).close()
+        with pytest.raises(IllegalStateError, match="The Session is closed"):
+            next(shown)
 
 
 @pytest.mark.parametrize("kind", FACES, ids=lambda kind: kind.__name__)
