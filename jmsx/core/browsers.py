@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 PATIENCE: Final = 5.0
 
 
+def lost() -> ConnectionFailedError:
+    """Return the error of a browser whose link is gone."""
+    return ConnectionFailedError(
+        "the connection was lost while the queue was browsed; browse it again"
+    )
+
+
 class _Browser:
     def __init__(self, *, blind: bool) -> None:
         self.waiting: deque[Delivery] = deque()
@@ -152,9 +159,7 @@ class Browsers:
         """
         browser = self._open.get(subscription_id)
         if browser is None:
-            raise ConnectionFailedError(
-                "the connection was lost while the queue was browsed; browse it again"
-            )
+            raise lost()
         if browser.waiting:
             return browser.waiting.popleft(), False
         return None, browser.ended

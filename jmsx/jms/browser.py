@@ -6,6 +6,7 @@ import contextlib
 from collections import Counter
 from typing import TYPE_CHECKING, Self
 
+from jmsx.core.browsers import lost
 from jmsx.core.delivery import Delivery
 from jmsx.core.dialect import Dialect
 from jmsx.errors import IllegalStateError, LinkError, ProtocolError
@@ -48,14 +49,18 @@ class QueueBrowser:
         )
         # A broker that translates writes into what others are just being sent: it is asked to when a body is missing
         plain = link.dialect.untranslated(headers)
-        seen = Counter[str]()
+        seen = _Seen()
         if not (yield from self._look(plain, seen, bodiless=plain == headers)):
             yield from self._look(headers, seen, bodiless=True)
 
     def _look(
-        self, headers: Mapping[str, str], seen: Counter[str], *, bodiless: bool
+        self, headers: Mapping[str, str], seen: _Seen, *, bodiless: bool
     ) -> Generator[Message, None, bool]:
-        """Begin to browse, yield what `_messages` yields, and end it; returns what that returns."""
+        """
+        Begin to browse, yield what `_messages` yields, and end it; returns what that returns.
+
+        Raises ConnectionFailedError on another link than that of what was `seen`.
+        """
         link, uri = self._link, self.queue.uri
         name = link.next_subscription_id()
         link.calls.ask(
@@ -67,19 +72,23 @@ class QueueBrowser:
         if self._closed:  # meanwhile
             self._end(name)
         try:
+            epoch = link.engine.core.epoch
+            if seen.epoch not in (None, epoch):
+                raise lost()
+            seen.epoch = epoch
             return (yield from self._messages(name, seen, bodiless=bodiless))
         finally:
             self._end(name)
 
     def _messages(
-        self, name: str, seen: Counter[str], *, bodiless: bool
+        self, name: str, seen: _Seen, *, bodiless: bool
     ) -> Generator[Message, None, bool]:
         """
         Yield what is shown beside what was `seen`, by its ids; return whether that is all.
 
         Else it ends before the first without a body, unless it shows these, too, and has added to what was `seen`.
         """
-        link, known = self._link, seen.copy()
+        link, known = self._link, seen.ids.copy()
         while name in self._open and (delivery := link.calls.look(name)) is not None:
             if known[delivery.message_id]:
                 known[delivery.message_id] -= 1
@@ -87,7 +96,7 @@ class QueueBrowser:
             if not bodiless:
                 if not _carries(delivery, link.dialect):
                     return False
-                seen[delivery.message_id] += 1
+                seen.ids[delivery.message_id] += 1
             message = _shown(delivery, link.dialect)
             if not 0 < message.expiration <= link.machine.wall():
                 yield message
@@ -113,6 +122,14 @@ class QueueBrowser:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class _Seen:
+    """What one iteration was shown before it looked again."""
+
+    def __init__(self) -> None:
+        self.ids = Counter[str]()
+        self.epoch: int | None = None  #: of the link on which it looks; None: it has not yet
 
 
 def _carries(delivery: Delivery, dialect: Dialect) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx import Connection, Message, Queue, RedeliveryPolicy, Topic
+from jmsx import Connection, Message, Queue, QueueBrowser, RedeliveryPolicy, Topic
 from jmsx.core.events import AckDropped, LinkClosed, LinkRestored
 from jmsx.errors import (
     ConnectionFailedError,
@@ -409,6 +409,28 @@ def test_browsing_ends_with_its_link(proxy: Proxy, classic_broker: Broker, queue
         with pytest.raises(ConnectionFailedError, match="browsed"):
             list(looking)
         assert len(list(session.create_browser(queue))) == 3
+
+
+def test_browsing_ends_with_its_link_between_two_looks(
+    proxy: Proxy, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks again from the first map on, on the same link or not at all."""
+    with nothing_left(), connect(proxy) as connection:
+        session = connection.create_session(AUTO)
+        for body in ("a", {"k": 1}):
+            session.create_producer(queue).send(body)
+        end = QueueBrowser._end
+
+        def ends(browser: QueueBrowser, name: str) -> None:
+            end(browser, name)
+            monkeypatch.undo()
+            proxy.cut()
+            assert eventually(lambda: link_of(session).engine.core.epoch == 2)
+
+        monkeypatch.setattr(QueueBrowser, "_end", ends)
+        with pytest.raises(ConnectionFailedError, match="browsed"):
+            list(session.create_browser(queue))
+        assert session.create_consumer(queue).receive(5) is not None
 
 
 # Stopping in the middle of it ----------------------------------------------------------------------------------------
