@@ -73,9 +73,9 @@ class QueueBrowser:
             self._end(name)
         try:
             epoch = link.engine.core.epoch
-            if seen.epoch not in (None, epoch):
+            if seen.on_epoch not in (None, epoch):
                 raise lost()
-            seen.epoch = epoch
+            seen.on_epoch = epoch
             return (yield from self._messages(name, seen, bodiless=bodiless))
         finally:
             self._end(name)
@@ -129,7 +129,7 @@ class _Seen:
 
     def __init__(self) -> None:
         self.ids = Counter[str]()
-        self.epoch: int | None = None  #: of the link on which it looks; None: it has not yet
+        self.on_epoch: int | None = None  #: of the link on which it looks; None: it has not yet
 
 
 def _carries(delivery: Delivery, dialect: Dialect) -> bool:

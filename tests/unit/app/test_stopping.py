@@ -29,6 +29,15 @@ pytestmark = pytest.mark.timeout(60)
 TAKES: Final = 0.4
 
 
+@pytest.fixture
+def left() -> Callable[[], list[str]]:
+    """The names of jmsx's threads that a test has begun and that run; those of others may be about to end."""
+    before = set(threading.enumerate())
+    return lambda: [
+        one.name for one in set(threading.enumerate()) - before if one.name.startswith("jmsx")
+    ]
+
+
 class Eyes:
     """Sees what an app does, the end of a consumer slowly, and whether it does something when that is over."""
 
@@ -161,7 +170,7 @@ def test_a_stop_by_a_signal_handler_in_the_middle_of_the_start() -> None:
 
 
 def test_a_stop_between_the_opening_and_the_first_message(
-    server: FakeBrokerServer, monkeypatch: pytest.MonkeyPatch
+    server: FakeBrokerServer, monkeypatch: pytest.MonkeyPatch, left: Callable[[], list[str]]
 ) -> None:
     """Ends the start, and leaves nothing that runs."""
     app = App(server.url)
@@ -175,7 +184,7 @@ def test_a_stop_between_the_opening_and_the_first_message(
     monkeypatch.setattr(app, "_begin", late)
     with pytest.raises(IllegalStateError, match="stopped while it started"):
         app.start()
-    assert not [one.name for one in threading.enumerate() if one.name.startswith("jmsx")]
+    assert not left()
     assert not app.ready().ok
 
 
@@ -203,7 +212,7 @@ def test_a_stop_in_another_thread_ends_what_waits_for_a_signal(
 
 
 def test_an_abort_by_the_first_handler_while_others_begin(
-    server: FakeBrokerServer, monkeypatch: pytest.MonkeyPatch
+    server: FakeBrokerServer, monkeypatch: pytest.MonkeyPatch, left: Callable[[], list[str]]
 ) -> None:
     """Ends run() as a later one does, which is no error."""
     app, aborted = App(server.url), threading.Event()
@@ -218,7 +227,7 @@ def test_an_abort_by_the_first_handler_while_others_begin(
         sender.send("queue://a", "x")
     app.run()
     assert aborted.is_set()
-    assert not [one.name for one in threading.enumerate() if one.name.startswith("jmsx")]
+    assert not left()
 
 
 @pytest.mark.parametrize("gathers", [False, True])
