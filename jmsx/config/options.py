@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, fields
 from os import PathLike, fspath
-from typing import Any, Final, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict
 
 from jmsx import plugins
 from jmsx.config.custom_policy import careful
@@ -45,6 +45,9 @@ from jmsx.core.policy import Policy, RedeliveryPolicy, RedeliveryPolicyMap, chec
 from jmsx.core.values import DeadLetterStrategy, DestinationKind, OptimizeAcknowledge
 from jmsx.core.wire import BODY_LIMIT
 from jmsx.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: As a time: no end.
 FOR_EVER: Final = -1
@@ -260,6 +263,7 @@ class ConnectionOptions:
         client_id: names the connection for ever; durable subscriptions need it. None: they cannot be made.
         username: None: the broker lets anybody in.
         password: of that user; None: there is none.
+        credentials: returns (username, password) for each link anew, in their place; None: they do not change.
         prefetch_policy: how many unacknowledged messages the broker sends ahead; PrefetchPolicy().
         redelivery_policy: how often, and when, a message whose handling failed comes again; RedeliveryPolicy().
         redelivery_policies: policies by destination, which win over redelivery_policy; None: there are none.
@@ -292,6 +296,7 @@ class ConnectionOptions:
     client_id: str | None = None
     username: str | None = None
     password: str | None = field(default=None, repr=False)
+    credentials: Callable[[], tuple[str, str]] | None = field(default=None, repr=False)
     prefetch_policy: PrefetchPolicy = field(default_factory=PrefetchPolicy)
     redelivery_policy: Policy = field(default_factory=RedeliveryPolicy)
     redelivery_policies: RedeliveryPolicyMap | None = None
@@ -322,6 +327,7 @@ class ConnectionOptions:
             _check_header(name, text)
             if text is not None:
                 object.__setattr__(self, name, plain_text(text))
+        _check_credentials(self.credentials, self.username, self.password)
         for name in _FLAGS:
             check_flag(name, getattr(self, name))
         for name, kind in _PARTS.items():
@@ -351,6 +357,21 @@ class ConnectionOptions:
         """Return the options with these names; raises ConfigurationError, which names the nearest to an unknown one."""
         check_names("connection option", options, [each.name for each in fields(cls)])
         return cls(**options)
+
+    def login(self) -> tuple[str | None, str | None]:
+        """
+        Return user and password for one more link.
+
+        Raises what `credentials` raises, and ConfigurationError for what it returns and is none.
+        """
+        if self.credentials is None:
+            return self.username, self.password
+        given: object = self.credentials()
+        if not isinstance(given, tuple) or len(given) != len(("username", "password")):
+            raise wrong_type("what credentials returns", "(username, password)", given)
+        for name, text in zip(("username", "password"), given, strict=True):
+            _check_header(f"the {name} that credentials returns", text)
+        return given
 
     def policy(self, destination: str, own: ConsumerOptions = _AS_CONNECTION) -> Policy:
         """
@@ -386,6 +407,7 @@ class AppKeywords(TypedDict, total=False):
     client_id: str | None
     username: str | None
     password: str | None
+    credentials: Callable[[], tuple[str, str]] | None
     prefetch_policy: PrefetchPolicy
     redelivery_policy: Policy
     redelivery_policies: RedeliveryPolicyMap | None
@@ -456,6 +478,17 @@ def dead_letter_place(given: str) -> str:
             f" write queue://NAME, or one of {strategies}"
         )
     return str(place)
+
+
+def _check_credentials(credentials: object, *others: str | None) -> None:
+    if credentials is None:
+        return
+    if not callable(credentials):
+        raise wrong_type("credentials", "a function that returns (username, password)", credentials)
+    if any(other is not None for other in others):
+        raise ConfigurationError(
+            "give credentials, or a username and password (also in the URI), but not both"
+        )
 
 
 def _check_policies(policy: object, policies: object) -> None:

@@ -82,6 +82,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         self.silence = math.inf  #: seconds without any after which the broker is as good as dead
         self.awaited: Callable[[], bool] = lambda: False  #: whether the broker has yet to answer
         self._options = options
+        self._login: tuple[str | None, str | None] = (None, None)  #: user and password
         self._inbox = inbox
         self._answered = Event()
         self._asked = False  #: CONNECT may have been written
@@ -101,9 +102,10 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         """
         Connect; returns CONNECTED. TCP, TLS and CONNECT together may take `connect_timeout`.
 
-        Raises ConnectionFailedError, TlsError, BrokerTimeoutError, SecurityError or InvalidClientIdError, with the
-        socket closed.
+        Raises ConnectionFailedError, TlsError, BrokerTimeoutError, SecurityError, InvalidClientIdError or
+        ConfigurationError, with the socket closed.
         """
+        self._login = self._log_in()
         limit = self._options.connect_timeout
         deadline = math.inf if limit is None else time.monotonic() + limit
         try:
@@ -194,6 +196,16 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         """Close the link as `drop` does, but hand over what has come, and then the end."""
         self._transport.drop(after=_YIELD if self.condemned and not at_once else 0.0)
 
+    def _log_in(self) -> tuple[str | None, str | None]:
+        try:
+            return self._options.login()
+        except ConfigurationError as error:
+            raise ConfigurationError(f"cannot connect to {self.address}: {error}") from error
+        except Exception as error:
+            raise ConnectionFailedError(
+                f"cannot connect to {self.address}: credentials raised {type(error).__name__}: {error}"
+            ) from error
+
     def _say_connect(self, client_id: str | None) -> None:
         connection = DriverConnection(self._transport)
         connection.set_listener("jmsx", self)
@@ -202,8 +214,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
             headers["client-id"] = client_id
         try:
             connection.connect(
-                self._options.username,
-                self._options.password,
+                *self._login,
                 wait=False,
                 headers=headers,
                 with_connect_command=True,
@@ -305,7 +316,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         return Frame("ERROR", headers, body.encode())
 
     def _told(self, text: str) -> str:
-        password = self._options.password or ""
+        password = self._login[1] or ""
         hidden = text.replace(password, "***") if len(password) >= _SECRET else text
         return hidden[:_ERROR_LIMIT]
 
@@ -324,7 +335,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
                 f"{self.address} refused client id {client_id!r}: {text}. Another connection uses it."
             )
         if "User name" in text or "SecurityException" in text or "credentials" in text.lower():
-            missing = "" if self._options.username else f"; none were given: {_CREDENTIALS}"
+            missing = "" if self._login[0] else f"; none were given: {_CREDENTIALS}"
             return SecurityError(f"{self.address} refused the credentials: {text}{missing}")
         return ConnectionFailedError(f"{self.address} refused the connection: {text}")
 

@@ -514,14 +514,17 @@ class MemoryLink(StompLink):
         connected = super().open(client_id)
         return Frame("CONNECTED", {**connected.headers, "heart-beat": "0,0"})
 
+    def _log_in(self) -> tuple[str | None, str | None]:
+        """Ask no secret of a test: the broker in memory lets everybody in."""
+        return self._options.username, self._options.password
+
     def _say_connect(self, client_id: str | None) -> None:
-        options = self._options
         headers = {
             "accept-version": "1.2",
             "host": self.address.host,
             "heart-beat": "0,0",
-            "login": options.username,
-            "passcode": options.password,
+            "login": self._login[0],
+            "passcode": self._login[1],
             "client-id": client_id,
         }
         self._wire = self._world.dial(self)

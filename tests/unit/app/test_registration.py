@@ -47,6 +47,7 @@ OTHER: Final[dict[str, Any]] = {
     "client_id": "me",
     "username": "u",
     "password": "p",
+    "credentials": lambda: ("u", "p"),
     "prefetch_policy": PrefetchPolicy.all(7),
     "redelivery_policy": RedeliveryPolicy(maximum_redeliveries=3),
     "redelivery_policies": RedeliveryPolicyMap(RedeliveryPolicy(maximum_redeliveries=9)),
