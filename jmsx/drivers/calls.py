@@ -242,18 +242,22 @@ class Calls:
         deadline: float | None,
         given_up: Callable[[], bool],
         *,
+        idle: bool = False,
         stopped: bool = False,
     ) -> T | None:
         """
         Return what `taking` makes of the next message, when there is one.
 
         An outage is waited through, and so is a ledger that is away. None at the deadline (seconds, monotonic; None:
-        never) or as soon as `given_up()`; raises if the link is gone for good. `stopped`: also while the connection is
-        stopped, for a listener that has yet to come to its end.
+        never) or as soon as `given_up()`; raises if the link is gone for good. `idle`: the caller has nothing to do
+        until the deadline, as without one. `stopped`: also while the connection is stopped, for a listener that has
+        yet to come to its end.
         """
         while True:
             with self.engine.lock:
-                message = self._await_next(taking, deadline, given_up, stopped=stopped)
+                message = self._await_next(
+                    taking, deadline, given_up, idle=idle or deadline is None, stopped=stopped
+                )
                 hand_outs = self.engine.hand_outs
                 bodiless, hand_outs.bodiless = hand_outs.bodiless, None
                 if message is not None or bodiless is None or given_up():
@@ -318,6 +322,7 @@ class Calls:
         deadline: float | None,
         given_up: Callable[[], bool],
         *,
+        idle: bool,
         stopped: bool,
     ) -> T | None:
         """
@@ -336,7 +341,7 @@ class Calls:
             now = self.engine.now()
             if deadline is not None and now >= deadline:
                 return None
-            wait = self.engine.changed.rest if deadline is None else self.engine.changed.wait
+            wait = self.engine.changed.rest if idle else self.engine.changed.wait
             wait(
                 min(
                     LONGEST_WAIT,

@@ -93,7 +93,7 @@ class Gathering:
         while len(batch) < most:
             held = Held()
             taking = calls.taking(lambda: (name,), self._link.read, held=held)
-            message = calls.take(taking, deadline, ended, stopped=stopped)
+            message = calls.take(taking, deadline, ended, idle=not stopped, stopped=stopped)
             if message is None:
                 return
             if not fits(delivery_of(message)):

@@ -729,6 +729,21 @@ def test_batches(kind: str) -> None:
         ] == [("bad", 3)]
 
 
+def test_a_batch_that_is_filled_in_no_time_waits_for_it(kind: str) -> None:
+    """Each `send` would else hand over a batch of one, and nothing would test what comes together."""
+    app = App()
+
+    @app.consumer("queue://q", batch=3, batch_timeout=0.05)
+    def handle(_messages: list[Message]) -> None: ...
+
+    with harness(app, kind) as mq:
+        for text in ("a", "b", "c", "d"):
+            mq.send("queue://q", text)
+        assert [texts(call.messages) for call in mq.handler(handle).calls] == [["a", "b", "c"]]
+        mq.advance("50ms")
+        assert texts(mq.handler(handle).messages) == ["a", "b", "c", "d"]
+
+
 def test_what_a_batch_undoes_is_told_when_it_comes_again(kind: str) -> None:
     """The handler had it before, so it is flagged; it did not fail, and so it has all of its attempts."""
     app = App()
