@@ -27,6 +27,7 @@ from jmsx.core.destination_names import destination_uri
 from jmsx.core.frames import UNDECODABLE_HEADER, Frame, MessageFrame
 from jmsx.core.headers import INT, UNREADABLE_HEADER, whole
 from jmsx.core.identity import stamp_again
+from jmsx.core.translating import beyond, doubted, until_bodiless
 from jmsx.core.values import StompAck
 from jmsx.core.wire import LINKS, Told
 from jmsx.dead_letters.access import no_queue
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
         Callable,
         Collection,
         Generator,
-        Iterable,
         Iterator,
         Mapping,
         Sequence,
@@ -199,9 +199,9 @@ class ClassicDeadLetters:
         if self._translates.get(queue, True):
             try:
                 with closing(self._browsed(queue, plain)) as frames:
-                    ended = yield from _until_bodiless(frames, known)
+                    ended = yield from until_bodiless(frames, known, DIALECT, _lacks_body)
                 if not ended:
-                    for frame in _beyond(known, self._browsed(queue, translated)):
+                    for frame in beyond(known, self._browsed(queue, translated), DIALECT):
                         yield self._untranslated(frame, queue) if whole else frame
                         known[DIALECT.reading.message_id(frame.headers)] += 1
             except ConnectionFailedError:  # if it is for another reason, the next one tells it
@@ -209,7 +209,7 @@ class ClassicDeadLetters:
             else:
                 self._translates[queue] = True
                 return
-        for frame in _beyond(known, self._browsed(queue, plain)):
+        for frame in beyond(known, self._browsed(queue, plain), DIALECT):
             yield self._whole(frame, queue) if whole else frame
         self._translates[queue] = False
 
@@ -218,14 +218,13 @@ class ClassicDeadLetters:
     ) -> Generator[MessageFrame, None, None]:
         with self._own_link() as link:
             link.send(Frame("SUBSCRIBE", {"id": "look", **headers}))
-            yield from link.messages(queue, DIALECT.ends_browsing)
+            for frame in link.messages(queue, DIALECT.ends_browsing):
+                yield frame if TRANSLATION_HEADER in headers else doubted(frame, DIALECT)
 
     def _whole(self, frame: MessageFrame, queue: str) -> MessageFrame:
         """Return `frame`, which was not translated, with the body that comes only so, if it has such a one."""
-        if not _hides(frame):
+        if not _lacks_body(frame):
             return frame
-        if DIALECT.reading.may_hide_body(frame.headers, frame.body):
-            frame = frame.without_body()
         shown = self._looking.look(_delivery(frame, queue), self._address)
         return frame if shown is None or _is_object(shown) else shown
 
@@ -328,7 +327,7 @@ class ClassicDeadLetters:
             if self._translates[queue]:
                 frame = self._untranslated(frame, queue)
             elif DIALECT.reading.message_id(frame.headers) in looked_at:
-                frame = self._whole(frame, queue)
+                frame = self._whole(doubted(frame, DIALECT), queue)
             letter = _letter(frame)
             if not wanted[letter]:
                 held += 1
@@ -414,37 +413,10 @@ def _browsing(queue: str) -> Mapping[str, str]:
     )
 
 
-def _hides(frame: MessageFrame) -> bool:
-    """Return whether a message that was not translated may have a body that comes only so."""
-    headers, body = frame.headers, frame.body
-    if UNDECODABLE_HEADER in headers:
-        return False
-    return DIALECT.reading.may_hide_body(headers, body) or not DIALECT.reading.carries(
-        headers, body
-    )
-
-
-def _until_bodiless(
-    frames: Iterable[MessageFrame], known: Counter[str]
-) -> Generator[MessageFrame, None, bool]:
-    """Yield those before the first that may hide its body, and count their ids; return whether there is no such one."""
-    for frame in frames:
-        if _hides(frame):
-            return False
-        known[DIALECT.reading.message_id(frame.headers)] += 1
-        yield frame
-    return True
-
-
-def _beyond(known: Counter[str], frames: Iterable[MessageFrame]) -> Iterator[MessageFrame]:
-    """Yield those that are not counted by their ids; what is counted meanwhile does not matter."""
-    left = known.copy()
-    for frame in frames:
-        message_id = DIALECT.reading.message_id(frame.headers)
-        if left[message_id]:
-            left[message_id] -= 1
-        else:
-            yield frame
+def _lacks_body(frame: MessageFrame) -> bool:
+    """Return whether a message may have a body that comes only translated."""
+    headers = frame.headers
+    return UNDECODABLE_HEADER not in headers and not DIALECT.reading.carries(headers, frame.body)
 
 
 def _is_object(frame: MessageFrame) -> bool:

@@ -9,7 +9,7 @@ from jmsx.core.delivery import Delivery
 from jmsx.core.dialect import Dialect
 from jmsx.core.frames import Frame, Outbox
 from jmsx.core.requests import Request, Requests, answered, silent, subscribe
-from jmsx.core.translating import Translating, doubt_bodies, is_same, one_message, queue_of
+from jmsx.core.translating import Translating, doubted, is_same, one_message, queue_of
 from jmsx.errors import ConnectionFailedError, JmsxError
 
 if TYPE_CHECKING:
@@ -143,9 +143,9 @@ class Browsers:
         browser = self._open.get(subscription_id)
         if browser is None:
             return
-        if browser.blind:
-            doubt_bodies(deliveries, self._dialect)
         for delivery in deliveries:
+            if browser.blind:
+                delivery.frame = doubted(delivery.frame, self._dialect)
             if self._dialect.ends_browsing(delivery.headers):
                 browser.ended = True
             else:

@@ -198,10 +198,6 @@ class Delivery:
             self.identity = self.memory_key = None  # which were others without the body
             self.frame = self.as_it_came = shown
 
-    def hide_body(self) -> None:
-        """Be without the body that came, which may not be all of it."""
-        self.frame = self.frame.without_body()
-
     def never_expires(self) -> None:
         """Note that its time of expiry is not the broker's."""
         self.expires_at = None

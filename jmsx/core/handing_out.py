@@ -24,7 +24,6 @@ from jmsx.core.policy import given_up
 from jmsx.core.subscriptions import Subscriptions
 from jmsx.core.translating import is_browsable
 from jmsx.core.unit_of_work import UnitOfWork
-from jmsx.errors import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -137,13 +136,9 @@ class HandingOut:
             or delivery.dead_letter_cause is not None
         ):
             return False
-        try:
-            frame = delivery.frame
-            return is_browsable(consumer.settings) and not self._dialect.reading.carries(
-                frame.headers, frame.body
-            )
-        except ProtocolError:  # of its headers: then it is a dead letter soon
-            return False
+        return is_browsable(consumer.settings) and not self._dialect.reading.carries(
+            delivery.headers, delivery.frame.body
+        )
 
     def complete(self, delivery: Delivery, shown: MessageFrame | None) -> None:
         """

@@ -26,7 +26,7 @@ from jmsx.core.identity import count
 from jmsx.core.lost_deliveries import LostDeliveries
 from jmsx.core.process_memory import ConsumerMemory, ProcessMemory
 from jmsx.core.requests import Request, Requests, answered, subscribe
-from jmsx.core.translating import Translating, doubt_bodies, is_browsable
+from jmsx.core.translating import Translating, doubted, is_browsable
 from jmsx.core.values import ConsumerSettings, DestinationKind, Failure
 from jmsx.errors import BrokerTimeoutError, IllegalStateError, JmsxError, ProtocolError
 
@@ -137,9 +137,9 @@ class Subscriptions:
             return False
         if self._narrow_ended:
             deliveries = self._without_late(consumer, deliveries)
-        if consumer.blind:
-            doubt_bodies(deliveries, self._dialect)
         for delivery in deliveries:
+            if consumer.blind:
+                delivery.frame = doubted(delivery.frame, self._dialect)
             delivery.subscribed = consumer.settings.destination
             past = delivery.expires_at is not None and delivery.expires_at <= now
             if past and not self._dialect.reading.genuine(delivery):

@@ -10,7 +10,7 @@ the application gets it. If nothing was wrong but the network, that is all that 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from jmsx.core.delivery import Delivery
 from jmsx.core.destination_names import is_pattern
@@ -21,8 +21,11 @@ from jmsx.core.selectors import literal
 from jmsx.core.values import ConsumerSettings, DestinationKind
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections import Counter
+    from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 
+
+Shown = TypeVar("Shown", Delivery, MessageFrame)
 
 #: Seconds after something new, a link or a message, within which the end of a link may be for what the broker meant to
 #: send next.
@@ -81,11 +84,45 @@ def queue_of(delivery: Delivery, dialect: Dialect) -> str:
     return dialect.reading.addresses(delivery.headers).destination or ""
 
 
-def doubt_bodies(untranslated: Iterable[Delivery], dialect: Dialect) -> None:
-    """Have those that may hide a body be without one, so that nobody takes what came for all of it."""
+def doubted(untranslated: MessageFrame, dialect: Dialect) -> MessageFrame:
+    """
+    Return the message without its body if what came may not be all of it.
+
+    From then on `carries` of the dialect tells of what was not translated, too, whether a body is missing.
+    """
+    hides = dialect.reading.may_hide_body(untranslated.headers, untranslated.body)
+    return untranslated.without_body() if hides else untranslated
+
+
+def until_bodiless(
+    untranslated: Iterable[Shown],
+    seen: Counter[str],
+    dialect: Dialect,
+    lacks_body: Callable[[Shown], bool],
+) -> Generator[Shown, None, bool]:
+    """
+    Yield what a browser is shown before the first message that lacks its body, and count it in `seen`.
+
+    Returns whether that is all. Else browse once more with a translation, and show what is `beyond`: what the broker
+    translates it writes into what others are just being sent, so it is to do that for nobody who can do without.
+    """
     for one in untranslated:
-        if dialect.reading.may_hide_body(one.headers, one.frame.body):
-            one.hide_body()
+        if lacks_body(one):
+            return False
+        seen[dialect.reading.message_id(one.headers)] += 1
+        yield one
+    return True
+
+
+def beyond(seen: Counter[str], shown: Iterable[Shown], dialect: Dialect) -> Iterator[Shown]:
+    """Yield what a browser is shown that is not in `seen`, by its ids; what is counted there meanwhile is left out."""
+    left = seen.copy()
+    for one in shown:
+        message_id = dialect.reading.message_id(one.headers)
+        if left[message_id]:
+            left[message_id] -= 1
+        else:
+            yield one
 
 
 def is_same(shown: MessageFrame, known: MessageFrame, dialect: Dialect) -> bool:

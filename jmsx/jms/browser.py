@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
+from contextlib import closing, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from jmsx.core.browsers import lost
 from jmsx.core.delivery import Delivery
 from jmsx.core.dialect import Dialect
-from jmsx.errors import IllegalStateError, LinkError, ProtocolError
+from jmsx.core.translating import beyond, until_bodiless
+from jmsx.errors import IllegalStateError, LinkError
 from jmsx.jms.destination import Destination
 from jmsx.jms.link import SessionLink
 from jmsx.jms.message import Message
@@ -17,7 +19,7 @@ from jmsx.jms.subscribing import stated
 from jmsx.jms.translation import ReceivedMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
+    from collections.abc import Generator, Iterable, Iterator, Mapping
 
 
 class QueueBrowser:
@@ -47,19 +49,28 @@ class QueueBrowser:
             prefetch=link.options.prefetch_policy.queue_browser,
             selector=self._selector,
         )
-        # A broker that translates writes into what others are just being sent: it is asked to when a body is missing
-        plain = link.dialect.untranslated(headers)
-        seen = _Seen()
-        if not (yield from self._look(plain, seen, bodiless=plain == headers)):
-            yield from self._look(headers, seen, bodiless=True)
+        with closing(self._shown(headers)) as shown:
+            yield from self._unexpired(shown)
+
+    def _shown(self, headers: Mapping[str, str]) -> Generator[Delivery, None, None]:
+        """Yield what the broker shows, translated from the first message on that came without its body."""
+        dialect = self._link.dialect
+        plain = dialect.untranslated(headers)
+        seen, epochs = Counter[str](), set[int]()
+        if plain != headers:
+            with closing(self._look(plain, epochs)) as shown:
+                if (yield from until_bodiless(shown, seen, dialect, partial(_lacks_body, dialect))):
+                    return
+        with closing(self._look(headers, epochs)) as shown:
+            yield from beyond(seen, shown, dialect)
 
     def _look(
-        self, headers: Mapping[str, str], seen: _Seen, *, bodiless: bool
-    ) -> Generator[Message, None, bool]:
+        self, headers: Mapping[str, str], epochs: set[int]
+    ) -> Generator[Delivery, None, None]:
         """
-        Begin to browse, yield what `_messages` yields, and end it; returns what that returns.
+        Begin to browse, yield what is shown, and end it.
 
-        Raises ConnectionFailedError on another link than that of what was `seen`.
+        Raises ConnectionFailedError on another link than that of the `epochs`, which get its own.
         """
         link, uri = self._link, self.queue.uri
         name = link.next_subscription_id()
@@ -72,35 +83,23 @@ class QueueBrowser:
         if self._closed:  # meanwhile
             self._end(name)
         try:
-            epoch = link.engine.core.epoch
-            if seen.on_epoch not in (None, epoch):
+            epochs.add(link.engine.core.epoch)
+            if len(epochs) > 1:
                 raise lost()
-            seen.on_epoch = epoch
-            return (yield from self._messages(name, seen, bodiless=bodiless))
+            yield from self._deliveries(name)
         finally:
             self._end(name)
 
-    def _messages(
-        self, name: str, seen: _Seen, *, bodiless: bool
-    ) -> Generator[Message, None, bool]:
-        """
-        Yield what is shown beside what was `seen`, by its ids; return whether that is all.
+    def _deliveries(self, name: str) -> Iterator[Delivery]:
+        while name in self._open and (delivery := self._link.calls.look(name)) is not None:
+            yield delivery
 
-        Else it ends before the first without a body, unless it shows these, too, and has added to what was `seen`.
-        """
-        link, known = self._link, seen.ids.copy()
-        while name in self._open and (delivery := link.calls.look(name)) is not None:
-            if known[delivery.message_id]:
-                known[delivery.message_id] -= 1
-                continue
-            if not bodiless:
-                if not _carries(delivery, link.dialect):
-                    return False
-                seen.ids[delivery.message_id] += 1
-            message = _shown(delivery, link.dialect)
+    def _unexpired(self, shown: Iterable[Delivery]) -> Iterator[Message]:
+        link = self._link
+        for delivery in shown:
+            message = _message(delivery, link.dialect)
             if not 0 < message.expiration <= link.machine.wall():
                 yield message
-        return True
 
     def close(self) -> None:
         """End the iterations that go on, and give the broker its messages back; idempotent. No further one begins."""
@@ -114,7 +113,7 @@ class QueueBrowser:
         self._open.discard(name)
         link, uri = self._link, self.queue.uri
         if link.engine.error is None and not link.closed:
-            with contextlib.suppress(LinkError):  # with its link it has ended, too
+            with suppress(LinkError):  # with its link it has ended, too
                 link.calls.finish(lambda core, _now: core.browsers.close(name, uri))
 
     def __enter__(self) -> Self:
@@ -124,23 +123,11 @@ class QueueBrowser:
         self.close()
 
 
-class _Seen:
-    """What one iteration was shown before it looked again."""
-
-    def __init__(self) -> None:
-        self.ids = Counter[str]()
-        self.on_epoch: int | None = None  #: of the link on which it looks; None: it has not yet
+def _lacks_body(dialect: Dialect, delivery: Delivery) -> bool:
+    return not dialect.reading.carries(delivery.headers, delivery.frame.body)
 
 
-def _carries(delivery: Delivery, dialect: Dialect) -> bool:
-    """Return whether the message has come with its body, as far as can be told."""
-    try:
-        return dialect.reading.carries(delivery.headers, delivery.frame.body)
-    except ProtocolError:  # of its headers: no translation helps
-        return True
-
-
-def _shown(delivery: Delivery, dialect: Dialect) -> Message:
+def _message(delivery: Delivery, dialect: Dialect) -> Message:
     """Return the message as it is shown: one that cannot be understood, without the headers that may be the cause."""
     try:
         return ReceivedMessage(delivery, dialect)
