@@ -41,10 +41,9 @@ class Script:
         self._objects: dict[str, Any] = {}
         self._messages: dict[str, jmsx.Message] = {}
         self._connections: list[jmsx.Connection] = []
-        self._crashed: set[str] = set()  # destinations of consumers whose socket broke
-        self._stranded: dict[
-            str, int
-        ] = {}  # by queue, what was seen before a subscription was removed
+        self._crashed = False  # the socket of a connection
+        #: By the queue of a subscription that was removed, and not made anew, what was seen of it before
+        self._stranded: dict[str, int] = {}
         self._destinations: dict[str, Any] = {"DLQ": jmsx.Queue(broker.dead_letters)}
         for name, kind in scenario.destinations.items():
             of_kind = jmsx.Topic if kind == "topic" else jmsx.Queue
@@ -123,18 +122,24 @@ class Script:
             for queue in self._queues(name)
         )
 
+    def _subscription(self, step: Json) -> str:
+        """The queue of the durable subscription of a step (Artemis)."""
+        made = {(one["op"], one.get("as")): one for one in all_steps(self._scenario.steps)}
+        connection = made["connect", made["session", step["in"]]["on"]]
+        return f"{self._client_id(connection)}.{step['durable']}"
+
     def _queues(self, name: str) -> list[str]:
         """The queues of a destination on the broker; those of a topic are its durable subscriptions (Artemis)."""
         kind = self._scenario.destinations.get(name)
         if kind != "topic":
             return [] if kind is None else [self._physical(name)]
-        made = {(step["op"], step.get("as")): step for step in all_steps(self._scenario.steps)}
-        found = set()
-        for (op, _), step in made.items():
-            if op == "consumer" and step["destination"] == name and step.get("durable"):
-                connection = made["connect", made["session", step["in"]]["on"]]
-                found.add(f"{self._client_id(connection)}.{step['durable']}")
-        return sorted(found)
+        return sorted(
+            {
+                self._subscription(step)
+                for step in all_steps(self._scenario.steps)
+                if step["op"] == "consumer" and step["destination"] == name and step.get("durable")
+            }
+        )
 
     def _physical(self, name: str) -> str:
         return f"jmsx.{self._scenario.id}.{self._token}.{name}"
@@ -185,9 +190,10 @@ class Script:
 
     def _crash(self, step: Json) -> None:
         time.sleep(_CRASH_PAUSE)
-        destinations = self._traffic.on(step["target"])
-        self._crashed |= destinations
-        queues = [queue for name in destinations for queue in self._queues(name)]
+        self._crashed = True
+        queues = [
+            queue for name in self._traffic.on(step["target"]) for queue in self._queues(name)
+        ]
         before = {queue: self._broker.consumers(queue) for queue in queues}
         self._objects[step["target"]].abort()
         time.sleep(_CRASH_PAUSE)
@@ -198,9 +204,10 @@ class Script:
 
     def _unsubscribe(self, step: Json) -> None:
         """Remove a subscription; with it goes what the broker keeps for the dead, so that is looked at before."""
-        for name in self._crashed:
-            self._stranded |= {queue: self._broker.stranded(queue) for queue in self._queues(name)}
+        queue = self._subscription(step)
+        stranded = self._broker.stranded(queue) if self._crashed else 0
         self._objects[step["in"]].unsubscribe(step["durable"])
+        self._stranded[queue] = stranded
 
     def _session(self, step: Json) -> None:
         session = self._objects[step["on"]].create_session(MODES[step["mode"]])
@@ -214,6 +221,8 @@ class Script:
             destination = type(destination)(destination.name + options)
         shared = {"selector": self._selector(step), "no_local": step.get("no_local", False)}
         if step.get("durable") is not None:
+            # What is lost of a new one nobody keeps who died with the old one
+            self._stranded.pop(self._subscription(step), None)
             consumer = session.create_durable_consumer(destination, step["durable"], **shared)
         else:
             consumer = session.create_consumer(destination, **shared)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -245,6 +246,25 @@ def test_what_a_removed_subscription_kept_was_looked_at_before() -> None:
     assert next(kept, None) is None
 
     assert script.stranded("t") == 1
+
+
+def test_what_a_removed_subscription_kept_excuses_no_later_loss(tmp_path: Path) -> None:
+    """One that is made anew under its name begins with nothing that anybody else has."""
+    path = Path(__file__).parent / "scenarios" / "own" / "dupsok-durable-below-half.json"
+    of = json.loads(path.read_text())
+    [made] = [one for one in of["steps"] if one["op"] == "consumer" and one["as"] == "k2"]
+    again = tmp_path / path.name
+    of["steps"].insert(-1, {**made, "as": "k3"})
+    of.pop("expected")
+    again.write_text(json.dumps(of))
+    kept = iter([1, 0])
+    with brokers.running("fake-artemis") as running:
+        script = Script(load(again), replace(running, stranded=lambda _queue: next(kept)))
+        script.run()
+        script.close()
+    assert script.outcomes[-2] == {"ok": True}
+
+    assert script.stranded("t") == 0
 
 
 def test_what_shifts_behind_a_stranded_message_is_one_difference() -> None:
