@@ -212,7 +212,8 @@ class App:
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            "an App is not passed to another process: give that a function which imports, or makes, its own"
+            "an App is not copied, nor passed to another process: make another one, or give that process a function"
+            " which imports, or makes, its own"
         )
 
     def _make_outgoing(self) -> Outgoing:
@@ -225,6 +226,7 @@ class App:
 
     def _make_workers(self) -> None:
         self._stopping = threading.Event()
+        self._is_told_early = False  #: to stop, before it starts
         self._workers = Workers(self._machine, self._progress, self._stopping)
 
     @property
@@ -336,8 +338,8 @@ class App:
         Open all consumers, and then let messages flow; those whose store is away follow when that is back.
 
         On failure they are closed again; repeat it, or `abort()` to close the observers too. Raises what opening a
-        consumer raises, and IllegalStateError if the app runs, or was stopped and with it its observers; some JmsxError
-        if it is told to stop meanwhile.
+        consumer raises, and IllegalStateError if the app runs, was stopped and with it its observers, or was told to
+        stop before; some JmsxError if it is told to stop meanwhile.
         """
         self._open()
         self._begin()
@@ -476,7 +478,12 @@ class App:
             raise afresh(self._failure)
 
     def quit(self) -> None:
-        """End `wait()`, a `start()` that waits, and `run()`, which drains; from any thread, also from a handler."""
+        """
+        End `wait()`, a `start()` that waits, and `run()`, which drains; from any thread, also from a handler.
+
+        Called before the app starts it ends the start that comes next.
+        """
+        self._is_told_early = not self._running
         self._stopping.set()
         self._workers.leave_opening()
         self._wake()
@@ -802,6 +809,9 @@ class App:
             raise IllegalStateError(
                 "the app was stopped and its observers are closed; make a new one"
             )
+        if self._is_told_early:
+            self._is_told_early = False
+            raise IllegalStateError("the app was told to stop before it started")
         self._running = True
         self._stopping.clear()
         self._failure = None
@@ -913,7 +923,7 @@ class App:
         if loop is not None:
             loop.close()
         self._workers.close()
-        self._running = self._flowing = False
+        self._running = self._flowing = self._is_told_early = False
 
     def _states(self) -> list[WorkerState]:
         return self._workers.states(self._watch.stranded if self._watch is not None else {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import signal
 import threading
 import time
@@ -320,3 +321,38 @@ def test_a_commit_that_the_app_waits_for_when_it_stops_is_told_as_lost(
             stopping.result(20)
     with server.broker() as broker:
         assert len(broker.queue("a")) == 1
+
+
+@pytest.mark.parametrize("consumers", [0, 1])
+def test_an_app_that_is_told_to_stop_before_it_starts(
+    server: FakeBrokerServer, consumers: int
+) -> None:
+    """As by a signal that is quicker than `run()`, which then ends at once; so does one start, and no second."""
+    app = App(server.url)
+    for number in range(consumers):
+        app.consumer(f"a{number}")(lambda _message: None)
+    for stop in (app.stop, app.abort):  # not what is over before it begins
+        app.quit()
+        stop()
+    app.quit()
+    with pytest.raises(IllegalStateError, match="told to stop before it started"):
+        app.start()
+    with app:
+        assert app.ready().ok
+    app.quit()
+    app.run()
+
+
+def test_an_app_that_is_told_to_stop_before_it_serves(server: FakeBrokerServer) -> None:
+    """It ends at once, too, and its observers are closed."""
+    eyes = Eyes()
+    app = App(server.url, observers=[eyes])
+    app.quit()
+    asyncio.run(asyncio.wait_for(app.serve(), 5))
+    assert eyes.closed
+
+
+def test_an_app_is_not_copied() -> None:
+    """What says so says what to do."""
+    with pytest.raises(TypeError, match=r"an App is not copied.*make another one"):
+        copy.copy(App())
