@@ -329,9 +329,12 @@ def failed(error: JmsxError, now: float) -> ConnectFailed:
 
 
 def _summary(failures: list[JmsxError]) -> JmsxError:
+    """Return one error for those of all brokers: where each refuses us for one reason, of that kind."""
     if len(failures) == 1:
         return failures[0]
-    return ConnectionFailedError("; ".join(str(failure) for failure in failures))
+    kinds = {type(failure) for failure in failures}
+    kind = kinds.pop() if len(kinds) == 1 and kinds.issubset(_HOPELESS) else ConnectionFailedError
+    return kind("; ".join(str(failure) for failure in failures))
 
 
 def _spent(state: RetryCallState) -> float:

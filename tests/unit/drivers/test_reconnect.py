@@ -161,6 +161,40 @@ def test_a_lost_link_that_is_refused_for_another_reason(caplog: pytest.LogCaptur
     assert (seen[0], seen[1], seen[3], living.refusal) == ("", str(DOWN), "no", "")
 
 
+class Refused(Connector):
+    """Is refused by each broker as it is told; the last round of refusals lasts."""
+
+    def __init__(self, *rounds: dict[BrokerAddress, JmsxError]) -> None:
+        options = ConnectionOptions(reconnect=ReconnectPolicy(maximum_attempts=3, randomize=False))
+        super().__init__(BrokerUri((A, B), options), None, queue.SimpleQueue(), Machine())
+        self._cancelled = Pauses()
+        self._rounds = rounds
+        self._began = 0
+
+    def attempt(self) -> None:
+        """As an engine makes it."""
+        self._began += 1
+        self.connect()
+
+    def _open(self, address: BrokerAddress, _options: ConnectionOptions) -> Connected:
+        raise self._rounds[min(self._began, len(self._rounds)) - 1][address]
+
+
+@pytest.mark.parametrize(
+    ("other", "told"), [(SecurityError("no"), [1, 2]), (TlsError("no"), [1]), (DOWN, [1])]
+)
+def test_a_refusal_by_all_brokers(
+    caplog: pytest.LogCaptureFixture, other: JmsxError, told: list[int]
+) -> None:
+    """Is told at once, as that of a single one is; where another one may yet let us in, it is waited for as ever."""
+    living = Refused({A: DOWN, B: DOWN}, {A: SecurityError("never"), B: other})
+    with pytest.raises(JmsxError, match=f"^({other}; never|never; {other})$") as raised:
+        living.restore(living.attempt, A, flaps=0)
+    same = isinstance(other, SecurityError)
+    assert type(raised.value) is (SecurityError if same else ConnectionFailedError)
+    assert [record.__dict__["jmsx"]["attempt"] for record in caplog.records] == told
+
+
 def test_why_a_broker_was_late_at_the_start_is_forgotten() -> None:
     """It would be told of a link that is lost much later, until the first attempt to restore that has failed."""
     connector = Stubborn(ReconnectPolicy(startup_maximum_attempts=2), DOWN, SecurityError("no"))
