@@ -44,6 +44,12 @@ if TYPE_CHECKING:
 #: The queue of the markers.
 QUEUE: Final = "queue://jmsx.commits"
 
+#: Why a marker that was sent may come to nobody of ours, and what to do.
+_LACKING: Final = (
+    "its commit marker is not where it is looked for since its link is gone: that is another broker, or a bridge of a"
+    f" network of brokers has moved it away; have bridges leave {QUEUE} alone (excludedDestinations)"
+)
+
 #: The id of the subscription to `QUEUE`; the ids of consumers are numbers.
 SUBSCRIPTION: Final = "commits"
 
@@ -117,6 +123,11 @@ class CommitMarkers:
     def in_doubt(self) -> bool:
         """Whether a commit waits for its outcome."""
         return self._unanswered is not None and not self._unanswered.commit.whole.done
+
+    @property
+    def lacking(self) -> str:
+        """Why no marker may tell the end of the commit in doubt, and what to do; empty if none is in doubt."""
+        return _LACKING if self.in_doubt else ""
 
     def open(self) -> None:
         """Subscribe to the markers on a link that is up; called at the first commit, and on every link after that."""

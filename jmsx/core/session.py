@@ -555,6 +555,11 @@ class SessionCore:
         return resting and not (self._requests or self._work.bound)
 
     @property
+    def lacks_marker(self) -> str:
+        """Why no commit marker may tell the end of the commit in doubt, and what to do; empty if none is in doubt."""
+        return "" if self._work.markers is None else self._work.markers.lacking
+
+    @property
     def leaves_nothing(self) -> bool:
         """Whether closing now leaves no commit marker on the broker; if not, wait for the marker first."""
         return self._work.markers is None or not self.linked or self._work.markers.leaves_nothing

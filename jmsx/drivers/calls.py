@@ -142,11 +142,20 @@ class Calls:
             if not self.engine.changed.wait_for(lambda: request.done, seconds):
                 late = BrokerTimeoutError(
                     f"{self.engine.source.broker} did not answer {request.command} {request.subject}"
-                    f" in {_told(seconds)}{_advice(request)}"
+                    f" in {_told(seconds)}{self._advice(request)}"
                 )
                 self.engine.work(lambda core, now: core.abandon(request, late, now))
         if request.error is not None:
             raise request.error
+
+    def _advice(self, request: Request) -> str:
+        """Return what may be wrong where this is not answered."""
+        if request.command not in DOUBTFUL:
+            return ""
+        doubt = "; it may or may not have been done"
+        if self.engine.state in RESTORING:
+            return f"{doubt}: {self.engine.cause}"
+        return f"{doubt}. If nothing else is wrong, {self.engine.core.lacks_marker or HELD_BACK}"
 
     def finish(self, operation: Callable[[SessionCore, float], Request]) -> None:
         """Wait as `ask` does, for an operation that a lost link has done already: for an answer, but for no link."""
@@ -559,10 +568,3 @@ def _is_readable(delivery: Delivery, read: Callable[[Delivery], object]) -> bool
 def _told(seconds: float | None) -> str:
     """Return how long was waited, as people say it: what is left until a deadline has many digits."""
     return f"{round(math.inf if seconds is None else seconds, 3):g} s"
-
-
-def _advice(request: Request) -> str:
-    """Return what may be wrong with a broker that does not answer this."""
-    if request.command not in DOUBTFUL:
-        return ""
-    return f"; it may or may not have been done. If nothing else is wrong, {HELD_BACK}"

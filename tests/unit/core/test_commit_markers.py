@@ -283,7 +283,9 @@ def test_session_goes_on_after_a_doubt_that_another_broker_cannot_clear_up() -> 
         talk.answer()
     assert not talk.core.may_commit()
     assert talk.wrote() == []  # while it may still be cleared up
+    assert "a bridge of a network of brokers has moved it" in talk.core.lacks_marker
     talk.core.abandon(request, BrokerTimeoutError("too late"), talk.now)
+    assert talk.core.lacks_marker == ""
     assert "was committed by broker:61613" in str(request.error)
     talk.send()
     talk.wrote()
