@@ -14,6 +14,7 @@ import typer
 from jmsx import plugins
 from jmsx.cli.printing import JsonOption, print_json
 from jmsx.cli.terminal import console, visible
+from jmsx.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,6 +42,7 @@ def validate(
 
     Example: jmsx events validate /var/log/jmsx
     """
+    _check_is_there(directory)
     if _tell(plugins.load("jmsx.logs", "faults")(directory), "nothing is wrong", as_json=as_json):
         raise typer.Exit(1)
 
@@ -59,8 +61,15 @@ def compact(
 
     Example: jmsx events compact /var/log/jmsx
     """
+    _check_is_there(directory)
     none = "there is no closed segment that is not compacted"
     _tell(plugins.load("jmsx.logs", "compact")(directory), none, as_json=as_json)
+
+
+def _check_is_there(directory: Path) -> None:
+    """Raise ConfigurationError if there is no such folder, before what takes long to import."""
+    if not directory.is_dir():
+        raise ConfigurationError(f"{directory} is no directory of an event log")
 
 
 def _tell(said: Iterable[str], none: str, *, as_json: bool) -> int:

@@ -211,6 +211,20 @@ def test_pipes_get_plain_text(arguments: tuple[str, ...], code: int) -> None:
     assert "\x1b" not in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("command", ["validate", "compact"])
+def test_a_folder_that_is_not_there_is_told_at_once(command: str) -> None:
+    """And not behind an import of Polars."""
+    code = (
+        f"import sys; sys.argv = ['jmsx', 'events', '{command}', 'nowhere']; sys.modules['polars'] = None;"
+        " from jmsx.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "error: nowhere is no directory of an event log\n",
+    )
+
+
 def test_no_color() -> None:
     """Also where colours are forced."""
     forced = {"FORCE_COLOR": "1", "TERM": "xterm-256color"}
