@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 import polars as pl
 
 from jmsx_report import segments
-from jmsx_report.events import ABOUT, CONTRADICTION, EMPTY, NAMESAKE, UNREADABLE, Events
+from jmsx_report.events import ABOUT, CONTRADICTION, EMPTY, NAMESAKE, UNREADABLE, Events, named
 from jmsx_report.lines import Content, Reading, read
 
 if TYPE_CHECKING:
@@ -149,6 +149,7 @@ def _runs(numbered: pl.DataFrame) -> pl.DataFrame:
         )
         .select(*ABOUT["ranges"])
         .collect()
+        .pipe(named)
     )
 
 
@@ -192,7 +193,8 @@ def _fault(where: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
     )
     one = (pl.col("ts_us") == pl.col("ts_us_before")) | by_another
     what = pl.when(one).then(pl.lit(CONTRADICTION)).otherwise(pl.lit(NAMESAKE))
-    differs = pl.format("seq {} of {} has another content in {}", "seq", "writer", where)
+    writer = pl.col("writer").cast(pl.String)
+    differs = pl.format("seq {} of {} has another content in {}", "seq", writer, where)
     why = pl.when(pl.col("text") != pl.col("text_before")).then(differs)
     return what.alias("what"), why.alias("why")
 

@@ -58,14 +58,13 @@ ABOUT: Final[Mapping[str, Mapping[str, type[pl.DataType]]]] = {
 }
 
 #: Texts of which there are few, in many lines: they are grouped by faster as numbers.
-_NAMES: Final = ("writer", "session_id", "dest", "consumer", "subscription", "outcome")
+NAMES: Final = ("writer", "session_id", "dest", "consumer", "subscription", "outcome")
 #: Made once: some fifty of them are asked for in every batch.
 _NONE: Final = {kind: pl.DataFrame(schema=schema) for kind, schema in SCHEMAS.items()}
 
 
 def _coded(frame: pl.DataFrame, kind: str) -> pl.DataFrame:
-    names = [name for name in _NAMES if name in frame.columns]
-    return frame.with_columns(pl.col(names).cast(pl.Categorical), kind=pl.lit(kind, pl.Categorical))
+    return coded(frame).with_columns(kind=pl.lit(kind, pl.Categorical))
 
 
 @cache
@@ -74,7 +73,11 @@ def _coded_schema(kind: str) -> pl.Schema:
 
 
 class Events:
-    """The good lines of one batch, by kind, each (writer, seq) once; and what is told of the segments."""
+    """
+    The good lines of one batch, by kind, each (writer, seq) once; and what is told of the segments.
+
+    The names of `frames` (NAMES) are texts, or Categorical already.
+    """
 
     def __init__(
         self,
@@ -103,14 +106,21 @@ class Events:
         )
 
     def of(self, kind: str) -> pl.DataFrame:
-        """Return the lines of `kind`, with all columns that it may have; no rows where there are none."""
+        """Return the lines of `kind`, with all columns that it may have, as texts; no rows where there are none."""
+        return named(self._of(kind))
+
+    def lack(self, kind: str) -> bool:
+        """Return whether there are no lines of `kind`."""
+        return not self._of(kind).height
+
+    def _of(self, kind: str) -> pl.DataFrame:
         frame = self._frames.get(kind)
         return _NONE[kind] if frame is None else frame
 
     def coded(self, kind: str) -> pl.DataFrame:
         """Return the lines of `kind` with their names (writer, dest and the like) as Categorical: see `named`."""
         if kind not in self._made:
-            frame = self.of(kind)
+            frame = self._of(kind)
             # A frame that stayed, even an empty one, would have Polars keep the names of all batches.
             self._made[kind] = (
                 _coded(frame, kind) if frame.height else pl.DataFrame(schema=_coded_schema(kind))
@@ -140,6 +150,12 @@ def every_line(events: Events) -> pl.DataFrame:
     return pl.concat(events.coded(kind)[columns] for kind in events.kinds())
 
 
+def coded(rows: pl.DataFrame) -> pl.DataFrame:
+    """Make names Categorical that are not yet."""
+    texts = [name for name in NAMES if rows.schema.get(name) == pl.String]
+    return rows.with_columns(pl.col(texts).cast(pl.Categorical)) if texts else rows
+
+
 def named(rows: pl.DataFrame) -> pl.DataFrame:
-    """Make texts of what `Events.coded` made Categorical: for rows that are few by then."""
+    """Make texts of what is Categorical: for rows that are few by then."""
     return rows.with_columns(pl.col(pl.Categorical).cast(pl.String))

@@ -294,7 +294,7 @@ def _sent_late(events: Events) -> pl.DataFrame:
 @of_lines("send", "delivery")
 def _again(events: Events) -> pl.DataFrame:
     # One filter after the other: the key is looked at where little is left.
-    flagged = events.of("delivery").filter((pl.col("attempt") > 1) | pl.col("redelivered"))
+    flagged = events.coded("delivery").filter((pl.col("attempt") > 1) | pl.col("redelivered"))
     return _numbers(pl.concat([_foreign(flagged), _sent_late(events)]))
 
 

@@ -51,7 +51,7 @@ def of_lines(
 
         @wraps(function)
         def call(events: Events, /, *arguments: P.args, **named: P.kwargs) -> pl.DataFrame:
-            if any(events.of(kind).height for kind in kinds):
+            if not all(map(events.lack, kinds)):
                 return function(events, *arguments, **named)
             if not nothing:
                 nothing.append(function(events, *arguments, **named))

@@ -131,10 +131,11 @@ _OUTAGES: Final = Partial(
 @of_lines("delivery")
 def _abandoned(events: Events) -> pl.DataFrame:
     return (
-        events.of("delivery")
+        events.coded("delivery")
         .filter(pl.col("outcome") == Outcome.ABANDONED.value)
         .group_by(SOCKET)
         .agg(pl.len().cast(pl.Int64).alias("messages"))
+        .pipe(named)
     )
 
 

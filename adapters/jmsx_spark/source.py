@@ -28,7 +28,7 @@ from pyspark.sql.streaming.datasource import (
 from jmsx.core.headers import whole
 from jmsx.errors import ConfigurationError
 from jmsx_eventlog.schema import FIELDS
-from jmsx_report.events import SCHEMAS
+from jmsx_report.events import SCHEMAS, named
 from jmsx_report.lines import Content, read
 from jmsx_report.pieces import chunks, piece, whole_lines
 from jmsx_report.segments import Segment, batches
@@ -164,7 +164,9 @@ def lines(path: str, offset: int, data: bytes) -> pl.DataFrame:
         pl.lit(path).alias("path")
     )
     none = pl.DataFrame(schema={**_TYPES, "line": pl.UInt32}).drop("path", "offset")
-    rows = pl.concat([none, *reading.frames.values(), aside], how="diagonal").sort("line")
+    rows = pl.concat([none, *map(named, reading.frames.values()), aside], how="diagonal").sort(
+        "line"
+    )
     return rows.join(places, on="line").select(*_TYPES)
 
 
