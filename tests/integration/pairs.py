@@ -1,4 +1,4 @@
-"""Two brokers: of which one stands by, on one store, until the other one is gone; and that pass messages on."""
+"""Two brokers: of which one stands by, with the other's store or a copy; and that pass messages on."""
 
 from __future__ import annotations
 
@@ -20,8 +20,12 @@ from tests.integration.support import Outcome as Call
 if TYPE_CHECKING:
     from jmsx_broker.local import LocalBroker
 
-#: What a broker's log says when it stands by: Classic's, Artemis'.
-_STANDS_BY: Final = ("slave mode waiting a lock", "waiting for primary to fail before activating")
+#: What a broker's log says when it stands by: Classic's, Artemis', and of one that has a copy.
+_STANDS_BY: Final = (
+    "slave mode waiting a lock",
+    "waiting for primary to fail before activating",
+    "AMQ221024",
+)
 
 #: Seconds for a start, or for the other one to take over, on a machine that has much else to do.
 _PATIENCE: Final = 40.0
@@ -62,6 +66,10 @@ class Pair:
         assert self._start.join(_PATIENCE).error is None
         return time.monotonic() - began
 
+    def give_back(self) -> None:
+        """Start the first again, which takes over what the second one has, and works from then on."""
+        self.first.start(_PATIENCE)
+
     def _stands_by(self) -> bool:
         try:
             log = self.second.log.read_text("utf-8", "replace")
@@ -87,26 +95,39 @@ def classic_pair() -> Pair:
 def artemis_pair() -> Pair:
     """A primary and its backup, with one journal."""
     store = Path(tempfile.mkdtemp(prefix="jmsx-pair-"))
-    one, other = free_port(), free_port()
-    return Pair(
-        _artemis(store, "primary", "AMQ221007: Server is now active", one, other),
-        _artemis(store, "backup", "AMQ221010: Backup Server is now active", other, one),
-        store,
-    )
-
-
-def _artemis(store: Path, role: str, up: str, own: int, other: int) -> LocalBroker:
-    """One of them; `up` is what it says when it works, and `own` and `other` are ports where they talk."""
-    recipe = ArtemisRecipe(up=(up,), address_settings={"#": {"max-delivery-attempts": -1}})
-    shared = (
+    shared = [
         (f">data/{each}<", f">{store}/{each}<")
         for each in ("bindings", "journal", "large-messages", "paging")
-    )
-    policy = f"""<ha-policy><shared-store>
-      <{role}><failover-on-shutdown>true</failover-on-shutdown></{role}></shared-store></ha-policy>
-    {_cluster(own, other)}
+    ]
+    on_shutdown = "<failover-on-shutdown>true</failover-on-shutdown>"
+    return _artemis_pair("shared-store", on_shutdown, on_shutdown, store, *shared)
+
+
+def artemis_replicas(*changes: tuple[str, str]) -> Pair:
+    """A primary, and a backup with a journal of its own, to which the primary copies what it has."""
+    looks = "<check-for-active-server>true</check-for-active-server>"
+    gives_back = "<allow-failback>true</allow-failback>"
+    store = Path(tempfile.mkdtemp(prefix="jmsx-pair-"))
+    return _artemis_pair("replication", looks, gives_back, store, *changes)
+
+
+def _artemis_pair(
+    kind: str, primary: str, backup: str, store: Path, *changes: tuple[str, str]
+) -> Pair:
+    """A pair by its `kind` of policy, and by the options of each."""
+    one, other = free_port(), free_port()
+
+    def member(role: str, options: str, own: int, peer: int) -> LocalBroker:
+        policy = f"""<ha-policy><{kind}><{role}>{options}</{role}></{kind}></ha-policy>
+    {_cluster(own, peer)}
     <acceptors>"""
-    return changed(recipe, *shared, ("<acceptors>", policy), openwire_port=own)
+        recipe = ArtemisRecipe(
+            up=("erver is now active",),  # with a number of its own for each role
+            address_settings={"#": {"max-delivery-attempts": -1}},
+        )
+        return changed(recipe, ("<acceptors>", policy), *changes, openwire_port=own)
+
+    return Pair(member("primary", primary, one, other), member("backup", backup, other, one), store)
 
 
 def _cluster(own: int, other: int) -> str:

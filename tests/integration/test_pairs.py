@@ -1,8 +1,10 @@
-"""Pairs of brokers with one store: one is killed, the other one takes over, and clients go on there."""
+"""Pairs of brokers, with one store or two: one is killed, the other one takes over, and clients go on there."""
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
+from threading import Event
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from jmsx import App, Connection, Message, TransactionRolledBackError
 from jmsx.config.options import ReconnectPolicy
 from tests.integration.broker_support import eventually
-from tests.integration.pairs import Pair, artemis_pair, classic_pair
+from tests.integration.pairs import Pair, artemis_pair, artemis_replicas, classic_pair
 from tests.integration.proxy import Proxy
 from tests.integration.support import (
     AT_ONCE,
@@ -23,7 +25,7 @@ from tests.integration.support import (
 from tests.integration.support import Outcome as Call
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from jmsx import Queue, Session
 
@@ -40,26 +42,23 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
         yield made
 
 
-def send_all(url: str, queue: Queue, total: int) -> None:
-    """Send so many messages, each in a transaction, which is made again where it was rolled back."""
+def send_all(url: str, queue: Queue, numbers: Iterable[int]) -> None:
+    """Send these, each in a transaction, which is made again where it was rolled back."""
     with Connection(url, reconnect=QUICK, commit_markers=True) as connection:
         session = connection.create_session(TRANSACTED)
         producer = session.create_producer(queue)
-        number = 0
-        while number < total:
-            try:
-                producer.send(Message(str(number)))
-                session.commit()
-            except TransactionRolledBackError:
-                continue
-            number += 1
+        for number in numbers:
+            while True:
+                try:
+                    producer.send(Message(str(number)))
+                    session.commit()
+                except TransactionRolledBackError:
+                    continue
+                break
 
 
-def test_nothing_is_lost_or_doubled(pair: Pair, queue: Queue) -> None:
-    """The active one is killed under a relay in transactions and its sender: each message goes on exactly once."""
-    out, total = fresh_queue(), 200
-    seen: set[str] = set()
-    url = f"failover:({pair.first.url},{pair.second.url})"
+def relaying(url: str, queue: Queue, out: Queue, seen: set[str], sessions: int = 2) -> App:
+    """An app that sends on what it gets, in transactions, and notes that."""
     app = App(
         url,
         reconnect=QUICK,
@@ -68,14 +67,23 @@ def test_nothing_is_lost_or_doubled(pair: Pair, queue: Queue) -> None:
         resend_unconfirmed=True,
     )
 
-    @app.consumer(queue, mode=TRANSACTED, concurrency=2, prefetch=20)
+    @app.consumer(queue, mode=TRANSACTED, concurrency=sessions, prefetch=20)
     def relay(message: Message, session: Session) -> None:
         seen.add(message.text)
         session.create_producer().send(Message(message.text), destination=out)
 
+    return app
+
+
+def test_nothing_is_lost_or_doubled(pair: Pair, queue: Queue) -> None:
+    """The active one is killed under a relay in transactions and its sender: each message goes on exactly once."""
+    out, total = fresh_queue(), 200
+    seen: set[str] = set()
+    url = f"failover:({pair.first.url},{pair.second.url})"
+    app = relaying(url, queue, out, seen)
     with nothing_left():
         app.start()
-        sender = Call(lambda: send_all(url, queue, total))
+        sender = Call(lambda: send_all(url, queue, range(total)))
         assert eventually(lambda: len(seen) > total // 4, 30)
         pair.take_over()
         assert sender.join(60).error is None
@@ -84,6 +92,39 @@ def test_nothing_is_lost_or_doubled(pair: Pair, queue: Queue) -> None:
         app.wait(0)
         app.stop()
     assert Counter(map(int, bodies(pair.second, out))) == Counter(range(total))
+
+
+@pytest.mark.parametrize("pair", [artemis_replicas], indirect=True)
+def test_work_goes_on_while_the_first_one_comes_back(pair: Pair, queue: Queue) -> None:
+    """A relay and its sender go on with the copy, and then with the first again: each message exactly once."""
+    out, enough = fresh_queue(), Event()
+    seen: set[str] = set()
+    sent: list[int] = []
+    url = f"failover:({pair.first.url},{pair.second.url})"
+
+    def numbers() -> Iterator[int]:
+        for number in itertools.count():
+            if enough.wait(0.02):
+                return
+            sent.append(number)
+            yield number
+
+    # Of two, one would wait 12 s for what the other one is given, if a commit is in doubt.
+    app = relaying(url, queue, out, seen, sessions=1)
+    with nothing_left():
+        app.start()
+        sender = Call(lambda: send_all(url, queue, numbers()))
+        for change in (lambda: None, pair.take_over, pair.give_back):
+            change()
+            there = len(seen)
+            assert eventually(lambda: len(seen) > there + 10, 30)  # noqa: B023 - before the next turn
+        enough.set()
+        assert sender.join(60).error is None
+        assert eventually(lambda: len(seen) == len(sent), 30)
+        assert settles(pair.first, queue, size=0)
+        app.wait(0)
+        app.stop()
+    assert Counter(map(int, bodies(pair.first, out))) == Counter(sent)
 
 
 @pytest.mark.parametrize("pair", [artemis_pair], indirect=True)

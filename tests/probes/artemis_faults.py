@@ -6,13 +6,15 @@ import os
 import signal
 import time
 from collections import Counter
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.frames import Frame
 from jmsx_broker import ArtemisBroker
 from tests.integration.artemis_support import Console
-from tests.integration.broker_support import eventually
+from tests.integration.broker_support import eventually, is_listening, send
+from tests.integration.pairs import artemis_replicas
 from tests.jdk import run_peer
 from tests.probes.support import (
     FROM_A_QUEUE,
@@ -357,3 +359,24 @@ def _answered(side: Side, count: int, seconds: float) -> int:
     for other in others:
         other.wire.cut()
     return sum(answer is not None for answer in answers)
+
+
+def a79_of_two_replicas_both_work_once_one_was_frozen() -> str:
+    """The other one works meanwhile, and both do when it goes on, whichever it was."""
+    briefly = "<check-period>1000</check-period><connection-ttl>2000</connection-ttl>"
+    told = []
+    for frozen in ("first", "second"):
+        with artemis_replicas(("<static-connectors>", f"{briefly}<static-connectors>")) as pair:
+            time.sleep(2)  # until the primary has its backup's word, too
+            began, urls = time.monotonic(), (pair.first.url, pair.second.url)
+            getattr(pair, frozen).pause()
+            if frozen == "first":
+                expect(eventually(partial(is_listening, urls[1]), PATIENCE), "nobody took over")
+            else:
+                send(pair.first, QUEUE, [b"x"])  # is answered when the backup is given up
+            seconds = time.monotonic() - began
+            getattr(pair, frozen).resume()
+            for url in urls:
+                expect(eventually(partial(is_listening, url), PATIENCE), f"only one, of {frozen}")
+            told.append(f"after {seconds:.1f} s with the {frozen} one frozen")
+    return f"both: {', '.join(told)}"
