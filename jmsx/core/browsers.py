@@ -145,7 +145,7 @@ class Browsers:
             return
         for delivery in deliveries:
             if browser.blind:
-                delivery.frame = doubted(delivery.frame, self._dialect)
+                delivery.go_by(doubted(delivery.frame, self._dialect))
             if self._dialect.ends_browsing(delivery.headers):
                 browser.ended = True
             else:

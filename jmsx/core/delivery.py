@@ -198,6 +198,10 @@ class Delivery:
             self.identity = self.memory_key = None  # which were others without the body
             self.frame = self.as_it_came = shown
 
+    def go_by(self, frame: MessageFrame) -> None:
+        """Be `frame`, in place of the one that came: the same message, or less of it."""
+        self.frame = frame
+
     def never_expires(self) -> None:
         """Note that its time of expiry is not the broker's."""
         self.expires_at = None

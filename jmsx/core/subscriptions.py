@@ -139,7 +139,7 @@ class Subscriptions:
             deliveries = self._without_late(consumer, deliveries)
         for delivery in deliveries:
             if consumer.blind:
-                delivery.frame = doubted(delivery.frame, self._dialect)
+                delivery.go_by(doubted(delivery.frame, self._dialect))
             delivery.subscribed = consumer.settings.destination
             past = delivery.expires_at is not None and delivery.expires_at <= now
             if past and not self._dialect.reading.genuine(delivery):
