@@ -715,7 +715,7 @@ class App:
         with out_of_scope(), contextlib.suppress(TimeoutError):
             async with asyncio.timeout(drain_timeout):
                 while not starting.done():
-                    self.quit()  # again, for it may have come before the start
+                    self.quit()  # again, for what it opens next
                     await asyncio.wait([starting], timeout=LOOK)
         return starting.done() and starting.exception() is None
 
@@ -809,11 +809,12 @@ class App:
             raise IllegalStateError(
                 "the app was stopped and its observers are closed; make a new one"
             )
-        if self._is_told_early:
-            self._is_told_early = False
-            raise IllegalStateError("the app was told to stop before it started")
-        self._running = True
         self._stopping.clear()
+        self._running = True  # in this order: a `quit()` sees that, or is seen
+        if self._is_told_early:
+            self._stopping.set()
+            self._running = self._is_told_early = False
+            raise IllegalStateError("the app was told to stop before it started")
         self._failure = None
         with self._workers.turn:
             self._open_all()
