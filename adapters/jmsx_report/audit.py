@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from jmsx.core.events import Outcome
 from jmsx_report import balance
 from jmsx_report.books import Books
 from jmsx_report.conclusions import (
@@ -93,6 +94,7 @@ def audit(held: Books, stories: pl.DataFrame) -> Audit:
         clocks=held.clocks,
     )
     found = _but_sent_on(found, stories, held)
+    found = _but_given_up(_but_repeated(found, stories, held), stories, held)
     found = explained(_but_forwarded(found, stories, missing, held), missing, in_hand, held)
     found = with_sent_to(found, held)
     numbered = numbers(held, found)
@@ -194,6 +196,75 @@ def _but_sent_on(found: pl.DataFrame, stories: pl.DataFrame, held: Books) -> pl.
         found.join(sent_on, on=["msg_key", "route"], how="left")
         .with_columns(pl.when("sent_on").then(0).otherwise("resent").alias("resent"))
         .drop("sent_on")
+    )
+
+
+def _but_repeated(found: pl.DataFrame, stories: pl.DataFrame, held: Books) -> pl.DataFrame:
+    """
+    Take for `elsewhere` what a handler sent again on Artemis behind a transaction in doubt, and nobody settled.
+
+    It was sent with the duplicate ids of the first time, and the broker confirms what it drops by them: there is the
+    message of the first time, which was settled.
+    """
+    if not (found["unaccounted"] > 0).any():
+        return found
+    sockets = held.context.sockets.filter(pl.col("broker_kind") == "artemis")
+    sent = (
+        balance.sends_by_route(stories.filter(pl.col("cause_key").is_not_null()), held.routes)
+        .join(sockets.select("writer", "session_id", "epoch"), on=["writer", "session_id", "epoch"])
+        .join(
+            held.doubts.select("writer", sent_in="tx_id", doubt=True),
+            on=["writer", "sent_in"],
+            how="left",
+        )
+        .join(found.select("msg_key", "route", "unaccounted", "settled"), on=["msg_key", "route"])
+    )
+    one, again = ["cause_key", "route"], ["cause_key", "route", "sent_in"]
+    in_doubt = pl.col("doubt").fill_null(value=False)
+    first = (
+        sent.filter(in_doubt & (pl.col("settled") > 0))
+        .group_by(one)
+        .agg(pl.len().alias("there"), pl.col("first_us").min())
+    )
+    repeated = (
+        sent.filter(~in_doubt & (pl.col("outcome") == "confirmed") & (pl.col("unaccounted") > 0))
+        .join(first, on=one, suffix="_there")
+        .filter(pl.col("first_us") > pl.col("first_us_there"))
+        .filter(pl.col("msg_key").rank("ordinal").over(again) <= pl.col("there"))
+        .select("msg_key", "route", repeated=True)
+        .unique()
+    )
+    return (
+        found.join(repeated, on=["msg_key", "route"], how="left")
+        .with_columns(
+            pl.when("repeated").then("unaccounted").otherwise("elsewhere").alias("elsewhere")
+        )
+        .drop("repeated")
+    )
+
+
+def _but_given_up(found: pl.DataFrame, stories: pl.DataFrame, held: Books) -> pl.DataFrame:
+    """
+    Take for `elsewhere` one of a key whose last delivery has failed, and was lost with its link before it was settled.
+
+    The broker may have made it a dead letter, as it was asked to: a NACK's answer was lost.
+    """
+    given_up = (
+        balance.deliveries_by_route(stories, held.routes)
+        .filter((pl.col("outcome") == Outcome.ABANDONED.value) & pl.col("failed"))
+        .group_by("msg_key", "route")
+        .agg(pl.col("last_us").max().alias("given_up_us"))
+    )
+    perhaps = pl.col("given_up_us") >= pl.col("last_us")
+    return (
+        found.join(given_up, on=["msg_key", "route"], how="left")
+        .with_columns(
+            pl.when(perhaps & (pl.col("unaccounted") > 0))
+            .then(pl.max_horizontal("elsewhere", 1))
+            .otherwise("elsewhere")
+            .alias("elsewhere")
+        )
+        .drop("given_up_us")
     )
 
 

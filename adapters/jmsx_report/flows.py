@@ -143,23 +143,19 @@ def keyed(events: Events) -> pl.DataFrame:
     )
 
 
-def _both(events: Events) -> pl.LazyFrame:
-    """Return each send and each delivery, with the bucket of its key, and the hour of sending where that is known."""
+def _placed(both: pl.DataFrame) -> pl.LazyFrame:
+    """Add the bucket of its key to each row of `keyed`, and the hour of sending where that is known."""
     instant = pl.col("key_us")
-    return (
-        events.once(keyed)
-        .lazy()
-        .with_columns(
-            bucket(pl.col("msg_key"), instant, pl.col("hash")).alias("bucket"),
-            (pl.coalesce(instant, "told_us") // HOUR_US * HOUR_US).alias("hour_us"),
-        )
+    return both.lazy().with_columns(
+        bucket(pl.col("msg_key"), instant, pl.col("hash")).alias("bucket"),
+        (pl.coalesce(instant, "told_us") // HOUR_US * HOUR_US).alias("hour_us"),
     )
 
 
 @of_lines("send", "delivery")
 def _fingerprints(events: Events) -> pl.DataFrame:
     return (
-        _both(events)
+        _placed(events.once(keyed))
         .group_by(*_HERE, "hour_us", "bucket")
         .agg(
             pl.len().cast(pl.Int64).alias("n"),
@@ -221,12 +217,21 @@ def _plans(events: Events) -> pl.LazyFrame:
     )
 
 
+def _details(events: Events) -> pl.DataFrame:
+    """Return what only stories tell of each row of `keyed`."""
+    sends = events.coded("send").select("seq", "cause_key", pl.col("tx_id").alias("sent_in"))
+    deliveries = events.coded("delivery").select(
+        "seq", pl.col("error_type").is_not_null().alias("failed")
+    )
+    return pl.concat([sends, deliveries], how="diagonal").drop("seq")
+
+
 @of_lines("send", "delivery", PLANNED)
 def _told(events: Events, wanted: pl.Series) -> pl.DataFrame:
     return (
         pl.concat(
             [
-                _both(events).with_columns(
+                _placed(events.once(keyed).hstack(_details(events))).with_columns(
                     pl.when(pl.col("outcome").is_in(_OPEN)).then("tx_id").alias("tx_id")
                 ),
                 _plans(events),
@@ -241,7 +246,8 @@ def _told(events: Events, wanted: pl.Series) -> pl.DataFrame:
             pl.col("ts_us").min().alias("first_us"),
             pl.col("ts_us").max().alias("last_us"),
             pl.col("seq").max().alias("last_seq"),
-            pl.col("expires_us", "until_us", "kept").max(),
+            pl.col("expires_us", "until_us", "kept", "failed").max(),
+            pl.col("cause_key", "sent_in").min(),
         )
         .collect()
         .pipe(named)
@@ -254,7 +260,8 @@ def stories(buckets: pl.Series) -> Partial:
 
     Columns: writer, session_id, epoch, kind, outcome, dest, subscription, msg_key, key_us, bucket, hour_us, n, effects,
     tx_id (only where the outcome leaves open how the transaction ended), first_us, last_us (when, by the writer's
-    clock), last_seq, expires_us; and of each `PLANNED` line consumer, plan (its seq), until_us (by the writer's clock),
+    clock), last_seq, expires_us; of a send cause_key, sent_in (its transaction, however that ended); of a delivery
+    failed (its handler has); and of each `PLANNED` line consumer, plan (its seq), until_us (by the writer's clock),
     kept (whether the consumer surely keeps it until then; null: it is another line).
     """
     wanted, nothing = buckets.unique(), Events()
@@ -270,6 +277,9 @@ def stories(buckets: pl.Series) -> Partial:
             "expires_us": Adds.MAX,
             "until_us": Adds.MAX,
             "kept": Adds.MAX,
+            "failed": Adds.MAX,
+            "cause_key": Adds.MIN,
+            "sent_in": Adds.MIN,
         },
         lambda events: _told(events if wanted.len() else nothing, wanted),
     )

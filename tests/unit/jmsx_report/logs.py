@@ -48,11 +48,14 @@ class Log:
         self.lines.append(line)
         return line
 
-    def opens(self, writer: str, at: int = START - SECOND, **fields: Any) -> Log:
+    def opens(
+        self, writer: str, at: int = START - SECOND, broker_kind: str | None = None, **fields: Any
+    ) -> Log:
         """Open a writer's log; its service and host are its name unless told."""
         told = {"service": writer, "host": writer} | fields
         self.line(writer, "log.open", at, **told)
-        self.line(writer, "conn.up", at, session_id=f"{writer}-1", epoch=1, broker="b:61613")
+        told = {"broker": "b:61613", "broker_kind": broker_kind}
+        self.line(writer, "conn.up", at, session_id=f"{writer}-1", epoch=1, **told)
         return self
 
     def closes(self, writer: str, at: int, dropped: int = 0) -> Log:

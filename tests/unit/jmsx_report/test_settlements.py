@@ -317,3 +317,49 @@ def test_what_was_done_and_sent_on_to_another_broker_is_no_repeat() -> None:
     log.closes("other", at + HOUR)
 
     assert told(ended(log))["verdict"] == "balanced"
+
+
+@pytest.mark.parametrize(
+    ("broker_kind", "second", "verdict"),
+    [
+        ("artemis", "t-2", "unverifiable"),
+        ("classic", "t-2", "suspect"),
+        ("artemis", "t-1", "suspect"),
+    ],
+    ids=["dropped", "which Classic never does", "lost beside another output"],
+)
+def test_what_artemis_drops_by_its_duplicate_id_is_not_lost(
+    broker_kind: str, second: str, verdict: str
+) -> None:
+    """It confirms what a handler sends again behind a commit in doubt, and has the message of the first time."""
+    log = Log().opens(SENDER, broker_kind=broker_kind).opens(WORKER, broker_kind=broker_kind)
+    for dest in (ORDERS, "queue://shipped"):
+        log.reads(WORKER, dest)
+    made = log.send(SENDER, START)
+    log.line(WORKER, "tx.in_doubt", START + SECOND, tx_id="t-1")
+    log.deliver(WORKER, made, START + SECOND, outcome="abandoned", tx_id="t-1")
+    first = log.send(
+        WORKER, START + SECOND, "queue://shipped", "unconfirmed", cause_key=made, tx_id="t-1"
+    )
+    log.deliver(WORKER, first, START + 3 * SECOND, "queue://shipped")
+    log.send(WORKER, START + 2 * SECOND, "queue://shipped", cause_key=made, tx_id=second)
+    log.deliver(WORKER, made, START + 4 * SECOND, attempt=2, outcome="committed", tx_id=second)
+    summary = told(ended(log))
+    assert summary["unaccounted"] == 1
+    assert summary["verdict"] == verdict
+
+
+@pytest.mark.parametrize(
+    ("fields", "verdict"),
+    [({"error_type": "ValueError"}, "unverifiable"), ({}, "suspect")],
+    ids=["failed", "not failed"],
+)
+def test_a_dead_letter_of_which_the_answer_was_lost_is_not_lost(
+    fields: dict[str, Any], verdict: str
+) -> None:
+    """The broker may have done the NACK; what comes to nobody and did not fail is lost."""
+    log = trade()
+    made = log.send(SENDER, START)
+    log.deliver(WORKER, made, START + SECOND, outcome="abandoned", **fields)
+    summary = told(ended(log))
+    assert (summary["verdict"], summary["unaccounted"]) == (verdict, 1)
