@@ -281,7 +281,7 @@ class ConnectionOptions:
         dialect: the kind of broker, such as `classic`; None: what the broker calls itself.
         heartbeat: (send every, expect every), 10 s each; 0 is never. Silent for twice the second, the broker is taken
             for dead.
-        connect_timeout: for TCP, TLS and CONNECTED together, 12 s; None: no limit.
+        connect_timeout: for TCP, TLS and CONNECTED together, once the host's name is found, 12 s; None: no limit.
         request_timeout: for every answer of the broker, 30 s; None: no limit.
         reconnect: when and how a lost connection is restored; None: it stays lost.
         commit_markers: whether a commit whose answer was lost is cleared up on the next link; False.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-import time
 from typing import TYPE_CHECKING, TypeGuard
 
 from jmsx.config.options import ConnectionOptions
@@ -25,7 +24,7 @@ def connect(
     given_up: Callable[[], bool] = lambda: False,
 ) -> Stream:
     """
-    Return a connection to `address`; TCP and TLS together may take `connect_timeout`.
+    Return a connection to `address`; TCP and TLS together may take `connect_timeout`, but for the search for its name.
 
     `silent()` tells whether the broker has sent nothing for so long that a write which waits for it is of no use,
     `awaited()` whether it has yet to answer something.
@@ -35,7 +34,6 @@ def connect(
     """
     context = make_context(options.tls) if address.tls else None
     limit = options.connect_timeout
-    deadline = None if limit is None else time.monotonic() + limit
     try:
         tcp = TcpStream(
             (address.host, address.port),
@@ -51,7 +49,7 @@ def connect(
         return tcp
     try:
         tls = TlsStream(tcp, context, options.tls.server_name or address.host)
-        tls.handshake(deadline)
+        tls.handshake(tcp.let_in_by)
     except BaseException as error:
         tcp.close()
         if _hung_up(error):  # as in the clear: the broker may only be stopping, or be started

@@ -85,6 +85,9 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         self._login: tuple[str | None, str | None] = (None, None)  #: user and password
         self._inbox = inbox
         self._answered = Event()
+        self._let_in_by = (
+            math.inf
+        )  #: when the broker must have answered CONNECT (seconds, monotonic)
         self._asked = False  #: CONNECT may have been written
         self._connected: Frame | None = None
         self._refusal: str | None = None
@@ -106,11 +109,9 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         ConfigurationError, with the socket closed.
         """
         self._login = self._log_in()
-        limit = self._options.connect_timeout
-        deadline = math.inf if limit is None else time.monotonic() + limit
         try:
             self._say_connect(client_id)
-            return self._await_connected(client_id, deadline)
+            return self._await_connected(client_id)
         except BaseException:
             self.drop()
             raise
@@ -226,8 +227,8 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         except OSError:  # of writing it
             pass  # the reader finds out why
 
-    def _await_connected(self, client_id: str | None, deadline: float) -> Frame:
-        if not self._answered.wait(deadline - time.monotonic()):
+    def _await_connected(self, client_id: str | None) -> Frame:
+        if not self._answered.wait(self._let_in_by - time.monotonic()):
             other = "" if self.address.tls else ", or one of TLS, which is written stomp+ssl://"
             raise BrokerTimeoutError(
                 f"{self.address} accepted the connection but did not answer CONNECT"
@@ -254,6 +255,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
             if self._dropped:
                 raise given_up(self.address) from error
             raise ConnectionFailedError(f"cannot connect to {self.address}: {error}") from error
+        self._let_in_by = stream.let_in_by
         self._asked = True
         return stream
 

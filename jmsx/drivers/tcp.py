@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import select
 import socket
@@ -15,7 +16,7 @@ from jmsx.drivers.locks import mutex
 from jmsx.drivers.process import tell_of_forks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 #: Bytes read at once; a full chunk holds some hundred messages, which then cost one hand-over.
 CHUNK: Final = 256 * 1024
@@ -42,8 +43,9 @@ class TcpStream:
     A TCP connection to `address`, read by one thread while another writes.
 
     A write that blocks ends when the other side is `silent()`, or takes nothing for `write_timeout`. Times are seconds;
-    None is no limit. What comes while more is `awaited()` is acknowledged at once. The constructor raises OSError, as
-    `read_before` does, also when the attempt is `given_up()`.
+    None is no limit, and to find the host's name the system takes what it needs. What comes while more is `awaited()`
+    is acknowledged at once. The constructor raises OSError, as `read_before` does, also when the attempt is
+    `given_up()`.
     """
 
     def __init__(
@@ -66,7 +68,11 @@ class TcpStream:
         self.taken = False
         self._writing = mutex()
         self._ending = mutex()
-        self._socket = _dial(address, connect_timeout, given_up)
+        places = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
+        patience = math.inf if connect_timeout is None else connect_timeout
+        #: When the broker must have let us in (seconds, monotonic): the search for its name takes no time of that
+        self.let_in_by = time.monotonic() + patience
+        self._socket = _dial(places, self.let_in_by, given_up)
         tell_of_forks(self)
         self._socket.settimeout(None)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -188,16 +194,14 @@ class TcpStream:
 
 
 def _dial(
-    address: tuple[str, int], timeout: float | None, given_up: Callable[[], bool]
+    places: Sequence[tuple[Any, ...]], until: float, given_up: Callable[[], bool]
 ) -> socket.socket:
     """Do as `socket.create_connection` does, until it is given up; the addresses of a host share the time."""
     failed: OSError | None = None
-    places = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
-    until = None if timeout is None else time.monotonic() + timeout
     try:
         for number, (*kind, _, place) in enumerate(places):
             now = time.monotonic()
-            deadline = None if until is None else now + (until - now) / (len(places) - number)
+            deadline = now + (until - now) / (len(places) - number)
             try:
                 return _connected(kind, place, deadline, given_up)
             except OSError as error:

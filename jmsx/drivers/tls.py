@@ -95,6 +95,11 @@ class TlsStream:
         return self._tcp.unread()
 
     @property
+    def let_in_by(self) -> float:
+        """What `TcpStream.let_in_by` is."""
+        return self._tcp.let_in_by
+
+    @property
     def taken(self) -> bool:
         """What `TcpStream.taken` is."""
         return self._tcp.taken
@@ -188,7 +193,7 @@ def explain(error: ssl.SSLError, *, agreed: bool = False) -> str:
         return "it does not speak TLS; a port without TLS is written stomp://"
     if any(word in reason for word in _WANTS_CERTIFICATE):
         return (
-            f"the broker refuses us ({reason}): it wants a client certificate that it trusts;"
+            f"the broker refuses us ({reason}): it wants a client certificate that it trusts and that has not expired;"
             " name one with certificate_file and key_file"
         )
     return f"TLS failed: {reason or error}"
@@ -220,6 +225,10 @@ def _password(options: TlsOptions) -> str:
 
 
 def _unreadable(option: str, file: str | None, error: Exception) -> ConfigurationError:
+    if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
+        return ConfigurationError(
+            f"certificate_file {file} and key_file do not belong together; who renews them has to replace both"
+        )
     text = (
         getattr(error, "reason", None) or getattr(error, "strerror", None) or type(error).__name__
     )

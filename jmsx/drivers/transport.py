@@ -37,6 +37,10 @@ class Stream(Protocol):
         """Return whether bytes have come that are not read; never waits."""
 
     @property
+    def let_in_by(self) -> float:
+        """When the broker must have answered CONNECT (seconds, monotonic)."""
+
+    @property
     def taken(self) -> bool:
         """Whether the reader has, or is about to have, bytes that it has not passed on, for it has not read on."""
 

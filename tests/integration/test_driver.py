@@ -146,6 +146,23 @@ def test_nobody_listens() -> None:
         assert f"127.0.0.1:{port}" in str(call.error)
 
 
+def test_a_name_that_is_found_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a name server is dead the system asks the next one after seconds; then the broker has all of its time."""
+    find = socket.getaddrinfo
+
+    def find_late(*address: Any, **kind: Any) -> Any:
+        time.sleep(0.5)
+        return find(*address, **kind)
+
+    monkeypatch.setattr(socket, "getaddrinfo", find_late)
+    with (
+        Liar(Client.obey) as liar,
+        nothing_left(),
+        Connection(liar.url, connect_timeout=0.4) as connection,
+    ):
+        connection.create_session()
+
+
 def test_one_of_several_brokers_answers(classic_broker: Broker, queue: Queue) -> None:
     """failover: goes past brokers that are silent, refuse or talk nonsense."""
     address = classic_broker.url

@@ -7,7 +7,8 @@ import socket
 import ssl
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,9 +25,6 @@ from tests.integration.listening import HOST
 from tests.integration.proxy import Proxy
 from tests.integration.support import Outcome, nothing_left, within
 from tests.integration.tls_support import Authority, TlsServer, greet
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -117,6 +115,20 @@ def test_a_renewed_authority_counts_for_the_next_connection(
         connection.close()
 
 
+def test_two_brokers_with_certificates_of_two_authorities(
+    authority: Authority, stranger: Authority, tmp_path: Path
+) -> None:
+    """One file has both authorities, and one broker after the other is trusted."""
+    both = tmp_path / "both.pem"
+    both.write_bytes(b"".join(Path(each.file).read_bytes() for each in (authority, stranger)))
+    servers = [TlsServer(each.certificate(HOST), greet) for each in (authority, stranger)]
+    url = f"failover:({','.join(server.url for server in servers)})?randomize=false"
+    for server in servers:
+        with server:
+            assert attempt(url, tls=TlsOptions(ca_file=both)) is None
+            assert server.asked_for
+
+
 # Who we are ----------------------------------------------------------------------------------------------------------
 
 
@@ -138,6 +150,28 @@ def test_a_broker_that_wants_a_certificate(
             # the alert is lost where the reset that follows it overtakes it
             assert isinstance(error, TlsError | ConnectionFailedError)
             assert "client certificate" in str(error)
+
+
+def test_a_certificate_and_the_key_of_another_one(authority: Authority, tmp_path: Path) -> None:
+    """The error says so, as while both are being renewed, and not that one of them is no PEM."""
+    certificate, key = authority.client()
+    kept = tmp_path / "old.key"
+    kept.write_bytes(Path(key).read_bytes())
+    authority.client()
+    tls = TlsOptions(ca_file=authority.file, certificate_file=certificate, key_file=kept)
+    with pytest.raises(ConfigurationError, match="do not belong together"):
+        Connection("stomp+ssl://localhost", tls=tls).create_session()
+
+
+def test_our_certificate_has_expired(authority: Authority) -> None:
+    """The error names that among its causes: the broker does not tell which it is."""
+    certificate, key = authority.client(expired=True)
+    tls = TlsOptions(ca_file=authority.file, certificate_file=certificate, key_file=key)
+    with TlsServer(authority.certificate(HOST), greet, clients=authority) as server:
+        error = attempt(server.url, tls=tls)
+    assert isinstance(error, TlsError | ConnectionFailedError)
+    assert "client certificate" in str(error)
+    assert "not expired" in str(error) or isinstance(error, ConnectionFailedError)
 
 
 def test_an_encrypted_key(authority: Authority) -> None:

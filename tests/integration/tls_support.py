@@ -7,7 +7,7 @@ import datetime as dt
 import ssl
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import trustme
 from cryptography.hazmat.primitives import serialization
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterable
     from pathlib import Path
+
+
+_LONG_AGO: Final = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True)
@@ -42,12 +45,11 @@ class Authority:
 
     def certificate(self, *names: str, expired: bool = False) -> trustme.LeafCert:
         """A certificate for these hosts."""
-        day = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
-        return self.ca.issue_cert(*names, not_after=day if expired else None)
+        return self.ca.issue_cert(*names, not_after=_LONG_AGO if expired else None)
 
-    def client(self, password: str | None = None) -> tuple[str, str]:
+    def client(self, password: str | None = None, *, expired: bool = False) -> tuple[str, str]:
         """The files of a client's certificate and of its key, encrypted if there is a password."""
-        leaf = self.ca.issue_cert("client.example")
+        leaf = self.certificate("client.example", expired=expired)
         certificate, key = self.folder / "client.pem", self.folder / "client.key"
         certificate.write_bytes(b"".join(blob.bytes() for blob in leaf.cert_chain_pems))
         pem = leaf.private_key_pem.bytes()
