@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import tempfile
 import time
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from jmsx import Connection, Message, Queue, SecurityError
 from jmsx.core.frames import Frame
 from jmsx_broker import ClassicBroker
-from tests.integration.broker_support import changed_classic, eventually
+from jmsx_broker.classic_recipe import ClassicRecipe
+from tests.integration.broker_support import changed, changed_classic, eventually
 from tests.probes.support import (
     PATIENCE,
+    OtherwiseError,
     clients,
     end_of,
     expect,
@@ -27,7 +34,6 @@ from tests.probes.support import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.integration.parity.sides import Client
 
@@ -436,3 +442,41 @@ def c24_a_cumulative_ack_is_done_message_by_message() -> str:
     told = f"{sorted(left)} of {count} messages were left"
     expect(any(0 < size < count for size in left), told)
     return told
+
+
+_LOGIN: Final = """act {
+  org.apache.activemq.jaas.PropertiesLoginModule required reload=true
+    org.apache.activemq.jaas.properties.user="users.properties"
+    org.apache.activemq.jaas.properties.group="groups.properties";
+};
+"""
+
+
+def c83_a_changed_password_ends_no_link() -> str:
+    """Who is in stays in, and may do what he could; the next one needs the new password."""
+    with tempfile.TemporaryDirectory() as folder:
+        users = Path(folder, "users.properties")
+        users.write_text("shop=old\n", "utf-8")
+        Path(folder, "groups.properties").write_text("users=shop\n", "utf-8")
+        login = Path(folder, "login.config")
+        login.write_text(_LOGIN, "utf-8")
+        recipe = ClassicRecipe(users={"shop": "old"})
+        broker = changed(
+            replace(recipe, main=(f"-Djava.security.auth.login.config={login}", *recipe.main)),
+            (
+                '<simpleAuthenticationPlugin anonymousAccessAllowed="false">',
+                '<jaasAuthenticationPlugin configuration="act"/><!--',
+            ),
+            ("</simpleAuthenticationPlugin>", "-->"),
+        )
+        with broker, Connection(broker.url, username="shop", password="old") as connection:  # noqa: S106 - no real account has it
+            producer = connection.create_session().create_producer(Queue("~"))
+            producer.send(Message("a"))
+            users.write_text("shop=fresh\n", "utf-8")
+            os.utime(users, (time.time() + 5,) * 2)  # its times are whole seconds
+            try:
+                connection.create_session()
+            except SecurityError:
+                producer.send(Message("b"))
+                return "a link sends on, and another one is refused"
+    raise OtherwiseError("the old password still lets in")
