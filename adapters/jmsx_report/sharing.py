@@ -17,6 +17,10 @@ _GRAIN: Final = (*_PLACE, "five_minutes_us")
 
 def balance(sums: Sums, context: Context) -> pl.DataFrame:
     """Make the table; `sums` has CONSUMPTION and PRESENCE."""
+    return context.once(_balance, sums)
+
+
+def _balance(sums: Sums, context: Context) -> pl.DataFrame:
     there = _there(sums)
     active = _active(sums, context, there)
     idle = _idle(active, context.placed(there))

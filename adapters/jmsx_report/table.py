@@ -8,7 +8,7 @@ makes each `Partial` from one batch of segments at a time, adds up what batches 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import polars as pl
@@ -24,6 +24,9 @@ class Context:
     writers: pl.DataFrame  #: writer, service, host, version: one row a writer that said it
     sockets: pl.DataFrame  #: writer, session_id, epoch, broker, broker_kind: one row a `conn.up`
     clocks: Clocks
+    _made: dict[Gold, tuple[Sums, pl.DataFrame]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def placed(self, sums: pl.DataFrame) -> pl.DataFrame:
         """Add `service` and `broker` to rows that have writer, session_id and epoch; null where unknown."""
@@ -46,9 +49,19 @@ class Context:
             replace(self.clocks, offsets=offsets),
         )
 
+    def once(self, of: Gold, sums: Sums) -> pl.DataFrame:
+        """Return what `of` makes of `sums`: made once, for several tables of the same ones."""
+        before, made = self._made.get(of, ({}, None))
+        if made is None or any(before.get(name) is not rows for name, rows in sums.items()):
+            made = of(sums, self)
+            self._made[of] = (sums, made)
+        return made
+
 
 #: Partial name -> its rows, added up.
 Sums: TypeAlias = Mapping[str, pl.DataFrame]
+#: How a table is made.
+Gold: TypeAlias = Callable[[Sums, Context], pl.DataFrame]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,4 +77,4 @@ class Table:
     name: str
     grain: tuple[str, ...]
     partials: tuple[Partial, ...]
-    gold: Callable[[Sums, Context], pl.DataFrame]
+    gold: Gold
