@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,6 +43,7 @@ def bucket_of(name: str) -> int:
     return put
 
 
+@pytest.mark.timeout(600)  # some hundred reports: a minute and a half of a processor
 @settings(max_examples=rounds(25), deadline=None)
 @given(_MESSAGES, st.integers(1, 4))
 def test_fingerprints_find_what_a_look_at_every_key_finds(
