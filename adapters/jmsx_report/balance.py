@@ -152,13 +152,15 @@ def removals(
     spans: pl.DataFrame, sends: pl.DataFrame, compared: pl.DataFrame, clocks: Clocks
 ) -> pl.DataFrame:
     """
-    Return from when to when a durable subscription was not there: sender, route, at_us, removed_us, again_us, was_set.
+    Return from when to when a durable subscription was not there: sender, route, at_us, removed_us, again_us, gave_us,
+    was_set.
 
-    `at_us` is when it was removed, set right; the next two are by the sender's clock, in the last stretch of it
+    `at_us` is when it was removed, set right; the next three are by the sender's clock, in the last stretch of it
     (`was_set`: it has several), and `again_us` is rather too late than too early, and null where it did not begin
     again. It did, as in `beginnings`, when it was opened next, or with the oldest message that was surely sent since
-    then and that it gave. What is sent meanwhile nobody owes it, and what was sent before, and not settled, went with
-    it. `spans` as that partial, `sends` as `sends_by_route`, `compared` as `buckets`.
+    then and that it gave. What is sent meanwhile nobody owes it. What was sent before, and not settled, went with it,
+    but not what it had passed over: messages come in order, and before its removal it gave one that was sent at
+    `gave_us`, or later (null: none). `spans` as that partial, `sends` as `sends_by_route`, `compared` as `buckets`.
     """
     told = spans.with_columns(
         clocks.earliest("ts_us").alias("earliest_us"), clocks.latest("ts_us").alias("latest_us")
@@ -171,6 +173,7 @@ def removals(
             (pl.col("ts_us") - clocks.believed()).alias("at_us"),
             route="subscription",
             end_us="latest_us",
+            begin_us="earliest_us",
         )
         .with_row_index("end")
     )
@@ -183,31 +186,67 @@ def removals(
         .select("end", begun_us="latest_us")
     )
     sent = sends.join(ends, on="route", how="semi").select("route", "bucket", "writer").unique()
-    given = (
+    gave_some = (
         sent.join(gave(compared), on=["route", "bucket"], how="semi")
         .group_by("route", "bucket")
         .agg(
             clocks.earliest("bucket").min().alias("earliest_us"),
-            (clocks.latest("bucket").max() + BUCKET_US).alias("begun_us"),
+            (clocks.latest("bucket").max() + BUCKET_US).alias("latest_us"),
+            pl.when(pl.len() == 1).then(pl.col("writer").first()).alias("sender"),
         )
-        .join(ends.select("end", "route", "end_us"), on="route")
-        .filter(pl.col("earliest_us") >= pl.col("end_us"))
-        .select("end", "begun_us")
+    )
+    beside = gave_some.join(ends.select("end", "route", "begin_us", "end_us"), on="route")
+    given = beside.filter(pl.col("earliest_us") >= pl.col("end_us")).select(
+        "end", begun_us="latest_us"
     )
     begun = pl.concat([opens, given]).group_by("end").agg(pl.col("begun_us").min())
-    removed_us = pl.col("at_us") + clocks.believed("sender")
+    last = (
+        beside.filter(pl.col("latest_us") <= pl.col("begin_us"))
+        .group_by("end")
+        .agg(pl.col("earliest_us").max().alias("given_us"))
+    )
+    # A key tells its time in whole milliseconds.
+    removed_us = (pl.col("at_us") + clocks.believed("sender")) // _MS_US * _MS_US
+    told_by = ends.join(sent.select("route", sender="writer").unique(), on="route").with_columns(
+        removed_us.alias("removed_us")
+    )
     return (
-        ends.join(begun, on="end", how="left")
-        .join(sent.select("route", sender="writer").unique(), on="route")
+        told_by.join(begun, on="end", how="left")
+        .join(last, on="end", how="left")
+        .join(_own_last(gave_some, told_by, clocks), on=["end", "sender"], how="left")
         .select(
             "sender",
             "route",
             "at_us",
-            # A key tells its time in whole milliseconds.
-            (removed_us // _MS_US * _MS_US).alias("removed_us"),
+            "removed_us",
             (pl.col("begun_us") + clocks.lately("sender")).alias("again_us"),
+            pl.max_horizontal("own_us", pl.col("given_us") + clocks.least("sender")).alias(
+                "gave_us"
+            ),
             clocks.was_set("sender").alias("was_set"),
         )
+    )
+
+
+@of_rows
+def _own_last(gave_some: pl.DataFrame, ends: pl.DataFrame, clocks: Clocks) -> pl.DataFrame:
+    """
+    Return the last message of each sender that a subscription surely gave before its end: end, sender, own_us.
+
+    Its time is by the sender's clock, whatever others show. `gave_some`: route, bucket, sender (null: several have
+    sent then); `ends`: end, route, sender, removed_us.
+    """
+    own = gave_some.drop_nulls("sender").select("route", "sender", key_us="bucket")
+    return (
+        own.join(clocks.shifts(own.select("sender", "key_us")), on=["sender", "key_us"], how="left")
+        .with_columns(
+            (pl.col("key_us") + pl.col("least_us").fill_null(0)).alias("own_us"),
+            (pl.col("key_us") + pl.col("most_us").fill_null(0) + BUCKET_US).alias("to_us"),
+        )
+        .join(ends, on=["route", "sender"])
+        .filter(pl.col("to_us") <= pl.col("removed_us"))
+        .group_by("end", "sender")
+        .agg(pl.col("own_us").max())
     )
 
 
@@ -217,24 +256,35 @@ def _is_away(from_us: pl.Expr, to_us: pl.Expr) -> pl.Expr:
 
 
 @of_rows
-def _removed(removed: pl.DataFrame, by_key: pl.DataFrame) -> pl.DataFrame:
+def _removed(
+    removed: pl.DataFrame, by_key: pl.DataFrame, clocks: Clocks, passes_us: int
+) -> pl.DataFrame:
     """
     Return the copies that no subscription may have been there for (`away`), or that may have gone with it (`went`); as
-    `removals` and `keys`, with what `Clocks.shifts` tells of these.
+    `removals` and `keys`, with what `Clocks.shifts` and `waits` tell of these.
+
+    A subscription had passed over what it did not give before one that was sent `passes_us` after that was there.
     """
     sent_us = pl.coalesce("key_us", "hour_us")
+    there_us = pl.max_horizontal(
+        sent_us + pl.col("most_us").fill_null(0),
+        "wait_most_us",
+        pl.col("back_us") + clocks.lately("sender"),
+    )
+    passed = (pl.col("there_us") + passes_us <= pl.col("gave_us")).fill_null(value=False)
     return (
         by_key.select(
             *_KEY,
             "sender",
             (sent_us + pl.col("least_us").fill_null(0)).alias("least_us"),
             (sent_us + pl.col("most_us").fill_null(0)).alias("most_us"),
+            there_us.alias("there_us"),
         )
         .join(removed, on=["sender", "route"])
         .group_by(_KEY)
         .agg(
             _is_away(pl.col("most_us"), pl.col("least_us") + 1).any().alias("away"),
-            (pl.col("least_us") < pl.col("removed_us")).any().alias("went"),
+            ((pl.col("least_us") < pl.col("removed_us")) & ~passed).any().alias("went"),
         )
         .filter(pl.col("away") | pl.col("went"))
     )
@@ -387,9 +437,8 @@ def keys(
     unconfirmed, refused, rolled_back (sends), settled, done, dead_lettered, effects (of handlers, but for those that
     were rolled back), abandoned (deliveries), doubtful (deliveries in transactions in doubt), sender, expires_us,
     fanned, sent_anywhere (also to what is not audited), readers (writers whose handlers succeeded), last_us, last_fate
-    (of its deliveries), done_us (when it was done first, at the latest), dead_us (when it was dead-lettered last, at
-    the earliest; both by a clock that is set right), dead_later (whether one process tells that it was dead-lettered
-    after it was done: its lines have an order, whatever its clock shows).
+    (of its deliveries), back_us (when the last of them ended, at the latest, by a clock that is set right), and what
+    `_died` tells.
     """
     in_tx = pl.col("tx_id").is_not_null()
     in_doubt = pl.col("doubt").fill_null(value=False)
@@ -426,12 +475,9 @@ def keys(
             pl.col("fanned").all(),
         )
     )
-    is_done, is_dead = outcome.is_in(DONE), outcome == Outcome.DEAD_LETTERED.value
-    first_done = pl.col("last_seq").filter(is_done).min().over(*_KEY, "writer")
+    delivered = deliveries_by_route(named, routes)
     deliveries = (
-        deliveries_by_route(named, routes)
-        .with_columns((is_dead & (pl.col("last_seq") > first_done)).alias("dead_later"))
-        .group_by(_KEY)
+        delivered.group_by(_KEY)
         .agg(
             pl.col("dest").min().alias("read_at"),
             pl.col("key_us").min().alias("read_key_us"),
@@ -450,10 +496,9 @@ def keys(
             pl.col("writer").filter(pl.col("effects") > 0).unique().sort().alias("readers"),
             pl.col("last_us").max(),
             outcome.sort_by("last_us", "outcome").last().alias("last_fate"),
-            clocks.latest("last_us").filter(is_done).min().alias("done_us"),
-            clocks.earliest("last_us").filter(is_dead).max().alias("dead_us"),
-            pl.col("dead_later").any(),
+            clocks.latest("last_us").max().alias("back_us"),
         )
+        .join(_died(delivered, clocks), on=list(_KEY), how="left")
     )
     counted = (
         "confirmed",
@@ -485,9 +530,57 @@ def keys(
             "readers",
             "last_us",
             "last_fate",
-            "done_us",
-            "dead_us",
-            "dead_later",
+            "back_us",
+            pl.col("dead_later", "unordered").fill_null(value=False),
+        )
+    )
+
+
+@of_rows
+def _died(delivered: pl.DataFrame, clocks: Clocks) -> pl.DataFrame:
+    """
+    Return what was done and dead-lettered, in which order: msg_key, route, dead_later (a dead letter surely came after
+    it was done), unordered (one may have, and nothing tells); `delivered` as `deliveries_by_route`.
+
+    One process writes its lines in order, whatever its clock shows; others are told apart by clocks as far as these
+    are known, but for those of one host, which have the same.
+    """
+    outcome = pl.col("outcome")
+    dead = delivered.filter(outcome == Outcome.DEAD_LETTERED.value)
+    told = (*_KEY, "writer", "last_seq", "last_us", "host")
+    done, died = (
+        rows.join(clocks.offsets.select("writer", "host"), on="writer", how="left").select(told)
+        for rows in (
+            delivered.filter(outcome.is_in(DONE)).join(dead, on=list(_KEY), how="semi"),
+            dead,
+        )
+    )
+    of_one = pl.col("writer") == pl.col("writer_dead")
+    of_host = (pl.col("host") == pl.col("host_dead")) & ~(
+        clocks.was_set("writer") | clocks.was_set("writer_dead")
+    )
+
+    def before(first: str, then: str) -> pl.Expr:
+        by_clocks = clocks.latest(f"last_us{first}", f"writer{first}") < clocks.earliest(
+            f"last_us{then}", f"writer{then}"
+        )
+        return (
+            pl.when(of_one)
+            .then(pl.col(f"last_seq{first}") < pl.col(f"last_seq{then}"))
+            .when(of_host)
+            .then(pl.col(f"last_us{first}") < pl.col(f"last_us{then}"))
+            .otherwise(by_clocks)
+        )
+
+    return (
+        done.join(died, on=list(_KEY), suffix="_dead")
+        .group_by(_KEY)
+        .agg(
+            before("", "_dead").any().alias("dead_later"),
+            before("_dead", "").all().alias("done_later"),
+        )
+        .select(
+            *_KEY, "dead_later", (~pl.col("dead_later") & ~pl.col("done_later")).alias("unordered")
         )
     )
 
@@ -659,6 +752,7 @@ FOUND: Final = (
     "in_doubt",
     "doubtful_duplicates",
     "dead_after_done",
+    "unordered",
     "phantoms",
     "refused_settled",
     "late_confirmed",
@@ -686,17 +780,18 @@ def judged(
 
     unaccounted: sent more than the deadline ago, and not settled; where it was planned to come again, that was so long
     ago, too. in_flight: the same, later. undated: which of these it is the clocks do not tell; it is in in_flight, too.
-    unread: sent where nobody in the log reads. removed: sent before its subscription was removed, and not settled, so
-    that it went with that. expired_at_broker: not settled, and its time is over. duplicates: done
+    unread: sent where nobody in the log reads. removed: sent before its subscription was removed, and neither settled
+    nor passed over, so that it went with that. expired_at_broker: not settled, and its time is over. duplicates: done
     more often than sent. effect_duplicates: its handler succeeded more often than that. resent: done more than once,
     and sent as often; whether that was meant nobody says. unsent: settled, and nobody in
     the log sent it; foreign: the same, by who is not jmsx. unanswered: sent without a receipt, and not settled.
     late_confirmed: the same, but settled, which proves that it was sent. in_doubt: not settled, but delivered in a
     transaction of which nobody knows the end. doubtful_duplicates: a handler succeeded again after such a transaction.
     dead_after_done: done, and then dead-lettered, though it was not sent again, and in no other number of `TWICE`; the
-    other way round somebody moved the dead letter back. phantoms: rolled back by its sender, and settled.
-    refused_settled: its sender was told of an error, and it was settled. elsewhere: so many that are not settled may
-    have been where nobody sent them: that was read there was one of these, or a dead letter of the same key.
+    other way round somebody moved the dead letter back. unordered: nothing tells which of the two it was. phantoms:
+    rolled back by its sender, and settled. refused_settled: its sender was told of an error, and it was settled.
+    elsewhere: so many that are not settled may have been where nobody sent them: that was read there was one of these,
+    or a dead letter of the same key.
     """
     confirmed, perhaps, settled = pl.col("confirmed"), pl.col("unconfirmed"), pl.col("settled")
     due = confirmed + perhaps
@@ -730,16 +825,17 @@ def judged(
     lost = pl.col("lost")
     done, once = pl.col("done"), pl.max_horizontal(due, "strays", 1)
     ran_again = (pl.col("effects") > once) & (done <= once)
+    died_too = (done + pl.col("dead_lettered") > once) & (done <= once) & ~(ran_again & ~doubtful)
     by_key = by_key.join(
         clocks.shifts(by_key.select("sender", "key_us").drop_nulls()),
         on=["sender", "key_us"],
         how="left",
-    )
+    ).join(waits, on=list(_KEY), how="left")
+    went_with = _removed(removed, by_key, clocks, max(deadline_us, GRACE_US))
     return (
         by_key.join(begun.drop("whole_us"), on=["sender", "route"], how="left")
         .join(now, on=["sender", "route"], how="left")
-        .join(waits, on=list(_KEY), how="left")
-        .join(_removed(removed, by_key), on=list(_KEY), how="left")
+        .join(went_with, on=list(_KEY), how="left")
         # A copy that a broker moved, as to a dead letter queue, is settled there; each such settlement is of one copy.
         .with_columns(missing.alias("missing"), stray.alias("stray"))
         .with_columns(
@@ -768,15 +864,8 @@ def judged(
             (ran_again & ~doubtful).cast(pl.Int64).alias("effect_duplicates"),
             ((done > 1) & (done <= due)).cast(pl.Int64).alias("resent"),
             (ran_again & doubtful).cast(pl.Int64).alias("doubtful_duplicates"),
-            (
-                ((pl.col("done_us") < pl.col("dead_us")) | pl.col("dead_later"))
-                & (done + pl.col("dead_lettered") > once)
-                & (done <= once)
-                & ~(ran_again & ~doubtful)
-            )
-            .fill_null(value=False)
-            .cast(pl.Int64)
-            .alias("dead_after_done"),
+            (pl.col("dead_later") & died_too).cast(pl.Int64).alias("dead_after_done"),
+            (pl.col("unordered") & died_too).cast(pl.Int64).alias("unordered"),
             (~mine & ~pl.col("sent_anywhere") & (settled > 0) & (pl.col("bucket") >= 0))
             .cast(pl.Int64)
             .alias("unsent"),

@@ -58,6 +58,7 @@ LISTED: Final = 50
 ALL_NUMBERS: Final = (
     *NUMBERS,
     "undated",
+    "unordered",
     "resent",
     "doubtful_duplicates",
     "phantoms",
@@ -84,6 +85,7 @@ DOUBTS: Final = {
     "doubtful_duplicates": "{} of which a handler succeeded again after a transaction in doubt",
     "unanswered": "{} sent without an answer, and not settled",
     "dead_after_done": "{} done, and dead-lettered afterwards, as their readers tell",
+    "unordered": "{} done and dead-lettered, and the clocks do not tell which of the two came first",
     "refused_settled": "{} settled, though their sender was told of an error",
 }
 #: What casts no doubt on a verdict, but must be told.

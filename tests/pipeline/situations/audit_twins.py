@@ -22,7 +22,8 @@ _SETTLED: Final = {
     "expired": "outcome = 'expired'",
 }
 #: One row a destination and key: what was sent, how it was settled, how often its handler succeeded, and whether it is
-#: to come again after the end of the log, when every consumer is closed: of those only the broker has any.
+#: to come again after the end of the log, when every consumer is closed: of those only the broker has any. Whether it
+#: was dead-lettered after it was done, one process tells by the order of its lines, and two by their clocks.
 _KEYS: Final = f"""
     WITH counted AS (
         SELECT dest, msg_key, ('0x' || msg_key[:12])::BIGINT * 1000 AS key_us,
@@ -36,20 +37,26 @@ _KEYS: Final = f"""
                    AND end_us >= start_us AND (end_us > start_us OR start_us <> recv_us)
                ))) AS effects,
                max(ts_us) FILTER (kind = 'delivery') AS last_us,
-               min(ts_us) FILTER (kind = 'delivery' AND {_DONE}) AS done_us,
-               max(ts_us) FILTER (kind = 'delivery' AND {_SETTLED["dead_lettered"]}) AS dead_us,
                coalesce(bool_or(kind = 'redelivery.scheduled' AND coalesce(by_broker, NOT blocking)
                                 AND ts_us + delay_us > (SELECT max(ts_us) FROM events)), false)
                    AS waits
         FROM events WHERE kind IN ('send', 'delivery', 'redelivery.scheduled') GROUP BY ALL
+    ), ended AS (
+        SELECT dest, msg_key, writer, seq, ts_us, outcome FROM events
+        WHERE kind = 'delivery' AND ({_DONE} OR {_SETTLED["dead_lettered"]})
+    ), deaths AS (
+        SELECT DISTINCT first.dest, first.msg_key, true AS dead_later
+        FROM ended AS first JOIN ended AS late USING (dest, msg_key)
+        WHERE first.{_DONE} AND late.{_SETTLED["dead_lettered"]}
+            AND CASE WHEN first.writer = late.writer THEN first.seq < late.seq ELSE first.ts_us < late.ts_us END
     ), repeats AS (
         SELECT *, greatest(sent, 1) AS due, done > due AS settled_again,
                effects > due AND done <= due AS ran_again, done > 1 AND done <= due AS sent_again,
-               coalesce(done_us < dead_us, false) AND done + dead_lettered > due
+               coalesce(dead_later, false) AND done + dead_lettered > due
                    AND NOT settled_again AND NOT ran_again AS died_done,
                {" + ".join(_SETTLED)} AS settled, greatest(sent - settled, 0) AS missing,
                CASE WHEN waits THEN 0 ELSE missing END AS unaccounted
-        FROM counted
+        FROM counted LEFT JOIN deaths USING (dest, msg_key)
     ), who AS (
         SELECT dest,
                string_agg(DISTINCT service, ', ' ORDER BY service)
@@ -63,6 +70,7 @@ _KEYS: Final = f"""
 _UNTOLD: Final = frozenset(
     {
         "undated",
+        "unordered",
         "unread",
         "foreign",
         "expired_at_broker",

@@ -37,10 +37,11 @@ _LOGS = (
     "times_of_zero",
     "no_time_from_the_broker",
     "handlers_ran_twice",
+    "done_and_then_dead",
     "waits_for_its_redelivery",
     "sent_again_and_done_twice",
 )
-_REPEATED = {"busy", "lost_and_repeated", "handlers_ran_twice"}
+_REPEATED = {"busy", "lost_and_repeated", "handlers_ran_twice", "done_and_then_dead"}
 #: Tables that a log leaves empty, for nothing of the kind is in it.
 _EMPTY = {
     ("busy", "dead_letters"),

@@ -72,6 +72,39 @@ def test_a_missing_line_may_have_told_of_a_removal(*, again: bool, verdict: str)
     assert len(summary["lost"]) == int(again)
 
 
+@pytest.mark.parametrize(
+    ("missing", "gave_back", "verdict", "removed"),
+    [
+        (3, None, "suspect", 0),
+        (3, 4, "suspect", 0),
+        (3, 8, "balanced", 1),
+        (8, None, "balanced", 1),
+    ],
+)
+def test_what_a_subscription_had_passed_over_does_not_go_with_it(
+    missing: int, gave_back: int | None, verdict: str, removed: int
+) -> None:
+    """Messages come in order: it gave later ones, a minute and more after this one was there, or there again."""
+    topic, log = "topic://t", Log().opens(SENDER).opens(WORKER)
+    durable = {"dest": topic, "subscription": "durable:c.s"}
+    log.reads(WORKER, **durable)
+    lacking = ""
+    for minute in range(10):
+        at = START + minute * MINUTE
+        made = log.send(SENDER, at, topic)
+        lacking = made if minute == missing else lacking
+        if minute == gave_back:
+            log.deliver(WORKER, lacking, at, outcome="released", **durable)
+        if minute not in (missing, 9):
+            log.deliver(WORKER, made, at + SECOND, **durable)
+    log.line(WORKER, "sub.removed", START + 10 * MINUTE, subscription="durable:c.s")
+    summary = told(ended(log, START + HOUR))
+
+    # The last one went with it, too: nothing later was given.
+    assert (summary["verdict"], summary["removed"]) == (verdict, 1 + removed)
+    assert summary["unaccounted"] == len(summary["lost"]) == 1 - removed
+
+
 def test_what_nobody_sent_is_told_where_its_settlements_are() -> None:
     """All that is read from the queue of a virtual topic counts at the topic, and so do repeats of it."""
     topic, queue = "topic://VirtualTopic.t", "queue://Consumer.A.VirtualTopic.t"

@@ -131,6 +131,37 @@ def test_one_process_tells_the_order_of_its_ends_whatever_its_clock() -> None:
 
 
 @pytest.mark.parametrize(
+    ("host", "after", "verdict", "number"),
+    [
+        ("far", SECOND, "unverifiable", "unordered"),
+        ("far", -SECOND, "unverifiable", "unordered"),
+        ("far", 90 * SECOND, "unverifiable", "dead_after_done"),
+        ("far", -90 * SECOND, "balanced", ""),
+        (WORKER, SECOND, "unverifiable", "dead_after_done"),
+        (WORKER, -SECOND, "balanced", ""),
+    ],
+)
+def test_who_was_first_of_two_processes_is_told_by_clocks_as_far_as_these_are_known(
+    host: str, after: int, verdict: str, number: str
+) -> None:
+    """One of them may be ahead by up to a minute, unless both are on one host: then they have one clock."""
+    other = "other"
+    log = trade().opens(other, host=host)
+    log.reads(other)
+    for minute in range(20, 25):
+        at = START + minute * MINUTE
+        for worker in (WORKER, other):
+            log.deliver(worker, log.send(SENDER, at), at + MINUTE, sent_us=at, recv_us=at + MINUTE)
+    made = log.send(SENDER, START)
+    log.deliver(WORKER, made, START + 10 * MINUTE)
+    log.deliver(other, made, START + 10 * MINUTE + after, outcome="dead_lettered", attempt=2)
+    summary = told(ended(log.closes(other, START + 2 * HOUR)))
+
+    found = [name for name in ("dead_after_done", "unordered") if findings(summary, name)]
+    assert (summary["verdict"], found) == (verdict, [number] if number else [])
+
+
+@pytest.mark.parametrize(
     ("first", "number"), [("acknowledged", "duplicates"), ("abandoned", "effect_duplicates")]
 )
 def test_a_repeated_message_is_counted_by_one_number(first: str, number: str) -> None:

@@ -397,13 +397,16 @@ def test_a_subscription_owes_nothing_from_before_it_whenever_the_sender_is_set(
 def test_nothing_goes_with_a_subscription_that_was_sent_later_whenever_the_sender_is_set(
     minute: int, by: int
 ) -> None:
-    """What was sent before the removal went with it, and what was sent after that did not."""
+    """What was sent last before the removal went with it; not what was passed over, nor what was sent after that."""
     owed = range(1, minute + 1)
     summary = told(_set_after_an_hour(by, ends=minute, owed=owed))
     assert (summary["verdict"], summary["removed"]) == ("balanced", 0)
 
-    summary = told(_set_after_an_hour(by, ends=minute, owed=owed, lost=20))
+    summary = told(_set_after_an_hour(by, ends=minute, owed=owed, lost=minute))
     assert (summary["verdict"], summary["removed"]) == ("balanced", 1)
+
+    summary = told(_set_after_an_hour(by, ends=minute, owed=owed, lost=20))
+    assert (summary["verdict"], summary["removed"], summary["unaccounted"]) == ("suspect", 0, 1)
 
 
 def test_a_living_reader_whose_clock_is_hours_ahead_makes_nobody_silent() -> None:
