@@ -7,7 +7,6 @@ from typing import Any
 
 import polars as pl
 
-from jmsx.core.events import Outcome
 from jmsx_report import balance
 from jmsx_report.books import Books
 from jmsx_report.conclusions import (
@@ -94,7 +93,7 @@ def audit(held: Books, stories: pl.DataFrame) -> Audit:
         clocks=held.clocks,
     )
     found = _but_sent_on(found, stories, held)
-    found = _but_given_up(_but_repeated(found, stories, held), stories, held)
+    found = _but_repeated(found, stories, held)
     found = explained(_but_forwarded(found, stories, missing, held), missing, in_hand, held)
     found = with_sent_to(found, held)
     numbered = numbers(held, found)
@@ -240,31 +239,6 @@ def _but_repeated(found: pl.DataFrame, stories: pl.DataFrame, held: Books) -> pl
             pl.when("repeated").then("unaccounted").otherwise("elsewhere").alias("elsewhere")
         )
         .drop("repeated")
-    )
-
-
-def _but_given_up(found: pl.DataFrame, stories: pl.DataFrame, held: Books) -> pl.DataFrame:
-    """
-    Take for `elsewhere` one of a key whose last delivery has failed, and was lost with its link before it was settled.
-
-    The broker may have made it a dead letter, as it was asked to: a NACK's answer was lost.
-    """
-    given_up = (
-        balance.deliveries_by_route(stories, held.routes)
-        .filter((pl.col("outcome") == Outcome.ABANDONED.value) & pl.col("failed"))
-        .group_by("msg_key", "route")
-        .agg(pl.col("last_us").max().alias("given_up_us"))
-    )
-    perhaps = pl.col("given_up_us") >= pl.col("last_us")
-    return (
-        found.join(given_up, on=["msg_key", "route"], how="left")
-        .with_columns(
-            pl.when(perhaps & (pl.col("unaccounted") > 0))
-            .then(pl.max_horizontal("elsewhere", 1))
-            .otherwise("elsewhere")
-            .alias("elsewhere")
-        )
-        .drop("given_up_us")
     )
 
 

@@ -220,10 +220,7 @@ def _plans(events: Events) -> pl.LazyFrame:
 def _details(events: Events) -> pl.DataFrame:
     """Return what only stories tell of each row of `keyed`."""
     sends = events.coded("send").select("seq", "cause_key", pl.col("tx_id").alias("sent_in"))
-    deliveries = events.coded("delivery").select(
-        "seq", pl.col("error_type").is_not_null().alias("failed")
-    )
-    return pl.concat([sends, deliveries], how="diagonal").drop("seq")
+    return pl.concat([sends, events.coded("delivery").select("seq")], how="diagonal").drop("seq")
 
 
 @of_lines("send", "delivery", PLANNED)
@@ -246,7 +243,7 @@ def _told(events: Events, wanted: pl.Series) -> pl.DataFrame:
             pl.col("ts_us").min().alias("first_us"),
             pl.col("ts_us").max().alias("last_us"),
             pl.col("seq").max().alias("last_seq"),
-            pl.col("expires_us", "until_us", "kept", "failed").max(),
+            pl.col("expires_us", "until_us", "kept").max(),
             pl.col("cause_key", "sent_in").min(),
         )
         .collect()
@@ -260,9 +257,9 @@ def stories(buckets: pl.Series) -> Partial:
 
     Columns: writer, session_id, epoch, kind, outcome, dest, subscription, msg_key, key_us, bucket, hour_us, n, effects,
     tx_id (only where the outcome leaves open how the transaction ended), first_us, last_us (when, by the writer's
-    clock), last_seq, expires_us; of a send cause_key, sent_in (its transaction, however that ended); of a delivery
-    failed (its handler has); and of each `PLANNED` line consumer, plan (its seq), until_us (by the writer's clock),
-    kept (whether the consumer surely keeps it until then; null: it is another line).
+    clock), last_seq, expires_us; of a send cause_key, sent_in (its transaction, however that ended); and of each
+    `PLANNED` line consumer, plan (its seq), until_us (by the writer's clock), kept (whether the consumer surely keeps
+    it until then; null: it is another line).
     """
     wanted, nothing = buckets.unique(), Events()
     return Partial(
@@ -277,7 +274,6 @@ def stories(buckets: pl.Series) -> Partial:
             "expires_us": Adds.MAX,
             "until_us": Adds.MAX,
             "kept": Adds.MAX,
-            "failed": Adds.MAX,
             "cause_key": Adds.MIN,
             "sent_in": Adds.MIN,
         },

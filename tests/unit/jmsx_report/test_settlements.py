@@ -378,19 +378,3 @@ def test_what_artemis_drops_by_its_duplicate_id_is_not_lost(
     summary = told(ended(log))
     assert summary["unaccounted"] == 1
     assert summary["verdict"] == verdict
-
-
-@pytest.mark.parametrize(
-    ("fields", "verdict"),
-    [({"error_type": "ValueError"}, "unverifiable"), ({}, "suspect")],
-    ids=["failed", "not failed"],
-)
-def test_a_dead_letter_of_which_the_answer_was_lost_is_not_lost(
-    fields: dict[str, Any], verdict: str
-) -> None:
-    """The broker may have done the NACK; what comes to nobody and did not fail is lost."""
-    log = trade()
-    made = log.send(SENDER, START)
-    log.deliver(WORKER, made, START + SECOND, outcome="abandoned", **fields)
-    summary = told(ended(log))
-    assert (summary["verdict"], summary["unaccounted"]) == (verdict, 1)
