@@ -218,7 +218,7 @@ def _plans(events: Events) -> pl.LazyFrame:
 
 
 def _details(events: Events) -> pl.DataFrame:
-    """Return what only stories tell of each row of `keyed`."""
+    """Return what only stories tell of each row of `keyed`, in its order: first sends, then deliveries."""
     sends = events.coded("send").select("seq", "cause_key", pl.col("tx_id").alias("sent_in"))
     return pl.concat([sends, events.coded("delivery").select("seq")], how="diagonal").drop("seq")
 

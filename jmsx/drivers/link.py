@@ -85,9 +85,8 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         self._login: tuple[str | None, str | None] = (None, None)  #: user and password
         self._inbox = inbox
         self._answered = Event()
-        self._let_in_by = (
-            math.inf
-        )  #: when the broker must have answered CONNECT (seconds, monotonic)
+        #: When the broker must have answered CONNECT (seconds, monotonic).
+        self._let_in_by = math.inf
         self._asked = False  #: CONNECT may have been written
         self._connected: Frame | None = None
         self._refusal: str | None = None
