@@ -149,17 +149,21 @@ def on_signals(loop: asyncio.AbstractEventLoop, signalled: Callable[[], object])
     """
     Have SIGTERM and Ctrl-C call `signalled` on the loop, where it runs in the main thread.
 
-    Afterwards they do what they did before; what the program itself had told this loop to do is forgotten, for a loop
-    tells nobody what that was.
+    Afterwards they do what they did before; but what the program itself had told this loop to do is forgotten where the
+    loop is not asyncio's own, for uvloop's tells nobody what that was.
     """
+    told: dict[int, asyncio.Handle] = getattr(loop, "_signal_handlers", {})  # has no public name
     with contextlib.ExitStack() as undo:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
-                previous = signal.getsignal(number)
+                previous, by_program = signal.getsignal(number), told.get(number)
                 loop.add_signal_handler(number, signalled)
-                if previous not in (None, signal.getsignal(number)):
-                    undo.callback(signal.signal, number, previous)
-                undo.callback(loop.remove_signal_handler, number)
+                if by_program is not None:
+                    undo.callback(loop.add_signal_handler, number, by_program._run)  # noqa: SLF001 - nor has what runs it
+                else:
+                    if previous not in (None, signal.getsignal(number)):
+                        undo.callback(signal.signal, number, previous)
+                    undo.callback(loop.remove_signal_handler, number)
         yield
 
 

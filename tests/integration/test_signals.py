@@ -96,3 +96,24 @@ def test_what_signals_do_after_serving() -> None:
     finally:
         signal.signal(signal.SIGTERM, before)
     assert heard == ["ours", "the program's SIGTERM", "cancelled"]
+
+
+def test_what_a_program_s_loop_does_after_serving() -> None:
+    """What it did before, also where one app is served within another: asyncio ended the process."""
+    heard = list[str]()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, heard.append, "the program's")
+        with on_signals(loop, lambda: heard.append("outer")):
+            with on_signals(loop, lambda: heard.append("inner")):
+                signal.raise_signal(signal.SIGTERM)
+                await asyncio.sleep(0.05)
+            signal.raise_signal(signal.SIGTERM)
+            await asyncio.sleep(0.05)
+        signal.raise_signal(signal.SIGTERM)
+        await asyncio.sleep(0.05)
+
+    asyncio.run(main())
+    assert heard == ["inner", "outer", "the program's"]
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
