@@ -7,7 +7,7 @@ import contextlib
 import threading
 from dataclasses import fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Never, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Never, Self, TypeVar, Unpack, overload
 
 from jmsx.app.bodies import Data
 from jmsx.app.counting import LAST, Counting
@@ -15,6 +15,7 @@ from jmsx.app.draining import DRAIN_TIMEOUT
 from jmsx.app.endpoint import Endpoint, application, parse_address
 from jmsx.app.gates import Gates
 from jmsx.app.health import HealthLimits, HealthReport, WorkerState, live, ready
+from jmsx.app.lifecycle import Lifecycle
 from jmsx.app.loops import LOOK, Loop, beside, beside_a_server, on_signals, out_of_scope
 from jmsx.app.middleware import Middleware, check_middleware
 from jmsx.app.outgoing import Outgoing
@@ -57,7 +58,7 @@ from jmsx.core.policy import Policy, check_policy
 from jmsx.drivers.changed import waitable
 from jmsx.drivers.locks import reentrant
 from jmsx.drivers.machine import Machine
-from jmsx.drivers.process import left_behind, tell_of_forks
+from jmsx.drivers.process import tell_of_forks
 from jmsx.errors import (
     ConfigurationError,
     IllegalStateError,
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from wsgiref.types import WSGIApplication
 
+T = TypeVar("T")
 
 #: Seconds between two looks whether the app has nothing to do, at the most.
 LOOK_FOR_IDLENESS: Final = 1.0
@@ -173,8 +175,8 @@ class App:
         check_seconds("broker_stats", self.broker_stats)
         self._options = options
         self.middleware = check_middleware(middleware)
+        self._lifecycle = Lifecycle()
         self._registry = Registry(self._check_not_running, self.middleware)
-        self._running = False
         self._machine = Machine()  #: what its connections run on
         self._progress = Progress()
         self.url = url
@@ -188,27 +190,22 @@ class App:
         self._make_workers()
         self._wake: Callable[[], None] = lambda: None  #: tells run() that there is something to do
         self._ending = reentrant()
-        self._closed_observers = False
         self._watch: Watch | None = None
         self._counting: Counting | None = None
         self._failure: JmsxError | None = None
         #: On which `async with` entered it
         self._given_loop: asyncio.AbstractEventLoop | None = None
         self._loop: Loop | None = None  #: of handlers, while it runs
-        self._flowing = False  #: all consumers are open and messages may come
-        self._left: IllegalStateError | None = None  #: why it neither starts nor stops here
         tell_of_forks(self)
 
     def after_fork(self) -> None:
         """In the child of a fork: what runs is the parent's; it can send, and start if it did not run."""
-        if self._running:
-            self._left = left_behind("the app was started", "make another one in the child")
+        self._lifecycle.after_fork()
         self._ending = reentrant()
         self._make_workers()
         self._wake = lambda: None
         self._watch = self._counting = self.endpoint = None
         self._loop = self._given_loop = None
-        self._running = self._flowing = False
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -225,9 +222,7 @@ class App:
         )
 
     def _make_workers(self) -> None:
-        self._stopping = threading.Event()
-        self._is_told_early = False  #: to stop, before it starts
-        self._workers = Workers(self._machine, self._progress, self._stopping)
+        self._workers = Workers(self._machine, self._progress, self._lifecycle.told)
 
     @property
     def options(self) -> AppKeywords:
@@ -341,6 +336,8 @@ class App:
         consumer raises, and IllegalStateError if the app runs, was stopped and with it its observers, or was told to
         stop before; some JmsxError if it is told to stop meanwhile.
         """
+        if not self._lifecycle.start():
+            raise IllegalStateError("the app was told to stop before it started")
         self._open()
         self._begin()
 
@@ -371,9 +368,8 @@ class App:
 
     def ready(self) -> HealthReport:
         """Report whether the app is connected, subscribed and not draining: what `/readyz` says."""
-        stopping = self._stopping.is_set()
-        now = self._machine.monotonic()
-        return ready(self._states(), running=self._flowing, draining=stopping, now=now)
+        told, now = self._lifecycle.told.is_set(), self._machine.monotonic()
+        return ready(self._states(), running=self._lifecycle.flows, draining=told, now=now)
 
     @property
     def wsgi(self) -> WSGIApplication:
@@ -471,9 +467,8 @@ class App:
         Raises the error that ended a consumer.
         """
         limit = timeout_of("timeout", timeout)
-        if self._left is not None:
-            raise afresh(self._left)
-        self._stopping.wait(waitable(limit))
+        self._lifecycle.check_here()
+        self._lifecycle.told.wait(waitable(limit))
         if self._failure is not None:
             raise afresh(self._failure)
 
@@ -481,10 +476,18 @@ class App:
         """
         End `wait()`, a `start()` that waits, and `run()`, which drains; from any thread, also from a handler.
 
-        Called before the app starts it ends the start that comes next.
+        Called while the app does not run, it ends the start that comes next.
         """
-        self._is_told_early = not self._running
-        self._stopping.set()
+        self._lifecycle.quit()
+        self._wake_all()
+
+    def _leave(self) -> None:
+        """Do as `quit` does, and nothing to a start that comes later."""
+        self._lifecycle.leave()
+        self._wake_all()
+
+    def _wake_all(self) -> None:
+        """Wake whoever waits for a broker, or to be told."""
         self._workers.leave_opening()
         self._wake()
 
@@ -514,10 +517,10 @@ class App:
         def left() -> float:
             return round(max(deadline - self._machine.monotonic(), 0.0), 3)
 
-        if self._left is not None:
+        if self._lifecycle.left:
             self._outgoing.close(timeout)
             return
-        self.quit()
+        self._leave()
         turn: list[bool] = []
         try:
             # In one step for Python, as in locks.py.
@@ -554,10 +557,10 @@ class App:
 
         It ends `wait()` and `run()`, too, and may be called from any thread, also from a handler.
         """
-        if self._left is not None:
+        if self._lifecycle.left:
             self._outgoing.abort()
             return
-        self._stopping.set()
+        self._lifecycle.leave()
         self._drop()
         self._end()
         self._wake()
@@ -588,15 +591,8 @@ class App:
         with Signals() as signals:
             self._wake = signals.wake
             try:
-                if not self._open_unless_told(limit, signals):
-                    self.abort()  # nothing was taken yet
-                    return
-                try:
-                    self._begin()
-                except JmsxError:
-                    if self._failure is not None or not self._stopping.is_set():
-                        raise
-                    self.abort()  # told to stop, perhaps by its first handler
+                if not (self._lifecycle.start() and self._start_beside(limit, signals)):
+                    self.abort()
                     return
                 if self.endpoint is not None:
                     _tell(announce, f"health at {self.endpoint.url}")
@@ -605,7 +601,7 @@ class App:
                 for state in self._workers.waiting():
                     _tell(announce, f"{state.consumer} waits for its {state.away}")
                 if patience is not None:
-                    idleness = partial(self._quit_when_idle, patience)
+                    idleness = partial(self._leave_when_idle, patience)
                     self._machine.thread(idleness, "jmsx-idle").start()
                 number = signals.wait()
                 busy = sum(1 for worker in self._workers if worker.call is not None)
@@ -621,36 +617,41 @@ class App:
                 self.abort()
                 raise
 
-    def _quit_when_idle(self, patience: float) -> None:
-        while not self._stopping.wait(min(patience / 4, LOOK_FOR_IDLENESS)):
+    def _leave_when_idle(self, patience: float) -> None:
+        while not self._lifecycle.told.wait(min(patience / 4, LOOK_FOR_IDLENESS)):
             since = self._machine.monotonic() - patience
             if self._workers.idle_since(since):
                 _log.info("idle: the app ends", seconds=patience)
-                self.quit()
+                self._leave()
 
-    def _open_unless_told(self, limit: float, signals: Signals) -> bool:
+    def _start_beside(self, limit: float, signals: Signals) -> bool:
         """
-        Do as `_open` does, beside the main thread; False if a signal or `quit()` comes meanwhile.
+        Open the consumers beside the main thread, and let messages flow; False if a signal or `quit()` comes meanwhile.
 
         Whatever of the application's keeps the opening from ending then is waited for `limit` seconds at the most.
         Raises KeyboardInterrupt after a second signal.
         """
         opening = signals.beside(self._open, "jmsx-start")
         try:
-            if opening.wait() is None:
-                return True
-            self._leave_opening(opening, limit)
-        except JmsxError:
-            if self._failure is not None or not self._stopping.is_set():
-                raise
-        return False
+            if opening.wait() is not None:
+                self._leave_opening(opening, limit)
+                return False
+            self._begin()
+        except JmsxError as error:
+            self._check_told(error)
+            return False
+        return True
+
+    def _check_told(self, error: JmsxError) -> None:
+        """Raise what a start has raised, unless that is because the application told it to stop."""
+        if self._failure is not None or not self._lifecycle.told.is_set():
+            raise error
 
     def _leave_opening(self, opening: Beside, limit: float) -> None:
-        """Have it end that the app is opened, within `limit` seconds; raises what `_open_unless_told` does."""
+        """Have it end that the app is opened, within `limit` seconds; raises what `_start_beside` does."""
         until = self._machine.monotonic() + limit
         while not opening.over and self._machine.monotonic() < until:
-            self._stopping.set()  # again, for it may have come before the start
-            self._workers.leave_opening()
+            self._leave()  # again, for what it opens next
             if opening.wait(LOOK) is not None:
                 raise KeyboardInterrupt
 
@@ -680,9 +681,9 @@ class App:
         self._machine = machine
         self._progress = Progress()
         self._outgoing = self._make_outgoing()
+        self._lifecycle = Lifecycle()
         self._make_workers()
         self._failure = None
-        self._closed_observers = False
 
     async def __aenter__(self) -> Self:
         """
@@ -690,16 +691,16 @@ class App:
 
         Cancelled meanwhile, it drains what flows already; cancelled again, it aborts.
         """
-        await self._astart(DRAIN_TIMEOUT)
+        await self._astart(self.start, DRAIN_TIMEOUT)
         return self
 
-    async def _astart(self, drain_timeout: float) -> None:
-        """Do as `start` does; whoever is cancelled meanwhile drains, and aborts when cancelled once more."""
+    async def _astart(self, start: Callable[[], T], drain_timeout: float) -> T:
+        """Return what `start` does; whoever is cancelled meanwhile drains, and aborts when cancelled once more."""
         self._given_loop = asyncio.get_running_loop()
-        starting = asyncio.ensure_future(beside(self.start))
+        starting = asyncio.ensure_future(beside(start))
         try:
             try:
-                await asyncio.shield(starting)
+                return await asyncio.shield(starting)
             except asyncio.CancelledError:
                 if await self._has_started(starting, drain_timeout):
                     await self._astop(drain_timeout)
@@ -710,7 +711,7 @@ class App:
             self._given_loop = None
             raise
 
-    async def _has_started(self, starting: asyncio.Future[None], drain_timeout: float) -> bool:
+    async def _has_started(self, starting: asyncio.Future[Any], drain_timeout: float) -> bool:
         """Have a start end that is not wanted any more; whether it has, and messages flow all the same."""
         with out_of_scope(), contextlib.suppress(TimeoutError):
             async with asyncio.timeout(drain_timeout):
@@ -776,18 +777,16 @@ class App:
                 loop.call_soon_threadsafe(told.set)
 
         def signalled() -> None:
-            if self._stopping.is_set() and task is not None:
+            if self._lifecycle.told.is_set() and task is not None:
                 task.cancel()
             self.quit()
 
         with on_signals(loop, signalled):
             self._wake = wake
-            try:
-                await self._astart(limit)
-            except JmsxError:
-                if self._failure is None and self._stopping.is_set():
-                    return  # told to stop before anything was taken
-                raise
+            if not await self._astart(self._start_unless_told, limit):
+                await beside(self.abort)
+                self._given_loop = None
+                return
             if self.endpoint is not None:
                 _tell(announce, f"health at {self.endpoint.url}")
             try:
@@ -797,24 +796,22 @@ class App:
                 await self._astop(limit)
 
     def _check_not_running(self) -> None:
-        if self._left is not None:
-            raise afresh(self._left)
-        if self._running:
-            raise IllegalStateError("the app is running; do this before start(), or after stop()")
+        self._lifecycle.check_not_running()
+
+    def _start_unless_told(self) -> bool:
+        """Do as `start` does; False if the application tells it to stop meanwhile, or has before."""
+        if not self._lifecycle.start():
+            return False
+        try:
+            self._open()
+            self._begin()
+        except JmsxError as error:
+            self._check_told(error)
+            return False
+        return True
 
     def _open(self) -> None:
         """Open all consumers; nothing flows yet."""
-        self._check_not_running()
-        if self._closed_observers:
-            raise IllegalStateError(
-                "the app was stopped and its observers are closed; make a new one"
-            )
-        self._stopping.clear()
-        self._running = True  # in this order: a `quit()` sees that, or is seen
-        if self._is_told_early:
-            self._stopping.set()
-            self._running = self._is_told_early = False
-            raise IllegalStateError("the app was told to stop before it started")
         self._failure = None
         with self._workers.turn:
             self._open_all()
@@ -864,7 +861,7 @@ class App:
                 raise
 
     def _begin_all(self) -> None:
-        if not self._running:
+        if not self._lifecycle.runs:
             raise IllegalStateError("the app was stopped while it started")
         self._workers.begin()
         if self.watch > 0:
@@ -872,8 +869,7 @@ class App:
             self._watch = Watch(self._workers, self._progress, options, self.watch)
         self._count()
         self._workers.look_after()
-        self._flowing = True
-        if not self._running:  # a handler has aborted it, or a signal's
+        if not self._lifecycle.flow():  # a handler has aborted it, or a signal's
             self._drop()
 
     def _count(self) -> None:
@@ -891,8 +887,10 @@ class App:
             raise KeyboardInterrupt
 
     def _fail(self, error: JmsxError) -> None:
-        self._failure = self._failure or error
-        self.quit()
+        """End the app because of what has ended one of its workers."""
+        if self._lifecycle.runs:
+            self._failure = self._failure or error
+        self._leave()
 
     def _drop(self) -> None:
         """Drop all sockets; the app may be started again."""
@@ -904,8 +902,7 @@ class App:
         """Stop what is left, and close the observers: nothing happens any more that they could be told."""
         with self._ending:
             self._rest()
-            if not self._closed_observers:
-                self._closed_observers = bool(self._observers)
+            if self._observers and self._lifecycle.close():
                 Observers(self._observers).close()
 
     def _rest(self) -> None:
@@ -924,7 +921,7 @@ class App:
         if loop is not None:
             loop.close()
         self._workers.close()
-        self._running = self._flowing = self._is_told_early = False
+        self._lifecycle.end()
 
     def _states(self) -> list[WorkerState]:
         return self._workers.states(self._watch.stranded if self._watch is not None else {})

@@ -86,11 +86,11 @@ def test_a_block_that_loses_its_broker(mortal: ClassicBroker, queue: Queue) -> N
     def block() -> None:
         with app:
             mortal.kill()
-            assert app._stopping.wait(5)
+            assert app._lifecycle.told.wait(5)
 
     with nothing_left():
         assert isinstance(within(10, block).error, ConnectionFailedError)
-        assert not app._running
+        assert not app._lifecycle.runs
 
 
 # Brokers that go silent while an app starts --------------------------------------------------------------------------

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from jmsx import App, DrainError, JmsxError, MemoryStore, Message, ReconnectPolicy
+from jmsx import (
+    App,
+    ConnectionFailedError,
+    DrainError,
+    JmsxError,
+    MemoryStore,
+    Message,
+    ReconnectPolicy,
+)
 from jmsx.core.events import Event, LinkClosed, Source, SubscriptionClosed
 from jmsx.errors import IllegalStateError
 from jmsx.testing import FakeBrokerServer
@@ -350,6 +358,55 @@ def test_an_app_that_is_told_to_stop_before_it_serves(server: FakeBrokerServer) 
     app.quit()
     asyncio.run(asyncio.wait_for(app.serve(), 5))
     assert eyes.closed
+
+
+WAYS: Final = [App.run, lambda app: asyncio.run(app.serve())]
+
+
+@pytest.mark.parametrize("stay", WAYS, ids=["run", "serve"])
+def test_an_app_that_was_stopped_with_its_observers(
+    server: FakeBrokerServer, stay: Callable[[App], None]
+) -> None:
+    """It returned at once, as if all had been done."""
+    app = App(server.url, observers=[Eyes()])
+    with app:
+        pass
+    with pytest.raises(IllegalStateError, match="its observers are closed"):
+        stay(app)
+
+
+@pytest.mark.parametrize("stay", WAYS, ids=["run", "serve"])
+def test_an_app_that_finds_no_broker(stay: Callable[[App], None]) -> None:
+    """Says so; serve() returned as if it had been told to stop."""
+    app = App("stomp://127.0.0.1:1", reconnect=False)
+    app.consumer("a")(lambda _message: None)
+    for _ in range(2):
+        with pytest.raises(ConnectionFailedError, match="cannot connect"):
+            stay(app)
+
+
+def test_an_app_that_runs_already_does_not_serve(server: FakeBrokerServer) -> None:
+    """It returned as if it had been told to stop."""
+
+    async def main() -> None:
+        async with App(server.url) as app:
+            with pytest.raises(IllegalStateError, match="the app is running"):
+                await app.serve()
+
+    asyncio.run(main())
+
+
+def test_a_consumer_that_fails_when_its_app_has_ended(server: FakeBrokerServer) -> None:
+    """Ends no start that comes later, which said that it was told to stop."""
+    app = App(server.url)
+    app.consumer("a")(lambda _message: None)
+    with app:
+        [worker] = app._workers
+        failing = worker._failing
+    failing(ConnectionFailedError("lost"))
+    app.wait(0)
+    with app:
+        assert app.ready().ok
 
 
 def test_an_app_is_not_copied() -> None:

@@ -1,0 +1,151 @@
+"""
+The states of an app, and what leads from one to another: whatever asks whether an app runs goes by this table.
+
+Starting and stopping take time, and an app may be told to stop at any moment, from any thread and by a signal handler
+in the middle of either. So a move is one step for Python, and who makes it learns what it found.
+"""
+
+from __future__ import annotations
+
+import threading
+from enum import Enum, StrEnum, auto
+from typing import Final
+
+from jmsx.drivers.locks import reentrant
+from jmsx.drivers.process import left_behind
+from jmsx.errors import IllegalStateError
+
+
+class State(StrEnum):
+    """Where an app is between two starts."""
+
+    RESTING = auto()  #: it has not started yet, or has ended, and may start
+    DISMISSED = auto()  #: it was told to stop before the start that comes next, which that ends
+    STARTING = auto()  #: its consumers are being opened
+    FLOWING = auto()  #: all are open, and messages may come
+    LEAVING = auto()  #: it was told to stop since it started
+    CLOSED = auto()  #: it has ended, and so have its observers: it starts no more
+    LEFT = auto()  #: it ran when the process forked, and this is the child: nothing here is its own
+
+
+class Move(Enum):
+    """What happens to an app."""
+
+    START = auto()
+    FLOW = auto()
+    QUIT = auto()  #: somebody tells it to stop, be it this time or the next
+    LEAVE = auto()  #: something of its own tells it to stop, which is of this time only
+    END = auto()
+    CLOSE = auto()
+    FORK = auto()
+
+
+_RUNS: Final = (State.STARTING, State.FLOWING, State.LEAVING)
+
+#: What each move changes; all else stays as it is.
+_CHANGES: Final = {
+    Move.START: {State.RESTING: State.STARTING, State.DISMISSED: State.RESTING},
+    Move.FLOW: {State.STARTING: State.FLOWING},
+    Move.QUIT: {State.RESTING: State.DISMISSED, **dict.fromkeys(_RUNS, State.LEAVING)},
+    Move.LEAVE: dict.fromkeys(_RUNS, State.LEAVING),
+    Move.END: dict.fromkeys((State.DISMISSED, *_RUNS), State.RESTING),
+    Move.CLOSE: dict.fromkeys((State.RESTING, State.DISMISSED, *_RUNS), State.CLOSED),
+    Move.FORK: {State.DISMISSED: State.RESTING, **dict.fromkeys(_RUNS, State.LEFT)},
+}
+
+#: The same for every state, so that a move looks up, and asks nothing.
+TABLE: Final = {
+    move: {state: changes.get(state, state) for state in State}
+    for move, changes in _CHANGES.items()
+}
+
+
+class Lifecycle:
+    """The state of one app; all may be called by any thread, and by signal handlers."""
+
+    def __init__(self) -> None:
+        self._state = State.RESTING
+        self._lock = reentrant()
+        self.told = threading.Event()  #: to stop, since it started last
+
+    def after_fork(self) -> None:
+        """In the child of a fork: see State.LEFT; locks and events are the parent's, so it has others."""
+        self._lock, self.told = reentrant(), threading.Event()
+        self._move(Move.FORK)
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has started and not ended."""
+        return self._state in _RUNS
+
+    @property
+    def flows(self) -> bool:
+        """Whether it has started whole, and was not told to stop."""
+        return self._state is State.FLOWING
+
+    @property
+    def left(self) -> bool:
+        """Whether what there is of it is the parent's, from which this process was forked."""
+        return self._state is State.LEFT
+
+    def check_here(self) -> None:
+        """Raise IllegalStateError if it ran when this process was forked."""
+        if self.left:
+            raise left_behind("the app was started", "make another one in the child")
+
+    def check_not_running(self) -> None:
+        """Raise IllegalStateError if it runs, be it here or in the parent."""
+        self.check_here()
+        if self.runs:
+            raise IllegalStateError("the app is running; do this before start(), or after stop()")
+
+    def start(self) -> bool:
+        """
+        Begin to start; False if it was told to stop before: then it has not begun.
+
+        Raises IllegalStateError if it runs, or its observers are closed.
+        """
+        with self._lock:
+            self.check_not_running()
+            if self._state is State.CLOSED:
+                raise IllegalStateError(
+                    "the app was stopped and its observers are closed; make a new one"
+                )
+            self.told.clear()  # first: who tells it to stop from now on is heard
+            taken = self._move(Move.START) is State.RESTING
+            if not taken:
+                self.told.set()
+            return taken
+
+    def flow(self) -> bool:
+        """Note that all consumers are open; False if it has ended meanwhile."""
+        self._move(Move.FLOW)
+        return self.runs
+
+    def quit(self) -> None:
+        """Tell it to stop; where it does not run, the start that comes next is the one that ends."""
+        with self._lock:
+            self._move(Move.QUIT)
+            self.told.set()
+
+    def leave(self) -> None:
+        """Tell it to stop; where it does not run, that is over, and nothing comes of it."""
+        with self._lock:
+            self._move(Move.LEAVE)
+            self.told.set()
+
+    def end(self) -> None:
+        """Note that nothing of it runs any more."""
+        self._move(Move.END)
+
+    def close(self) -> bool:
+        """Note that it starts no more; False if that was known."""
+        return self._move(Move.CLOSE) is not State.CLOSED
+
+    def _move(self, move: Move) -> State:
+        """Make a move, and return the state before it."""
+        row = TABLE[move]
+        with self._lock:
+            # In one step for Python, which calls no signal handler in it: the lock is for other threads.
+            before, self._state = self._state, row[self._state]
+        return before
