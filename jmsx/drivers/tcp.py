@@ -126,29 +126,32 @@ class TcpStream:
         finally:
             self._socket.settimeout(None)
 
-    def deadline(self) -> float | None:
-        """Return when a write that begins now has to be over (seconds, monotonic); None: never."""
-        return None if self._write_timeout is None else time.monotonic() + self._write_timeout
+    def write(self, data: bytes, deadline: float = math.inf) -> None:
+        """
+        Write all of it; raises OSError when the connection is gone or takes nothing in time.
 
-    def write(self, data: bytes, deadline: float | None) -> None:
-        """Write all of it; raises OSError when the connection is gone or takes nothing in time."""
+        However slow it takes it, `deadline` (seconds, monotonic) is the end.
+        """
         with self._writing:
             self.writing = data
             self.sent.clear()
             self._send_all(memoryview(data), deadline)
 
-    def _send_all(self, left: memoryview, deadline: float | None) -> None:
+    def _send_all(self, left: memoryview, deadline: float) -> None:
+        patience = math.inf if self._write_timeout is None else self._write_timeout
+        taken_at = time.monotonic()
         while left:
             try:
                 # In one step for Python, which would lose the number to an exception of a signal handler.
                 self.sent += map(self._socket.send, (left,))
                 left = left[self.sent[-1] :]
+                taken_at = time.monotonic()
             except BlockingIOError:
                 if self._silent():
                     raise TimeoutError(
                         "the broker sent nothing for too long, and did not read what was written"
                     ) from None
-            if left and deadline is not None and time.monotonic() > deadline:
+            if left and time.monotonic() > min(taken_at + patience, deadline):
                 raise self._late()
 
     def written(self, data: bytes) -> int:
@@ -156,8 +159,8 @@ class TcpStream:
         return sum(self.sent) if self.writing is data else 0
 
     def send(self, data: bytes) -> None:
-        """Write as `write` does, with the deadline of a write that begins now."""
-        self.write(data, self.deadline())
+        """Write as `write` does."""
+        self.write(data)
 
     def shutdown(self) -> None:
         """

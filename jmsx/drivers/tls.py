@@ -63,8 +63,8 @@ class TlsStream:
         self._begun = self._written = b""
         self._order = mutex()  #: records go out in the order in which they were made
 
-    def handshake(self, deadline: float | None) -> None:
-        """Agree on keys before `deadline` (seconds, monotonic; None: never); raises OSError, ssl.SSLError too."""
+    def handshake(self, deadline: float) -> None:
+        """Agree on keys before `deadline` (seconds, monotonic); raises OSError, ssl.SSLError too."""
         while True:
             try:
                 self._tls.do_handshake()
@@ -105,19 +105,18 @@ class TlsStream:
         return self._tcp.taken
 
     def send(self, data: bytes) -> None:
-        """Write all of it before the connection's deadline; raises OSError."""
-        deadline = self._tcp.deadline()
+        """Write as `TcpStream.write` does."""
         with self._order:
             self._begun = data
-            self._send_pieces(memoryview(data), deadline)
+            self._send_pieces(memoryview(data))
             self._written = data
 
-    def _send_pieces(self, left: memoryview, deadline: float | None) -> None:
+    def _send_pieces(self, left: memoryview) -> None:
         while left:
             with self._state:
                 left = left[self._tls.write(left[:_PIECE]) :]
                 records = self._outgoing.read()
-            self._tcp.write(records, deadline)
+            self._tcp.write(records)
 
     def written(self, data: bytes) -> int:
         """Return how many bytes of `data` the last write, perhaps interrupted, wrote; one stands for some."""

@@ -140,6 +140,24 @@ def test_a_blocked_write_does_not_block_reading_and_ends_in_time(authority: Auth
     assert read > 10_000
 
 
+def test_a_write_goes_on_while_some_of_it_is_taken(authority: Authority) -> None:
+    """The server reads slowly, so that all of it takes longer than a write may block."""
+    size, told = 12 * MEGABYTE, threading.Event()
+
+    def serve(client: ssl.SSLSocket) -> None:
+        left = size
+        while left:
+            left -= len(client.recv(16384))
+            time.sleep(0.003)
+        told.set()
+
+    with stream_to(authority, serve, write_timeout=0.6) as stream:
+        began = time.monotonic()
+        stream.send(b"y" * size)
+        assert told.wait(10)
+    assert time.monotonic() - began > 2 * 0.6
+
+
 def test_a_second_writer_waits_and_records_stay_in_order(authority: Authority) -> None:
     """B11: four threads; every piece arrives whole."""
     pieces = 200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -20,13 +21,13 @@ pytestmark = pytest.mark.skipif(QUICK_ACK is None, reason="only Linux has TCP_QU
 class Pair:
     """A stream, and its other end."""
 
-    def __init__(self) -> None:
+    def __init__(self, write_timeout: float = 5.0) -> None:
         self.awaited = False
         with socket.create_server(("127.0.0.1", 0)) as server:
             self.stream = TcpStream(
                 server.getsockname(),
                 connect_timeout=5.0,
-                write_timeout=5.0,
+                write_timeout=write_timeout,
                 silent=lambda: False,
                 awaited=lambda: self.awaited,
             )
@@ -86,6 +87,29 @@ def test_connection_that_is_gone_tells_at_the_next_read(pair: Pair) -> None:
     pair.other.close()
     assert pair.stream.read() == b"last"
     assert pair.stream.read() == b""
+
+
+def test_a_write_ends_only_when_nothing_of_it_is_taken_for_too_long() -> None:
+    """A broker behind a slow link reads on, however long a large message takes; then it stops."""
+    made = Pair(write_timeout=1.0)
+    with contextlib.closing(made.other), contextlib.closing(made.stream):
+        made.stream._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 100_000)
+        made.other.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 100_000)
+        sizes: list[int] = []
+
+        def read() -> None:
+            while sum(sizes) < 8_000_000:
+                sizes.append(len(made.other.recv(400_000)))
+                time.sleep(0.1)
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        began = time.monotonic()
+        made.stream.send(bytes(8_000_000))
+        assert time.monotonic() - began > 1.5
+        reader.join()
+        with pytest.raises(TimeoutError, match="did not read what was written for 1 s"):
+            made.stream.send(bytes(8_000_000))
 
 
 def test_a_host_is_tried_at_all_of_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
