@@ -327,6 +327,11 @@ class SessionCore:
         consumer = self._consumers.get(subscription_id)
         return consumer is not None and consumer.is_ready(now)
 
+    @property
+    def prefetch(self) -> int:
+        """How many messages the broker may send without an acknowledgement, to all consumers together."""
+        return sum(max(one.settings.prefetch, 1) for one in self._consumers)
+
     def is_window_full(self, subscription_id: str) -> bool:
         """
         Return whether the broker sends this consumer nothing until its window is opened; raises IllegalStateError if

@@ -12,6 +12,7 @@ from jmsx.core.dialect import DOUBTFUL
 from jmsx.core.requests import Request, silent
 from jmsx.core.session import SessionCore
 from jmsx.drivers.engine import DISCONNECT_WAIT, LONGEST_WAIT, Engine
+from jmsx.drivers.epoch import SLOWEST
 from jmsx.drivers.link_state import LEAVING, RESTORING
 from jmsx.drivers.tcp import HELD_BACK
 from jmsx.errors import (
@@ -139,14 +140,33 @@ class Calls:
         """Wait for one answer, `limit` seconds if that is given; raises its error, or BrokerTimeoutError."""
         seconds = self.engine.request_timeout if limit is None else limit
         with self.engine.lock:
-            if not self.engine.changed.wait_for(lambda: request.done, seconds):
+            waited = self._wait(request, seconds, patient=limit is None)
+            if waited is not None:
                 late = BrokerTimeoutError(
                     f"{self.engine.source.broker} did not answer {request.command} {request.subject}"
-                    f" in {_told(seconds)}{self._advice(request)}"
+                    f" in {_told(waited)}{self._advice(request)}"
                 )
                 self.engine.work(lambda core, now: core.abandon(request, late, now))
         if request.error is not None:
             raise request.error
+
+    def _wait(self, request: Request, seconds: float | None, *, patient: bool) -> float | None:
+        """
+        Wait for an answer; return the seconds in which none came, None if it did.
+
+        It may stand behind all messages that the broker sent before it was asked, which take a slow link minutes. Who
+        is `patient` waits while they come in, for no more of them than the prefetch allows.
+        """
+        link, waited = self.engine.link, 0.0
+        first, before = link.came_in
+        while not self.engine.changed.wait_for(lambda: request.done, seconds):
+            waited += seconds or 0.0
+            last, now = link.came_in
+            ahead = link is self.engine.link and last - first <= self.engine.core.prefetch
+            if not (patient and ahead and seconds and now - before >= SLOWEST * seconds):
+                return waited
+            before = now
+        return None
 
     def _advice(self, request: Request) -> str:
         """Return what may be wrong where this is not answered."""

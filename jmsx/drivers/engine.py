@@ -294,6 +294,11 @@ class Engine:
         return self._connector.refusal
 
     @property
+    def link(self) -> StompLink:
+        """The link that there is, or was last."""
+        return self._epoch.link
+
+    @property
     def address(self) -> BrokerAddress:
         """Of the broker at the other end of the link that there is, or was last."""
         return self._epoch.link.address

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jmsx import Connection, Message, PrefetchPolicy, Queue
+from jmsx.errors import BrokerTimeoutError
+from tests.integration.liar import Liar, message, receipt
 from tests.integration.proxy import Proxy
 from tests.integration.support import TRANSACTED, text
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     import socket
 
     from jmsx_broker import Broker
+    from tests.integration.liar import Client
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
 
@@ -50,3 +53,59 @@ def test_a_slow_broker_is_waited_for(broker: Broker, queue: Queue, prefetch: int
         proxy.lag = 0.4
         assert [text(consumer.receive_no_wait()) for _ in "cde"] == names[2:]
         assert consumer.receive_no_wait() is None
+
+
+class ThinProxy(Proxy):
+    """Passes on what the broker says at 2 MB a second."""
+
+    def _pass_on(
+        self, data: bytes, source: socket.socket, sink: socket.socket, *, to_broker: bool
+    ) -> bool:
+        if not to_broker:
+            time.sleep(len(data) / 2_000_000)
+        return super()._pass_on(data, source, sink, to_broker=to_broker)
+
+
+def test_an_answer_stands_behind_what_was_sent_before(broker: Broker, queue: Queue) -> None:
+    """A slow link takes longer for the messages in front of it than an answer may."""
+    with Connection(broker.url) as sender:
+        producer = sender.create_session().create_producer(queue)
+        for number in range(12):
+            producer.send(Message(f"{number:06}" + "x" * 500_000))
+    with (
+        ThinProxy(broker.url) as proxy,
+        Connection(proxy.url, request_timeout=1.0) as connection,
+    ):
+        connection.start()
+        session = connection.create_session(TRANSACTED)
+        consumer = session.create_consumer(queue)
+        for number in range(12):
+            assert text(consumer.receive(20))[:6] == f"{number:06}"
+            session.commit()
+        assert consumer.receive(0.5) is None
+
+
+def test_an_answer_that_does_not_come_is_not_waited_for_behind_more_than_the_prefetch(
+    queue: Queue,
+) -> None:
+    """The broker sends message after message, and never the receipt."""
+
+    def pour(client: Client) -> None:
+        subscribe = client.obey(until="SUBSCRIBE")
+        assert subscribe is not None
+        client.say(receipt(subscribe))
+        commit = client.obey(until="SEND")
+        for number in range(100_000 if commit else 0):
+            client.say(message(subscribe.headers["id"], number, b"x" * 1000))
+            time.sleep(0.01)
+
+    prefetch = PrefetchPolicy.all(50)
+    with Liar(pour) as liar:
+        connection = Connection(liar.url, request_timeout=0.3, prefetch_policy=prefetch)
+        session = connection.create_session()
+        session.create_consumer(queue)
+        began = time.monotonic()
+        with pytest.raises(BrokerTimeoutError, match="did not answer SEND"):
+            session.create_producer(queue).send(Message("x"))
+        assert 0.3 < time.monotonic() - began < 5
+        connection.abort()
