@@ -243,6 +243,14 @@ FIELDS: Final = (
         " did, a handler of several, or a thread that one started",
         _from("cause_key", "send"),
     ),
+    Field(
+        "duplicate_id",
+        _STRING,
+        "",
+        "by which the broker drops a second message that is sent there, as `dedupe_id=` gives it, or a handler's output"
+        " has it; absent: by none, or by its own `msg_key`",
+        _from("duplicate_id", "send"),
+    ),
     Field("msg_id", _STRING, "", "the broker's message-id", _from("message_id", "delivery", "dlq")),
     Field("corr_id", _STRING, "", "correlation id", _from("correlation_id", "delivery")),
     Field(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from jmsx_report import balance
-from jmsx_report.books import Books
+from jmsx_report import balance, flows
+from jmsx_report.additive import Partial
+from jmsx_report.books import Books, second_look
 from jmsx_report.conclusions import (
     ALL_NUMBERS,
     SAMPLED,
@@ -22,8 +23,12 @@ from jmsx_report.conclusions import (
 )
 from jmsx_report.events import CONTRADICTION, NAMESAKE
 from jmsx_report.nothing import of_rows
+from jmsx_report.period import stories_within
 from jmsx_report.roster import kept
 from jmsx_report.summary import summary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +44,24 @@ class Audit:
     roster: pl.DataFrame  #: who was heard of, to be known by the next report
 
 
-def audit(held: Books, stories: pl.DataFrame) -> Audit:
-    """Judge; `stories`: the merged rows of that partial for the buckets of `second_look`."""
+def audit(
+    held: Books, look: Callable[[Callable[[pl.Series], Partial], pl.Series], pl.DataFrame]
+) -> Audit:
+    """Judge; `look(of, wanted)` reads the log again, and returns the merged rows of the partial `of(wanted)`."""
+    buckets = second_look(held)
+    told = look(flows.stories, buckets)
+    found, unsettled = _judged(held, told)
+    ids = told.filter(pl.col("msg_key").is_in(unsettled.implode()))["duplicate_id"].drop_nulls()
+    if ids.is_empty():
+        return found
+    # What was sent with the same id, and settled, may lie in a bucket that balances, or be of another time.
+    beside = look(flows.sent_with, ids.unique())["bucket"]
+    return _judged(held, look(flows.stories, pl.concat([buckets, beside]).unique().sort()))[0]
+
+
+def _judged(held: Books, told: pl.DataFrame) -> tuple[Audit, pl.Series]:
+    """Judge by `told`; also return the keys of what was sent, or may have been, and was not settled in time."""
+    stories = stories_within(balance.but_dropped(told), held.asked)
     by_key = balance.keys(stories, held.doubts, held.routes, held.clocks)
     senders = by_key.select("sender", "route").drop_nulls().unique()
     now = balance.moments(
@@ -93,12 +114,11 @@ def audit(held: Books, stories: pl.DataFrame) -> Audit:
         clocks=held.clocks,
     )
     found = _but_sent_on(found, stories, held)
-    found = _but_repeated(found, stories, held)
     found = explained(_but_forwarded(found, stories, missing, held), missing, in_hand, held)
     found = with_sent_to(found, held)
     numbered = numbers(held, found)
     rows = conclusions(rows_of(numbered, found), missing, held)
-    return Audit(
+    audited = Audit(
         table=placed(rows, held).sort("dest", "subscription", "hour_us", nulls_last=True),
         duplicates=duplicates(found, held),
         summary=summary(
@@ -113,6 +133,7 @@ def audit(held: Books, stories: pl.DataFrame) -> Audit:
         ),
         roster=kept(held.roster, held.terms.before).sort("writer"),
     )
+    return audited, found.filter(pl.sum_horizontal("unaccounted", "unanswered") > 0)["msg_key"]
 
 
 def _contradicting(held: Books) -> list[str]:
@@ -195,50 +216,6 @@ def _but_sent_on(found: pl.DataFrame, stories: pl.DataFrame, held: Books) -> pl.
         found.join(sent_on, on=["msg_key", "route"], how="left")
         .with_columns(pl.when("sent_on").then(0).otherwise("resent").alias("resent"))
         .drop("sent_on")
-    )
-
-
-def _but_repeated(found: pl.DataFrame, stories: pl.DataFrame, held: Books) -> pl.DataFrame:
-    """
-    Take for `elsewhere` what a handler sent again on Artemis behind a transaction in doubt, and nobody settled.
-
-    It was sent with the duplicate ids of the first time, and the broker confirms what it drops by them: there is the
-    message of the first time, which was settled.
-    """
-    if not (found["unaccounted"] > 0).any():
-        return found
-    sockets = held.context.sockets.filter(pl.col("broker_kind") == "artemis")
-    sent = (
-        balance.sends_by_route(stories.filter(pl.col("cause_key").is_not_null()), held.routes)
-        .join(sockets.select("writer", "session_id", "epoch"), on=["writer", "session_id", "epoch"])
-        .join(
-            held.doubts.select("writer", sent_in="tx_id", doubt=True),
-            on=["writer", "sent_in"],
-            how="left",
-        )
-        .join(found.select("msg_key", "route", "unaccounted", "settled"), on=["msg_key", "route"])
-    )
-    one, again = ["cause_key", "route"], ["cause_key", "route", "sent_in"]
-    in_doubt = pl.col("doubt").fill_null(value=False)
-    first = (
-        sent.filter(in_doubt & (pl.col("settled") > 0))
-        .group_by(one)
-        .agg(pl.len().alias("there"), pl.col("first_us").min())
-    )
-    repeated = (
-        sent.filter(~in_doubt & (pl.col("outcome") == "confirmed") & (pl.col("unaccounted") > 0))
-        .join(first, on=one, suffix="_there")
-        .filter(pl.col("first_us") > pl.col("first_us_there"))
-        .filter(pl.col("msg_key").rank("ordinal").over(again) <= pl.col("there"))
-        .select("msg_key", "route", repeated=True)
-        .unique()
-    )
-    return (
-        found.join(repeated, on=["msg_key", "route"], how="left")
-        .with_columns(
-            pl.when("repeated").then("unaccounted").otherwise("elsewhere").alias("elsewhere")
-        )
-        .drop("repeated")
     )
 
 

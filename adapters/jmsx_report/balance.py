@@ -424,6 +424,37 @@ def moments(
 
 
 _KEY: Final = ("msg_key", "route")
+#: What became of a send that had the duplicate id of another one; no line has it.
+_DROPPED: Final = "dropped"
+
+
+@of_rows
+def but_dropped(stories: pl.DataFrame) -> pl.DataFrame:
+    """
+    Say of what was sent again with its duplicate id that it was dropped; rows as `flows.stories`.
+
+    A broker that knows such ids has one message of each destination and id, and confirms the others: it is the one that
+    was delivered. If none was, it is the first that was confirmed.
+    """
+    one = ["dest", "duplicate_id"]
+    outcome = pl.col("outcome")
+    delivered = stories.filter(kind="delivery")["msg_key"].drop_nulls().unique()
+    there = pl.col("msg_key").is_in(delivered.implode())
+    again = (
+        stories.filter(pl.col("duplicate_id").is_not_null() & outcome.is_in(_AWAITED))
+        .sort(~there, outcome != "confirmed", "first_us", "msg_key")
+        .with_columns(pl.col("msg_key").first().over(one).alias("kept"))
+        .filter(~there & (pl.col("msg_key") != pl.col("kept")))
+        .select(*one, "msg_key", dropped=True)
+        .unique()
+    )
+    return (
+        stories.join(again, on=[*one, "msg_key"], how="left")
+        .with_columns(
+            pl.when("dropped").then(pl.lit(_DROPPED)).otherwise("outcome").alias("outcome")
+        )
+        .drop("dropped")
+    )
 
 
 @of_rows
@@ -468,6 +499,7 @@ def keys(
                     ("unconfirmed", "unconfirmed"),
                     ("error", "refused"),
                     ("rolled_back", "rolled_back"),
+                    (_DROPPED, _DROPPED),
                 )
             ),
             pl.col("writer").min().alias("sender"),
@@ -505,6 +537,7 @@ def keys(
         "unconfirmed",
         "refused",
         "rolled_back",
+        _DROPPED,
         "doubtful",
         "settled",
         "done",
@@ -742,6 +775,7 @@ FOUND: Final = (
     "undated",
     "unread",
     "removed",
+    _DROPPED,
     "expired_at_broker",
     "duplicates",
     "effect_duplicates",

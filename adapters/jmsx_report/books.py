@@ -100,6 +100,7 @@ class Books:
     begun: pl.DataFrame  #: as `balance.beginnings`
     removed: pl.DataFrame  #: as `balance.removals`
     book: pl.DataFrame  #: as `brokerbook.reconciled`
+    asked: Period
     terms: Terms
     context: Context
     counts: pl.DataFrame
@@ -229,6 +230,7 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
             sockets=context.sockets,
             until_us=asked.until_us,
         ),
+        asked=asked,
         terms=terms,
         context=context,
         counts=sums[COUNTS.name],

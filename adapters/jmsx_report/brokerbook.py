@@ -58,6 +58,8 @@ def _traffic(events: Events) -> pl.DataFrame:
     minute = (pl.col("ts_us") // MINUTE_US * MINUTE_US).alias("minute_us")
     arrived = events.coded("send").filter(pl.col("outcome").is_in(["confirmed", "unconfirmed"]))
     none, one = pl.lit(0, pl.Int64), pl.lit(1, pl.Int64)
+    # A broker confirms what it drops by its duplicate id, and does not count it.
+    sure = (pl.col("outcome") == "confirmed") & pl.col("duplicate_id").is_null()
     left = events.coded("delivery").filter(pl.col("outcome").is_in(list(SETTLES)))
     return (
         pl.concat(
@@ -68,7 +70,7 @@ def _traffic(events: Events) -> pl.DataFrame:
                     pl.lit(None, pl.Categorical).alias("subscription"),
                     minute,
                     one.alias("came"),
-                    (pl.col("outcome") == "confirmed").cast(pl.Int64).alias("sure"),
+                    sure.cast(pl.Int64).alias("sure"),
                     none.alias("went"),
                 ),
                 left.select(
@@ -88,8 +90,8 @@ def _traffic(events: Events) -> pl.DataFrame:
     )
 
 
-#: Messages that came to (perhaps: an unconfirmed send is one; `sure`: a confirmed one) and went from a destination, by
-#: minute of the writer's clock.
+#: Messages that came to (perhaps: an unconfirmed send is one; `sure`: a confirmed one, without a duplicate id) and went
+#: from a destination, by minute of the writer's clock.
 TRAFFIC: Final = Partial(
     "traffic",
     ("writer", "dest", "subscription", "minute_us"),

@@ -44,6 +44,7 @@ NUMBERS: Final = (
     "in_flight",
     "unread",
     "removed",
+    "dropped",
     "duplicates",
     "unsent",
     "foreign",
@@ -89,7 +90,10 @@ DOUBTS: Final = {
     "refused_settled": "{} settled, though their sender was told of an error",
 }
 #: What casts no doubt on a verdict, but must be told.
-TOLD: Final = {"removed": "{} not settled, and removed with their subscription"}
+TOLD: Final = {
+    "removed": "{} not settled, and removed with their subscription",
+    "dropped": "{} sent with the duplicate id of another one, and not delivered: the broker drops such",
+}
 #: Of which number it is the part that is proven, or that nothing proves; others are told as they are.
 NUMBER_OF: Final = {
     "lost": "unaccounted",

@@ -219,7 +219,7 @@ def _plans(events: Events) -> pl.LazyFrame:
 
 def _details(events: Events) -> pl.DataFrame:
     """Return what only stories tell of each row of `keyed`, in its order: first sends, then deliveries."""
-    sends = events.coded("send").select("seq", "cause_key", pl.col("tx_id").alias("sent_in"))
+    sends = events.coded("send").select("seq", "duplicate_id")
     return pl.concat([sends, events.coded("delivery").select("seq")], how="diagonal").drop("seq")
 
 
@@ -244,7 +244,7 @@ def _told(events: Events, wanted: pl.Series) -> pl.DataFrame:
             pl.col("ts_us").max().alias("last_us"),
             pl.col("seq").max().alias("last_seq"),
             pl.col("expires_us", "until_us", "kept").max(),
-            pl.col("cause_key", "sent_in").min(),
+            pl.col("duplicate_id").min(),
         )
         .collect()
         .pipe(named)
@@ -257,9 +257,8 @@ def stories(buckets: pl.Series) -> Partial:
 
     Columns: writer, session_id, epoch, kind, outcome, dest, subscription, msg_key, key_us, bucket, hour_us, n, effects,
     tx_id (only where the outcome leaves open how the transaction ended), first_us, last_us (when, by the writer's
-    clock), last_seq, expires_us; of a send cause_key, sent_in (its transaction, however that ended); and of each
-    `PLANNED` line consumer, plan (its seq), until_us (by the writer's clock), kept (whether the consumer surely keeps
-    it until then; null: it is another line).
+    clock), last_seq, expires_us; of a send duplicate_id; and of each `PLANNED` line consumer, plan (its seq), until_us
+    (by the writer's clock), kept (whether the consumer surely keeps it until then; null: it is another line).
     """
     wanted, nothing = buckets.unique(), Events()
     return Partial(
@@ -274,10 +273,31 @@ def stories(buckets: pl.Series) -> Partial:
             "expires_us": Adds.MAX,
             "until_us": Adds.MAX,
             "kept": Adds.MAX,
-            "cause_key": Adds.MIN,
-            "sent_in": Adds.MIN,
+            "duplicate_id": Adds.MIN,
         },
         lambda events: _told(events if wanted.len() else nothing, wanted),
+    )
+
+
+@of_lines("send")
+def _sent_with(events: Events, ids: pl.Series) -> pl.DataFrame:
+    made = pl.col("msg_key")
+    return (
+        events.of("send")
+        .filter(pl.col("duplicate_id").is_in(ids.implode()))
+        .group_by(bucket(made, key_us(made)).alias("bucket"))
+        .agg(pl.len().cast(pl.Int64).alias("n"))
+    )
+
+
+def sent_with(ids: pl.Series) -> Partial:
+    """Return the buckets of the sends that had one of these duplicate ids: bucket, n."""
+    nothing = Events()
+    return Partial(
+        "sent_with",
+        ("bucket",),
+        {"n": Adds.SUM},
+        lambda events: _sent_with(events if ids.len() else nothing, ids),
     )
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from jmsx_report.additive import HOUR_US
+from jmsx_report.additive import Partial
 from jmsx_report.audit import Audit, audit
-from jmsx_report.books import PARTIALS, Terms, books, second_look
+from jmsx_report.books import PARTIALS, Terms, books
 from jmsx_report.flows import FLOWS, stories
 from jmsx_report.health import QUARANTINED
 from jmsx_report.local import look_again
@@ -21,6 +21,7 @@ from jmsx_report.store import Run, having
 from jmsx_report.table import Context
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -60,20 +61,19 @@ def judge(
         ),
         asked,
     )
-    buckets = second_look(held)
-    parts = {
-        part.segment: part
-        for run in totals.runs
-        if buckets.len() and _touches(run, buckets, held.again)
-        for part in run.parts
-    }
-    again = ([parts[segment] for segment in batch] for batch in batches(sorted(parts)))
-    told = look_again(stories, buckets, again, events.absolute(), engine)
-    # A bucket of keys that tell no time is of all hours; of the others only those of the period were asked for. Both
-    # ends of such a message belong to the hour in which it was sent, by whatever clocks they were told.
-    sent = pl.col("hour_us").filter(pl.col("kind") == "send").min().over("msg_key")
-    here = asked.touches(pl.coalesce(sent, "hour_us"), HOUR_US)
-    return audit(held, told.filter((pl.col("bucket") >= 0) | here))
+
+    def look(of: Callable[[pl.Series], Partial], wanted: pl.Series) -> pl.DataFrame:
+        everywhere = of is not stories
+        parts = {
+            part.segment: part
+            for run in totals.runs
+            if wanted.len() and (everywhere or _touches(run, wanted, held.again))
+            for part in run.parts
+        }
+        again = ([parts[segment] for segment in batch] for batch in batches(sorted(parts)))
+        return look_again(of, wanted, again, events.absolute(), engine)
+
+    return audit(held, look)
 
 
 def _with_writer(rows: pl.DataFrame) -> pl.DataFrame:

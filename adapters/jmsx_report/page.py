@@ -37,6 +37,7 @@ _NUMBERS: Final = {
     "in_flight": "sent, or planned to come again, too late to be settled",
     "unread": "sent where jmsx does not read",
     "removed": "not settled, and removed with their subscription",
+    "dropped": "sent with the duplicate id of another one, as brokers drop",
     "unanswered": "sent without an answer of the broker, and not settled",
     "in_doubt": "delivered in a transaction that nobody knows the end of",
     "unsent": "settled, but no send of them is in the log",

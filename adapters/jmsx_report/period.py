@@ -98,3 +98,18 @@ def _forgiven(notes: pl.DataFrame, begin: pl.Expr) -> pl.DataFrame:
         .cast(notes.schema["dropped"])
         .alias("dropped"),
     )
+
+
+def stories_within(stories: pl.DataFrame, asked: Period) -> pl.DataFrame:
+    """
+    Keep the rows of messages of the period; rows as `flows.stories`.
+
+    A bucket of keys that tell no time is of all hours. Both ends of such a message belong to the hour in which it was
+    sent, by whatever clocks they were told.
+    """
+    sent = pl.col("hour_us").filter(pl.col("kind") == "send").min().over("msg_key")
+    return stories.filter(
+        pl.when(pl.col("bucket") >= 0)
+        .then(asked.touches(pl.col("bucket"), BUCKET_US))
+        .otherwise(asked.touches(pl.coalesce(sent, "hour_us"), HOUR_US))
+    )

@@ -82,6 +82,7 @@ def numbers_line(audit: Mapping[str, Any]) -> str:
             ("in_flight", "in flight"),
             ("unread", "sent where jmsx does not read"),
             ("removed", "removed with their subscription"),
+            ("dropped", "dropped by their duplicate ids"),
             ("unsent", "without a logged send"),
             ("foreign", "of other senders"),
         )

@@ -346,6 +346,14 @@ class Dialect:
             else {self.duplicate_id_header: f"jmsx:{identity}"}
         )
 
+    def duplicate_id(self, headers: Mapping[str, str], identity: str) -> str | None:
+        """Return by which id the broker drops a second SEND with these headers; None: none, or that of `identity`."""
+        name = self.duplicate_id_header
+        if name is None:
+            return None
+        told = headers.get(name)
+        return None if told == self.output_headers(identity)[name] else told
+
     def sent_at(self, time: int) -> dict[str, str]:
         """Return the headers of a SEND that tell its time (epoch milliseconds), where the broker takes it from us."""
         return {"timestamp": str(time)} if self.takes_timestamps else {}

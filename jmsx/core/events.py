@@ -283,6 +283,7 @@ class MessageSent:
         expires_ms: the broker may throw it away from then on, epoch milliseconds; None: never.
         cause_key: of the message whose listener sent it while it ran; None: none did, one of several, or a thread that
             one started.
+        duplicate_id: by which the broker drops a second message that is sent there; None: none, or its own identity.
 
     """
 
@@ -297,6 +298,7 @@ class MessageSent:
     expires_ms: int | None = None
 
     cause_key: str | None = None
+    duplicate_id: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)

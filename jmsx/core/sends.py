@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from jmsx.core import events
+from jmsx.core.dialect import Dialect
 from jmsx.core.frames import Frame, Outbox
 from jmsx.core.headers import time_ms
 from jmsx.core.requests import Request, Requests, unanswered
@@ -18,11 +19,10 @@ LARGE: Final = 10_000_000
 class Sends:
     """Writes the SENDs of one session outside transactions, and reports all of its SENDs."""
 
-    def __init__(self, requests: Requests, outbox: Outbox, frame_size: str = "") -> None:
-        """`frame_size`: the broker's setting for the largest frame, as its dialect has it."""
+    def __init__(self, requests: Requests, outbox: Outbox, dialect: Dialect) -> None:
         self._requests = requests
         self._outbox = outbox
-        self._frame_size = frame_size
+        self._dialect = dialect
         self.without_receipt = False  #: a message was sent that asks for no receipt
 
     def send(self, sent: TxSend, *, awaited: bool = True) -> Request | None:
@@ -78,6 +78,7 @@ class Sends:
                 transaction_id,
                 time_ms(sent.frame.headers.get("expires")),
                 sent.cause_key,
+                self._dialect.duplicate_id(sent.frame.headers, sent.message_key),
             )
         )
 
@@ -112,7 +113,7 @@ class Sends:
         size = len(frame.body)
         if size < LARGE:
             return ""
-        return f"; its body has {size} bytes: the broker may take less{self._frame_size}"
+        return f"; its body has {size} bytes: the broker may take less{self._dialect.settings.frame_size}"
 
 
 def _with_receipt(frame: Frame, request: Request) -> Frame:

@@ -112,7 +112,7 @@ class SessionCore:
         )
         self._failed_deliveries = FailedDeliveries(scheduled, self._dead_letters, draw)
         self.broker_errors = BrokerErrors(dialect, self._requests, self._outbox)
-        self.sending = Sends(self._requests, self._outbox, dialect.settings.frame_size)
+        self.sending = Sends(self._requests, self._outbox, dialect)
         self._work = UnitOfWork(
             settings,
             dialect,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from jmsx_broker import ClassicBroker
+    from jmsx_broker import ArtemisBroker, Broker, ClassicBroker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
 
@@ -35,7 +35,7 @@ BRIEF, UNREAD, ELSEWHERE, ROUND = (
 )
 
 
-def reader(broker: ClassicBroker, folder: Path, name: str, queues: Iterable[Destination]) -> App:
+def reader(broker: Broker, folder: Path, name: str, queues: Iterable[Destination]) -> App:
     """A service with an event log of its own that takes what comes to `queues`."""
     app = App(broker.url, observers=[EventLog(folder / name, service=name)])
     for queue in queues:
@@ -175,3 +175,23 @@ def test_what_is_sent_on_to_its_own_queue_is_another_message(
     assert len(set(keys)) == 2 * MESSAGES
     assert of(dict(audit), ROUND) == ("balanced", 2 * MESSAGES, 0, 0)
     assert audit["verdict"] == "balanced"
+
+
+def test_what_artemis_drops_by_its_duplicate_id_is_not_lost(
+    artemis_broker: ArtemisBroker, tmp_path: Path
+) -> None:
+    """It confirms both sends, and delivers and counts one message; so do the log and the broker's own count."""
+    queue = Queue(f"{TOKEN}.once")
+    log = EventLog(tmp_path / "events" / "shop", service="shop")
+    with App(artemis_broker.url, observers=[log], broker_stats=0.1) as shop:
+        for number in range(MESSAGES):
+            for _ in range(2):
+                shop.send(queue, str(number), dedupe_id=f"order-{number}")
+        with reader(artemis_broker, tmp_path / "events", "works", [queue]):
+            assert eventually(
+                lambda: artemis_broker.statistics(queue.name).dequeue_count == MESSAGES
+            )
+    audit = jmsx_report.report(tmp_path / "events", tmp_path / "out").audit
+
+    assert (audit["verdict"], audit["sent"], audit["done"]) == ("balanced", 2 * MESSAGES, MESSAGES)
+    assert (audit["dropped"], audit["unaccounted"]) == (MESSAGES, 0)

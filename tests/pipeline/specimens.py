@@ -30,6 +30,7 @@ _VALUES: Final[dict[str, Any]] = {
     "message_id": "ID:shop-1:1:1:1:1",
     "message_key": "01a0c5a4f5b2" + 20 * "7",
     "cause_key": "01a0c5a4f5b1" + 20 * "8",
+    "duplicate_id": "order-42",
     "correlation_id": "order 7, Žižkov",
     "ack_mode": "auto",
     "prefetch": 1000,

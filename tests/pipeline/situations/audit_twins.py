@@ -75,6 +75,7 @@ _UNTOLD: Final = frozenset(
         "foreign",
         "expired_at_broker",
         "removed",
+        "dropped",
         "unanswered",
         "in_doubt",
         "doubtful_duplicates",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jmsx.core.delivery import Delivery
-from jmsx.core.events import DeliveryEnded
+from jmsx.core.events import DeliveryEnded, MessageSent
 from jmsx.core.frames import MessageFrame
 from jmsx.core.headers import COUNT_HEADER, DIGEST_HEADER, KEY_HEADER
 from jmsx.core.identity import count, identify, stamp
@@ -224,7 +224,11 @@ def test_a_process_knows_bodies_apart() -> None:
 
 @pytest.mark.parametrize("body", [None, "the same"])
 def test_outputs_of_inputs_with_one_key_are_three(body: str | None) -> None:
-    """On Artemis the broker drops an output whose identity it knows: with a copied key, and with a genuine one."""
+    """
+    On Artemis the broker drops an output whose identity it knows: with a copied key, and with a genuine one.
+
+    The event of a send tells its identity.
+    """
     talk = Talk(TRANSACTED, dialect=ARTEMIS)
     talk.subscribe()
     copied: dict[str, Any] = {
@@ -242,3 +246,4 @@ def test_outputs_of_inputs_with_one_key_are_three(body: str | None) -> None:
         talk.answer()
     sent = {one.headers["_AMQ_DUPL_ID"] for one in talk.frames if one.command == "SEND"}
     assert len(sent) == 3
+    assert {one.duplicate_id for one in talk.reported(MessageSent)} == sent

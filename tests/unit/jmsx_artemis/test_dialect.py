@@ -345,6 +345,17 @@ def test_output_has_the_broker_s_duplicate_id() -> None:
     assert DIALECT.output_headers("queue://a:7:1") == {"_AMQ_DUPL_ID": "jmsx:queue://a:7:1"}
 
 
+@pytest.mark.parametrize(
+    ("told", "duplicate_id"), [(None, None), ("jmsx:k", None), ("jmsx:of k:1", "jmsx:of k:1")]
+)
+def test_a_duplicate_id_is_told_where_it_is_not_the_key(
+    told: str | None, duplicate_id: str | None
+) -> None:
+    """A message that is sent again on the next link has its own key for one."""
+    headers = {} if told is None else {"_AMQ_DUPL_ID": told}
+    assert DIALECT.duplicate_id(headers, "k") == duplicate_id
+
+
 @pytest.mark.parametrize("kind", [QUEUE, TOPIC, DURABLE])
 def test_broker_dead_letters_nothing(kind: DestinationKind) -> None:
     """NACK deletes (BROKER.md A27); where nothing is known, a queue of our own is safe."""

@@ -9,9 +9,8 @@ import polars as pl
 
 from jmsx_report.additive import Partial, added
 from jmsx_report.audit import Audit, audit
-from jmsx_report.books import PARTIALS, Terms, books, second_look
+from jmsx_report.books import PARTIALS, Terms, books
 from jmsx_report.events import SCHEMAS, Events
-from jmsx_report.flows import stories
 from jmsx_report.inline import inlined
 from jmsx_report.period import Period
 from jmsx_report.writers import KNOWN, context
@@ -143,7 +142,7 @@ def audited(log: Log, units: int = UNITS, asked: Period | None = None, **terms: 
     cut = [events(log.lines[number::units]) for number in range(units)]
     sums = {one.name: merged(one, cut) for one in (*PARTIALS, *KNOWN)}
     held = books(sums, context(sums), Terms(**terms), asked or Period())
-    return audit(held, merged(stories(second_look(held)), cut))
+    return audit(held, lambda of, wanted: merged(of(wanted), cut))
 
 
 def told(log: Log, **how: Any) -> dict[str, Any]:

@@ -350,31 +350,42 @@ def test_what_was_done_and_sent_on_to_another_broker_is_no_repeat() -> None:
     assert told(ended(log))["verdict"] == "balanced"
 
 
-@pytest.mark.parametrize(
-    ("broker_kind", "second", "verdict"),
-    [
-        ("artemis", "t-2", "unverifiable"),
-        ("classic", "t-2", "suspect"),
-        ("artemis", "t-1", "suspect"),
-    ],
-    ids=["dropped", "which Classic never does", "lost beside another output"],
-)
-def test_what_artemis_drops_by_its_duplicate_id_is_not_lost(
-    broker_kind: str, second: str, verdict: str
-) -> None:
-    """It confirms what a handler sends again behind a commit in doubt, and has the message of the first time."""
-    log = Log().opens(SENDER, broker_kind=broker_kind).opens(WORKER, broker_kind=broker_kind)
-    for dest in (ORDERS, "queue://shipped"):
-        log.reads(WORKER, dest)
-    made = log.send(SENDER, START)
-    log.line(WORKER, "tx.in_doubt", START + SECOND, tx_id="t-1")
-    log.deliver(WORKER, made, START + SECOND, outcome="abandoned", tx_id="t-1")
-    first = log.send(
-        WORKER, START + SECOND, "queue://shipped", "unconfirmed", cause_key=made, tx_id="t-1"
-    )
-    log.deliver(WORKER, first, START + 3 * SECOND, "queue://shipped")
-    log.send(WORKER, START + 2 * SECOND, "queue://shipped", cause_key=made, tx_id=second)
-    log.deliver(WORKER, made, START + 4 * SECOND, attempt=2, outcome="committed", tx_id=second)
-    summary = told(ended(log))
-    assert summary["unaccounted"] == 1
-    assert summary["verdict"] == verdict
+def repeated(first: str = "confirmed", *done: str, other: bool = False) -> dict[str, Any]:
+    """What is told of two sends with one duplicate id, or with two; `done`: keys that are delivered, `a` or `b`."""
+    log = trade()
+    at = START + 30 * MINUTE
+    ids = ("order-42", "order-43" if other else "order-42")
+    keys = {
+        "a": log.send(SENDER, at, outcome=first, duplicate_id=ids[0]),
+        "b": log.send(SENDER, at + MINUTE, duplicate_id=ids[1]),
+    }
+    for one in done:
+        log.deliver(WORKER, keys[one], at + 2 * MINUTE)
+    return told(ended(log))
+
+
+@pytest.mark.parametrize("first", ["confirmed", "unconfirmed"])
+@pytest.mark.parametrize("done", ["a", "b"])
+def test_what_the_broker_drops_by_its_duplicate_id_is_not_lost(first: str, done: str) -> None:
+    """Whichever of the two it has; it confirms the other one, or its answer is lost."""
+    summary = repeated(first, done)
+    assert (summary["verdict"], summary["dropped"]) == ("balanced", 1)
+    assert (summary["unaccounted"], summary["unanswered"]) == (0, 0)
+
+
+def test_one_of_a_duplicate_id_is_lost_if_none_was_delivered() -> None:
+    """The broker had one of them."""
+    summary = repeated()
+    assert (summary["verdict"], summary["unaccounted"], summary["dropped"]) == ("suspect", 1, 1)
+
+
+def test_another_duplicate_id_explains_nothing() -> None:
+    """That one was done; this one was not."""
+    summary = repeated("confirmed", "a", other=True)
+    assert (summary["verdict"], summary["unaccounted"], summary["dropped"]) == ("suspect", 1, 0)
+
+
+def test_what_the_broker_did_not_drop_is_counted_as_any_other() -> None:
+    """It knows so many ids, and forgets them with its queue."""
+    summary = repeated("confirmed", "a", "b")
+    assert (summary["verdict"], summary["done"], summary["dropped"]) == ("balanced", 12, 0)
