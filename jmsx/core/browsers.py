@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 #: Seconds that a question waits for what the broker shows.
 PATIENCE: Final = 5.0
 
+#: The selector of no message.
+_NONE: Final = "1 = 0"
+
 
 def lost() -> ConnectionFailedError:
     """Return the error of a browser whose link is gone."""
@@ -35,9 +38,11 @@ class _Browser:
 
 
 class _Question:
-    """A question whether the broker still shows one message."""
+    """A question whether the broker still shows one message; without one, whether it has come to the end."""
 
-    def __init__(self, delivery: Delivery, until: float, told: Callable[[bool], None]) -> None:
+    def __init__(
+        self, delivery: Delivery | None, until: float, told: Callable[[bool], None]
+    ) -> None:
         self.delivery = delivery
         self.until = until  #: seconds, monotonic
         self.told = told
@@ -92,10 +97,23 @@ class Browsers:
         `told(shown)` is called with the answer, or never if the link is lost before. If the question is refused, cannot
         be asked, or is not answered in PATIENCE seconds, the answer is False.
         """
-        self._asked += 1
-        name = f"jmsx-question-{self._asked}"
         destination = queue_of(delivery, self._dialect)
         selector = f"{one_message(delivery.message_id)} AND {that}"
+        self._ask(destination, selector, _Question(delivery, now + PATIENCE, told))
+
+    def ask_for_end(self, destination: str, told: Callable[[bool], None], until: float) -> None:
+        """
+        Ask for the end of what the broker has dispatched from a queue when it reads this.
+
+        `told(True)` is called when all of it has come, `told(False)` if that cannot be asked or is not answered by
+        `until`, and neither if the link is lost before. Source: the broker shows a browser the end behind what it
+        dispatches in the same step, on the same thread (BROKER.md C38).
+        """
+        self._ask(destination, _NONE, _Question(None, until, told))
+
+    def _ask(self, destination: str, selector: str, question: _Question) -> None:
+        self._asked += 1
+        name = f"jmsx-question-{self._asked}"
         try:
             headers = self._dialect.untranslated(
                 self._dialect.writing.browse_headers(
@@ -103,9 +121,9 @@ class Browsers:
                 )
             )
         except JmsxError:  # of a header that its sender wrote
-            told(False)  # noqa: FBT003 - the callback takes the answer alone
+            question.told(False)  # noqa: FBT003 - the callback takes the answer alone
             return
-        self.questions[name] = _Question(delivery, now + PATIENCE, told)
+        self.questions[name] = question
 
         def begun(_now: float, error: JmsxError | None) -> JmsxError | None:
             if error is not None and not silent(error):
@@ -137,7 +155,8 @@ class Browsers:
         """Keep the messages that the broker shows a browser; messages for a browser that is closed are ignored."""
         question = self.questions.get(subscription_id)
         if question is not None:
-            shown = is_same(deliveries[0].frame, question.delivery.frame, self._dialect)
+            asked = question.delivery
+            shown = asked is None or is_same(deliveries[0].frame, asked.frame, self._dialect)
             self._tell(subscription_id, shown=shown)
             return
         browser = self._open.get(subscription_id)

@@ -336,7 +336,7 @@ class DeadLetters:
             consumer.end([delivery], Outcome.EXPIRED, now)
             consumer.acknowledge_originals([delivery], now)
 
-    def after(self, consumer: ConsumerCore, then: Callable[[], None], now: float) -> None:
+    def after(self, consumer: ConsumerCore, then: Callable[[float], None], now: float) -> None:
         """
         Run `then` when no copy for `consumer`, which is closing, is awaited any more.
 

@@ -37,7 +37,7 @@ class OpenCopies:
         self.committing = False
         self.owed: list[Delivery] = []  #: to be settled together when no copy is unconfirmed
         self._first_kept = math.inf  #: arrival of the oldest message that no ACK may cover
-        self._then: Callable[[], None] | None = None
+        self._then: Callable[[float], None] | None = None
 
     def __iter__(self) -> Iterator[Delivery]:
         return iter(self._open)
@@ -87,7 +87,7 @@ class OpenCopies:
         """Have `finish` settle `batch` when no copy is unconfirmed: a cumulative ACK would cover their originals."""
         self.owed += batch
 
-    def after(self, then: Callable[[], None]) -> None:
+    def after(self, then: Callable[[float], None]) -> None:
         """Have `finish` run `then`, which closes the consumer, when no copy is unconfirmed."""
         self._then = then
 
@@ -106,4 +106,4 @@ class OpenCopies:
         self._settle(covered, now)
         if self._then is not None:
             then, self._then = self._then, None
-            then()
+            then(now)

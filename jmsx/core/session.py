@@ -106,6 +106,7 @@ class SessionCore:
             lost_deliveries=lost_deliveries,
             memory=memory,
             translating=self._translating,
+            browsers=self.browsers,
         )
         scheduled = ScheduledRedelivery(
             dialect, self._requests, self._outbox, releases=self._consumers.release_windows
@@ -568,22 +569,6 @@ class SessionCore:
     def leaves_nothing(self) -> bool:
         """Whether closing now leaves no commit marker on the broker; if not, wait for the marker first."""
         return self._work.markers is None or not self.linked or self._work.markers.leaves_nothing
-
-    def may_leave_flagged(self, subscription_id: str | None = None) -> bool:
-        """
-        Return whether closing a consumer (None: any) now might leave messages flagged as redelivered that nobody has
-        seen.
-
-        Classic flags all that it has dispatched, and drops what an UNSUBSCRIBE overtakes.
-        """
-        closing = (
-            self._consumers if subscription_id is None else [self._consumers.get(subscription_id)]
-        )
-        return (
-            self._dialect.flags_redelivery
-            and self.linked
-            and any(one is not None and one.has_room for one in closing)
-        )
 
     def give_up(self, now: float) -> None:
         """

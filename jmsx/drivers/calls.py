@@ -39,13 +39,6 @@ Begin = Callable[[SessionCore, Delivery, float], None]
 #: Attempts to give back what a `receive()` that was interrupted had been given; each may be interrupted.
 GIVE_BACK: Final = 5
 
-#: Seconds for what Classic dispatches behind an ACK, before UNSUBSCRIBE. Without it 19 of 80 messages that no session
-#: had been given came flagged to the next one; with 1 ms one of them, with 3 and 10 ms none (measured on 6.1.8).
-LINGER: Final = 0.005
-
-#: Seconds for a busy broker to answer before that; then it counts as silent, and UNSUBSCRIBE has the wait to itself.
-BUSY: Final = 0.5
-
 _log = logger("jmsx.session")
 
 
@@ -490,26 +483,6 @@ class Calls:
         with self.engine.lock:
             self.closed = True
             self.engine.changed.notify_all()
-
-    def linger(self, subscription_id: str | None = None) -> None:
-        """
-        Before a consumer (None: all) closes: let what the broker may be dispatching to it come.
-
-        Nothing tells when that is done, because the broker dispatches on another thread than it answers on; a busy one
-        is given as long again as it took to answer, and a silent one nothing.
-        """
-        with self.engine.lock:
-            if not self.engine.work(lambda core, _now: core.may_leave_flagged(subscription_id)):
-                return
-            asked = self.engine.now()
-            request = self.engine.work(lambda core, _now: core.barrier())
-            self.engine.changed.wait_for(
-                lambda: request.done or self.engine.error is not None, min(self._limit, BUSY)
-            )
-            if request.done:
-                self.engine.changed.wait_for(
-                    lambda: self.engine.error is not None, max(LINGER, self.engine.now() - asked)
-                )
 
     def tidy_up(self) -> None:
         """Before the session closes: wait for a commit, and a moment for what it has to take along."""

@@ -172,7 +172,6 @@ class MessageConsumer:
             try:
                 try:
                     idle = link.leave(self._subscription_id)
-                    link.calls.linger(self._subscription_id)
                     asked = link.engine.call(
                         lambda core, now: core.close_consumer(self._subscription_id, now, idle=idle)
                     )

@@ -251,7 +251,6 @@ class SessionLink:
             self.calls.note_closed()
             self.calls.tidy_up()
             if self.engine.error is None:
-                self.calls.linger()
                 for request in self.engine.call(lambda core, now: core.close(now, idle=idle)):
                     self.calls.wait(request)
         except BrokerTimeoutError:

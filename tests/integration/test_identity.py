@@ -407,6 +407,26 @@ def test_what_was_dispatched_while_its_consumer_closed_is_new(
     assert sorted(seen) == sorted(one for both in each for one in both)
 
 
+def test_what_waits_behind_another_consumers_messages_is_new(broker: Broker, diary: Diary) -> None:
+    """The broker has dispatched it, and it is behind 20 MB on the socket when its consumer closes."""
+    queue, other = fresh_queue(), fresh_queue()
+    with Connection(broker.url, observers=[diary], redelivery_policy=NO_RETRY) as connection:
+        connection.start()
+        producer = connection.create_session().create_producer(None)
+        for text in ["0", "1"]:
+            producer.send(Message(text), destination=queue)
+        for _ in range(40):
+            producer.send(Message("x" * 500_000), destination=other)
+        session = connection.create_session()
+        consumer = session.create_consumer(Queue(f"{queue.name}?consumer.prefetchSize=1"))
+        assert eventually(lambda: diary.received() == 1, 10)
+        session.create_consumer(other)
+        assert [one.text for one in take(consumer, 1)] == ["0"]
+        consumer.close()
+        (message,) = take(connection.create_session().create_consumer(queue), 1)
+    assert (message.text, message.redelivered, message.delivery_count) == ("1", False, 1)
+
+
 def test_what_a_lost_link_had_prefetched_is_new(broker: Broker, diary: Diary) -> None:
     """In this process nobody saw it."""
     queue = fresh_queue()

@@ -215,7 +215,8 @@ class Peer:
         chunk: list[Frame | MessageFrame] = []
         for frame in self.link.take_frames():
             if isinstance(frame, MessageFrame):
-                self.known.add(frame.headers["ack"])
+                if "ack" in frame.headers:  # a browser's end has none
+                    self.known.add(frame.headers["ack"])
                 chunk.append(frame)
                 continue
             self._feed(chunk)

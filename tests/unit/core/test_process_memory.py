@@ -735,20 +735,90 @@ def test_what_a_commit_in_doubt_received_is_known() -> None:
     assert told(two) == ("a#2", True)
 
 
-def test_what_may_be_on_its_way_while_a_consumer_closes() -> None:
-    """Classic flags what it has dispatched, also what an UNSUBSCRIBE overtakes; Artemis flags nothing then."""
-    talk = Talk(TRANSACTED, dialect=CLASSIC)
-    assert not talk.core.may_leave_flagged()
-    talk.subscribe(prefetch=1)
-    assert talk.core.may_leave_flagged("1")
+#: The question for the end of what Classic has dispatched, and what is written when it has come.
+ASKS, ENDED = "SUBSCRIBE jmsx-question-{} ?", "UNSUBSCRIBE jmsx-question-{}"
+
+
+def closing(**subscription: Any) -> Talk:
+    """A consumer of Classic that closes with nothing in hand."""
+    talk = Talk(CLIENT, memory=ProcessMemory(), dialect=CLASSIC)
+    talk.subscribe(**subscription)
+    talk.wrote()
+    talk.core.close_consumer("1", talk.now)
+    return talk
+
+
+def ends(talk: Talk, number: int) -> None:
+    """The broker shows the end to a question."""
+    talk.comes("0", to=f"jmsx-question-{number}", browser="end")
+
+
+def test_a_consumer_leaves_when_nothing_more_is_on_its_way() -> None:
+    """Classic flags what it has dispatched, and drops what an UNSUBSCRIBE overtakes."""
+    talk = closing()
+    assert talk.wrote() == [ASKS.format(1)]
     talk.comes("a")
-    assert not talk.core.may_leave_flagged()
-    talk.held()
-    assert not talk.core.may_leave_flagged("1")
-    talk.commit()
-    assert talk.core.may_leave_flagged()
+    ends(talk, 1)
+    assert talk.wrote() == [ENDED.format(1), ASKS.format(2)]  # something came: there may be more
+    ends(talk, 2)
+    assert talk.wrote() == [ENDED.format(2), "UNSUBSCRIBE 1 ?"]
+    for _ in range(3):
+        talk.answer()
+    talk.subscribe("2")
+    talk.comes("a", to="2", redelivered="true")
+    assert told(talk, "2") == ("a#1", False)
+
+
+def test_a_consumer_leaves_though_the_broker_tells_no_end() -> None:
+    """It refuses the question, or is silent for five seconds, also while messages come."""
+    talk = closing()
+    talk.refuse("java.lang.SecurityException: User x is not authorized to read from queue://q")
+    assert talk.wrote()[1:] == [ENDED.format(1), "UNSUBSCRIBE 1 ?"]
+    talk = closing()
+    talk.comes("a")
+    talk.wait_until(4.9)
+    assert talk.wrote() == [ASKS.format(1)]
+    talk.wait_until(5.1)
+    assert talk.wrote() == [ENDED.format(1), "UNSUBSCRIBE 1 ?"]
+
+
+def test_a_question_for_the_end_dies_with_its_link() -> None:
+    """The broker has forgotten the consumer."""
+    talk = closing()
     talk.cut()
-    assert not talk.core.may_leave_flagged()
-    other = Talk(TRANSACTED, dialect=ARTEMIS)
+    talk.reopen()
+    talk.wait_until(6.0)
+    assert talk.wrote() == []
+
+
+def test_who_is_given_nothing_more_leaves_at_once() -> None:
+    """Its window is full, it reads a topic, or Artemis flags nothing then."""
+    talk = Talk(CLIENT, dialect=CLASSIC)
+    talk.subscribe(prefetch=1)
+    talk.comes("a")
+    talk.held()
+    talk.wrote()
+    talk.core.close_consumer("1", talk.now)
+    assert talk.wrote() == ["UNSUBSCRIBE 1 ?"]
+    topic = closing(destination="topic://t", kind=DestinationKind.TOPIC)
+    assert topic.wrote() == ["UNSUBSCRIBE 1 ?"]
+    other = Talk(CLIENT, dialect=ARTEMIS)
     other.subscribe()
-    assert not other.core.may_leave_flagged()
+    other.wrote()
+    other.core.close_consumer("1", other.now)
+    assert other.wrote() == ["UNSUBSCRIBE 1 ?"]
+
+
+def test_a_consumer_that_closed_in_a_transaction_leaves_like_others() -> None:
+    """Its ACK opens the window when the transaction ends."""
+    talk = Talk(TRANSACTED, dialect=CLASSIC)
+    talk.subscribe(prefetch=1)
+    talk.comes("a")
+    talk.held()
+    talk.core.close_consumer("1", talk.now)
+    talk.commit()
+    talk.wrote()
+    talk.answer()
+    assert talk.wrote() == [ASKS.format(1)]
+    ends(talk, 1)
+    assert talk.wrote() == [ENDED.format(1), "UNSUBSCRIBE 1 ?"]

@@ -251,7 +251,9 @@ def test_a_consumer_that_closes_waits_for_the_answer() -> None:
     talk.comes(UNREAD, to="jmsx-question-1", body="")
     assert talk.wrote() == ["UNSUBSCRIBE jmsx-question-1", *ASKS_FOR_ROOM]
     talk.answer()
-    assert talk.wrote() == [f"NACK {UNREAD}", "UNSUBSCRIBE 1 ?"]
+    assert talk.wrote() == [f"NACK {UNREAD}", "SUBSCRIBE jmsx-question-2 ?"]
+    talk.comes("0", to="jmsx-question-2", browser="end")
+    assert talk.wrote() == ["UNSUBSCRIBE jmsx-question-2", "UNSUBSCRIBE 1 ?"]
 
 
 def test_a_copy_that_is_refused_keeps_the_original() -> None:
