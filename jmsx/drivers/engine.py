@@ -184,6 +184,7 @@ class Engine:
         with self.lock:
             self._serve_core(core)
             self.source = source
+            self._thread.name = f"jmsx-engine-{source.session_id}"
             if self.state in LINKED:
                 self.call(lambda core, now: core.link_opened(server, seconds, now))
 
