@@ -97,6 +97,10 @@ class ArtemisDeadLetters:
 
         return self._ask(inquiry())
 
+    def counts(self, queues: Sequence[str]) -> dict[str, int | None]:
+        """Return the same of each of `queues`."""
+        return {queue: self.count(queue) for queue in queues}
+
     def is_same(self, queue: str, uri: str) -> bool:
         """Return whether the queue with that URI is `queue`; each may have the name of its address before its own."""
         return _target(uri)[1] == _bare(queue)

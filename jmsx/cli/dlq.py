@@ -189,8 +189,7 @@ def ls(
     """
     named = [queue_name(one) for one in queues or ()]
     with opened(broker) as access:
-        names = named or access.queues()
-        counts = {name: access.count(name) for name in names}
+        counts = access.counts(named or access.queues())
     if as_json:
         print_json([{"queue": name, "messages": count} for name, count in counts.items()])
         return

@@ -28,6 +28,9 @@ class Access(Protocol):
     def count(self, queue: str) -> int | None:
         """Return how many messages lie in `queue`; None: there is no such queue, or nobody tells."""
 
+    def counts(self, queues: Sequence[str]) -> dict[str, int | None]:
+        """Return what `count` does, of each of `queues`; one of many is not as dear as alone."""
+
     def is_same(self, queue: str, uri: str) -> bool:
         """Return whether what is sent to the queue with that URI lies in `queue`."""
 

@@ -96,6 +96,23 @@ def put_plainly(broker: Broker, queue: Queue, body: str, **headers: str) -> None
         wire.request(Frame("SEND", {**where, "persistent": "true", **headers}, body.encode()))
 
 
+def test_many_are_counted_together(proxy: Proxy, classic_broker: ClassicBroker) -> None:
+    """As an individualDeadLetterStrategy makes them; each took a connection that was told of all queues."""
+    names = {f"DLQ.{fresh_queue().name}": 1 + number % 2 for number in range(120)}
+    with Connection(classic_broker.url) as connection:
+        session = connection.create_session(AcknowledgeMode.SESSION_TRANSACTED)
+        producer = session.create_producer()
+        for name, count in names.items():
+            for _ in range(count):
+                producer.send(Message("x"), destination=Queue(name))
+        session.commit()
+    with open_access(proxy.url) as access:
+        assert set(names) <= set(access.queues())
+        before = proxy.visitors
+        assert access.counts([*names, "none.such"]) == {**names, "none.such": None}
+        assert proxy.visitors == before + 1
+
+
 def lying(broker: Broker, queue: Queue) -> Counter[str]:
     """The bodies in a queue; it is empty then."""
     with Connection(broker.url) as connection:
