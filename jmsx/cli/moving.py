@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,7 +15,7 @@ from jmsx.cli.printing import print_json
 from jmsx.cli.terminal import console, visible
 from jmsx.dead_letters.access import Access
 from jmsx.dead_letters.letter import DeadLetter
-from jmsx.errors import ConfigurationError, JmsxError
+from jmsx.errors import BrokerTimeoutError, ConfigurationError, ConnectionFailedError, JmsxError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -109,7 +109,7 @@ class Move:
 
         What the broker shows only when others have left the queue is found then, and belongs to it.
         """
-        found = self.find(self.limit)
+        found = self._look(self.limit, 0)
         planned, done = len(found.letters), 0
         follows = f", and what lies behind them ({found.hidden})" if found.hidden else ""
         told = f"{self.plan(found.letters)}{follows}" if planned else "nothing to do"
@@ -122,7 +122,7 @@ class Move:
                 _confirm()
             done = self._do(found.letters)
             while found.hidden and done == planned and (self.limit is None or done < self.limit):
-                found = self.find(None if self.limit is None else self.limit - done)
+                found = self._look(None if self.limit is None else self.limit - done, done)
                 planned += len(found.letters)
                 if not found.letters or found.absent:
                     found.warn()
@@ -138,6 +138,19 @@ class Move:
         _tell_result(result, {**counts, "dry_run": dry_run} if as_json else None)
         if missing or (staying and not dry_run):
             raise typer.Exit(1)
+
+    def _look(self, limit: int | None, done: int) -> Found:
+        """Return what is meant; says, where that is interrupted or the broker is lost, what was done before."""
+        try:
+            with sigterm_as_ctrl_c() if done else nullcontext():
+                return self.find(limit)
+        except (KeyboardInterrupt, BrokerTimeoutError, ConnectionFailedError):
+            _err.tell(
+                f"{done:,} were done for certain; the others lie where they lay"
+                if done
+                else "nothing was done; do the same again"
+            )
+            raise
 
     def _do(self, letters: Sequence[DeadLetter]) -> int:
         """Return how many were done; what is interrupted says so, and leaves nothing half done."""

@@ -8,7 +8,7 @@ import re
 import signal
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 from typer.testing import CliRunner
@@ -19,7 +19,12 @@ from jmsx.cli.terminal import console
 from jmsx.core.events import MessageDeadLettered
 from jmsx.dead_letters import opening
 from jmsx.dead_letters.letter import DeadLetter, read
-from jmsx.errors import ConfigurationError, InvalidDestinationError
+from jmsx.errors import (
+    BrokerTimeoutError,
+    ConfigurationError,
+    ConnectionFailedError,
+    InvalidDestinationError,
+)
 from tests.pipeline.simulator import SOURCE, Clock, open_log
 
 if TYPE_CHECKING:
@@ -456,6 +461,51 @@ def test_a_signal_on_the_way(
     monkeypatch.setattr(broker, "remove", interrupted)
     told = CliRunner().invoke(dlq.app, ["purge", "dead", "--yes"]).stderr
     assert "1 of 2 were done for certain; each of the others is deleted, or still in dead" in told
+
+
+@pytest.mark.parametrize("command", ["purge", "replay"])
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), BrokerTimeoutError("silent"), ConnectionFailedError("gone")]
+)
+def test_a_look_that_ends_early(
+    broker: Hiding, monkeypatch: pytest.MonkeyPatch, command: str, error: BaseException
+) -> None:
+    """Before anything was done that is told, with the next step; later, how many were done."""
+    look = broker.look
+
+    def failing(*_: object, **__: object) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(broker, "look", failing)
+    told = CliRunner().invoke(dlq.app, [command, "dead", "--yes"])
+    assert told.exit_code != 0
+    assert "nothing was done; do the same again" in told.stderr
+
+    def once(*arguments: Any, **options: Any) -> Iterator[DeadLetter]:
+        monkeypatch.setattr(broker, "look", failing)
+        return look(*arguments, **options)
+
+    monkeypatch.setattr(broker, "look", once)
+    told = CliRunner().invoke(dlq.app, [command, "dead", "--yes"])
+    assert told.exit_code != 0
+    assert "2 were done for certain; the others lie where they lay" in told.stderr
+
+
+def test_a_sigterm_between_two_looks(broker: Hiding, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ends it as Ctrl-C does, for something was done."""
+    look = broker.look
+
+    def second(*_: object, **__: object) -> Iterator[DeadLetter]:
+        signal.raise_signal(signal.SIGTERM)
+        return iter(())
+
+    def first(*arguments: Any, **options: Any) -> Iterator[DeadLetter]:
+        monkeypatch.setattr(broker, "look", second)
+        return look(*arguments, **options)
+
+    monkeypatch.setattr(broker, "look", first)
+    told = CliRunner().invoke(dlq.app, ["purge", "dead", "--yes"])
+    assert "2 were done for certain" in told.stderr
 
 
 def test_nobody_to_ask(broker: Hiding) -> None:
