@@ -17,7 +17,7 @@ _GRAIN: Final = (*_PLACE, "five_minutes_us")
 
 def balance(sums: Sums, context: Context) -> pl.DataFrame:
     """Make the table; `sums` has CONSUMPTION and PRESENCE."""
-    return context.once(_balance, sums)
+    return context.shared(_balance, sums)
 
 
 def _balance(sums: Sums, context: Context) -> pl.DataFrame:

@@ -49,8 +49,8 @@ class Context:
             replace(self.clocks, offsets=offsets),
         )
 
-    def once(self, of: Gold, sums: Sums) -> pl.DataFrame:
-        """Return what `of` makes of `sums`: made once, for several tables of the same ones."""
+    def shared(self, of: Gold, sums: Sums) -> pl.DataFrame:
+        """Return what `of` makes of `sums`, for several tables; made anew where one asks with other sums."""
         before, made = self._made.get(of, ({}, None))
         if made is None or any(before.get(name) is not rows for name, rows in sums.items()):
             made = of(sums, self)
