@@ -24,6 +24,7 @@ _KIND_OF_TRANSACTION: Final = {
 _KINDS_OF_CLASS: Final[Mapping[type, tuple[str, ...]]] = {
     core.MessagesReceived: ("recv.batch",),
     core.DeliveryEnded: ("delivery",),
+    core.DeliveryEndedLate: ("delivery.late",),
     core.MessagesAcknowledged: ("ack.batch",),
     core.RedeliveryScheduled: ("redelivery.scheduled",),
     core.MessageDeadLettered: ("dlq",),
@@ -104,7 +105,8 @@ def _maker(kind: str, writer: str, optional: frozenset[str], *, with_text: bool)
         "ts_us": "round(at + ahead)",
         "mono_us": "round(at)",
         "session_id": "source.session_id",
-        "epoch": "source.epoch",
+        # What is told late belongs to a socket that is gone.
+        "epoch": "event.epoch" if kind == "delivery.late" else "source.epoch",
     }
     last = []
     for field in FIELDS:

@@ -80,6 +80,12 @@ KINDS: Final = (
         (*_WHERE, "msg_key", "attempt", "outcome"),
         urgent=True,
     ),
+    Kind(
+        "delivery.late",
+        "how a delivery went that was abandoned while the application had it; under the epoch that it came in",
+        (*_WHERE, "msg_key", "attempt", "outcome"),
+        urgent=True,
+    ),
     Kind("send", "a SEND ended", ("dest", "msg_key", "outcome"), urgent=True),
     Kind(
         "dlq",
@@ -158,9 +164,10 @@ KINDS: Final = (
 )
 
 #: Kinds that the audit of sent against settled is built on.
-AUDITED: Final = frozenset({"delivery", "send", "sub.removed"})
+AUDITED: Final = frozenset({"delivery", "delivery.late", "send", "sub.removed"})
 
-_CONSUMED: Final = ("delivery", "dlq", "dlq.failed", "redelivery.scheduled", "sub.open")
+_DELIVERIES: Final = ("delivery", "delivery.late")
+_CONSUMED: Final = (*_DELIVERIES, "dlq", "dlq.failed", "redelivery.scheduled", "sub.open")
 _OF_A_SUBSCRIPTION: Final = ("sub.stats", "sub.close")
 _BATCHES: Final = ("recv.batch", "ack.batch", "ack.dropped")
 _TRANSACTIONS: Final = ("tx.commit", "tx.rollback", "tx.in_doubt")
@@ -226,14 +233,14 @@ FIELDS: Final = (
         "",
         "whose copy of the topic's messages: `durable:` client id `.` name, or this consumer alone;"
         " absent where all who read `dest` share its messages",
-        _from("subscription", "delivery", "sub.open", "sub.removed"),
+        _from("subscription", *_DELIVERIES, "sub.open", "sub.removed"),
     ),
     Field(
         "msg_key",
         _STRING,
         "",
         "stable identity of the message; of jmsx senders 32 hex digits, the first 12 epoch ms",
-        _from("message_key", "delivery", "send", "dlq", "dlq.failed", "redelivery.scheduled"),
+        _from("message_key", *_DELIVERIES, "send", "dlq", "dlq.failed", "redelivery.scheduled"),
     ),
     Field(
         "cause_key",
@@ -258,7 +265,7 @@ FIELDS: Final = (
         _INT,
         "",
         "which delivery of the message, from 1",
-        _from("attempt", "delivery"),
+        _from("attempt", *_DELIVERIES),
         least=1,
     ),
     Field(
@@ -293,14 +300,15 @@ FIELDS: Final = (
         _LONG,
         _US_EPOCH,
         "handed to the application; of `send` and `tx.*`: begun (`ts_us` is the end)",
-        _from("started_at", "delivery", "send", *_TRANSACTIONS),
+        _from("started_at", *_DELIVERIES, "send", *_TRANSACTIONS),
         Origin.FROM_MONOTONIC,
     ),
     Field(
         "end_us",
         _LONG,
         _US_EPOCH,
-        "the application was done; `ts_us` is when it was settled",
+        "the application was done; `ts_us` is when it was settled. Abandoned while the application has it: that, and"
+        " `delivery.late` tells it; before that: `start_us` at most",
         _from("ended_at", "delivery"),
         Origin.FROM_MONOTONIC,
     ),
@@ -309,22 +317,26 @@ FIELDS: Final = (
         _STRING,
         "",
         "how it ended",
-        _from("outcome", "delivery", "send"),
-        words={"delivery": _DELIVERY_OUTCOMES, "send": _SEND_OUTCOMES},
+        _from("outcome", *_DELIVERIES, "send"),
+        words={
+            "delivery": _DELIVERY_OUTCOMES,
+            "delivery.late": ("done", "failed", "undone"),
+            "send": _SEND_OUTCOMES,
+        },
     ),
     Field(
         "error_type",
         _STRING,
         "",
         "class of what the handler raised",
-        _from("error_type", "delivery", "dlq"),
+        _from("error_type", *_DELIVERIES, "dlq"),
     ),
     Field(
         "error_place",
         _STRING,
         "",
         "file and line of that, the innermost of the application's code",
-        _from("error_place", "delivery", "dlq"),
+        _from("error_place", *_DELIVERIES, "dlq"),
     ),
     Field(
         "error_stack",

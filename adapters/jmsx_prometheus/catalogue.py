@@ -591,6 +591,7 @@ BY_SAMPLE: Final[dict[str, Metric]] = {
 
 #: Events that move no metric, and why.
 UNCOUNTED: Final = {
+    "DeliveryEndedLate": "its delivery is counted as abandoned, and its message comes again: the event log has it",
     "SubscriptionRemoved": "an act of a person or a program, once in the life of a subscription: the event log has it",
 }
 

@@ -18,6 +18,7 @@ from jmsx.core.events import (
     ConsumerMeasured,
     DeadLetterFailed,
     DeliveryEnded,
+    DeliveryEndedLate,
     ErrorReceived,
     Event,
     LinkClosed,
@@ -341,7 +342,10 @@ class PrometheusObserver:
             SubscriptionClosed: lambda event, source: links.note_unsubscribed(
                 source, self._of(event)
             ),
-            SubscriptionRemoved: lambda *_: None,  # as `catalogue.UNCOUNTED` says
+            DeliveryEndedLate: lambda *_: (
+                None
+            ),  # as `catalogue.UNCOUNTED` says, and of the next, too
+            SubscriptionRemoved: lambda *_: None,
             QueueCounted: lambda event, _: self._note_counted(event),
         }
 

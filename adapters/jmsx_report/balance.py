@@ -15,7 +15,7 @@ import polars as pl
 from jmsx.core.events import Outcome
 from jmsx_report.clocks import UNKNOWN_US, Clocks
 from jmsx_report.fanout import Routes
-from jmsx_report.flows import BUCKET_US, DONE, NAMELESS, PLANNED, REMOVED, SETTLES
+from jmsx_report.flows import BUCKET_US, DONE, LATE, NAMELESS, PLANNED, REMOVED, SETTLES
 from jmsx_report.horizon import Completeness, Horizon
 from jmsx_report.nothing import of_rows
 
@@ -44,8 +44,8 @@ def senders(flowing: pl.DataFrame, routes: Routes) -> pl.DataFrame:
 
 
 def deliveries_by_route(flowing: pl.DataFrame, routes: Routes) -> pl.DataFrame:
-    """Return the deliveries of `flowing` that are audited, with `route`."""
-    return flowing.filter(pl.col("kind") == "delivery").join(
+    """Return the deliveries of `flowing` that are audited, with `route`; what was told late of them has a row more."""
+    return flowing.filter(pl.col("kind").is_in(["delivery", LATE])).join(
         routes.reads, on=["dest", "subscription"], nulls_equal=True
     )
 
@@ -55,14 +55,13 @@ def buckets(sends: pl.DataFrame, deliveries: pl.DataFrame) -> pl.DataFrame:
     Compare both sides of every bucket of every route; as `sends_by_route` and `deliveries_by_route`.
 
     Columns: route, bucket, {confirmed, unconfirmed, settled}_{n, xor, total}, others_n (sends that were refused or
-    rolled back), spare_n (handlers that succeeded before the link was lost), balanced (with or without
+    rolled back), spare_n (handlers that succeeded before the link was lost, or ran on), balanced (with or without
     those).
     """
     outcome = pl.col("outcome")
     send = pl.when(outcome.is_in(_AWAITED)).then("outcome").otherwise(pl.lit("others"))
-    delivery = (
-        pl.when(_SETTLED).then(pl.lit("settled")).when(pl.col("effects") > 0).then(pl.lit("spare"))
-    )
+    ran = pl.max_horizontal("effects", "running") > 0
+    delivery = pl.when(_SETTLED).then(pl.lit("settled")).when(ran).then(pl.lit("spare"))
     told = pl.concat(
         rows.select("route", "bucket", *_MARKS, side=pl.when(outcome.is_not_null()).then(side))
         for rows, side in ((sends, send), (deliveries, delivery))
@@ -466,7 +465,8 @@ def keys(
 
     Columns: msg_key, route, dest (of the send; else where it was read), key_us, bucket, hour_us, confirmed,
     unconfirmed, refused, rolled_back (sends), settled, done, dead_lettered, effects (of handlers, but for those that
-    were rolled back), abandoned (deliveries), doubtful (deliveries in transactions in doubt), sender, expires_us,
+    were rolled back), running (handlers whose link was lost, and of which nobody tells how that went), abandoned
+    (deliveries), doubtful (deliveries in transactions in doubt), sender, expires_us,
     fanned, sent_anywhere (also to what is not audited), readers (writers whose handlers succeeded), last_us, last_fate
     (of its deliveries), back_us (when the last of them ended, at the latest, by a clock that is set right), and what
     `_died` tells.
@@ -481,7 +481,10 @@ def keys(
             how="left",
         )
         .with_columns(
-            pl.when(in_tx & ~in_doubt).then(0).otherwise(pl.col("effects")).alias("effects"),
+            *(
+                pl.when(in_tx & ~in_doubt).then(0).otherwise(name).alias(name)
+                for name in ("effects", "running")
+            ),
             pl.when(in_doubt).then(pl.col("n")).otherwise(0).alias("doubtful"),
         )
     )
@@ -508,6 +511,7 @@ def keys(
         )
     )
     delivered = deliveries_by_route(named, routes)
+    ended = pl.col("kind") != LATE
     deliveries = (
         delivered.group_by(_KEY)
         .agg(
@@ -523,12 +527,16 @@ def keys(
                 for number in ("done", "dead_lettered")
             ),
             pl.col("effects").sum(),
+            pl.col("running").sum().clip(lower_bound=0),
             n.filter(outcome == Outcome.ABANDONED.value).sum().alias("abandoned"),
             pl.col("doubtful").sum(),
             pl.col("writer").filter(pl.col("effects") > 0).unique().sort().alias("readers"),
-            pl.col("last_us").max(),
-            outcome.sort_by("last_us", "outcome").last().alias("last_fate"),
-            clocks.latest("last_us").max().alias("back_us"),
+            pl.col("last_us").filter(ended).max(),
+            outcome.filter(ended)
+            .sort_by(pl.col("last_us").filter(ended), outcome.filter(ended))
+            .last()
+            .alias("last_fate"),
+            clocks.latest("last_us").filter(ended).max().alias("back_us"),
         )
         .join(_died(delivered, clocks), on=list(_KEY), how="left")
     )
@@ -543,6 +551,7 @@ def keys(
         "done",
         "dead_lettered",
         "effects",
+        "running",
         "abandoned",
     )
     anywhere = named.filter(_SENT).select("msg_key").unique().with_columns(sent_anywhere=True)
@@ -638,7 +647,7 @@ def plans(
     """
     ended = found.writers.filter(pl.col("ended") != "open").select("writer", end_us="last_us")
     afterwards = (
-        deliveries_by_route(stories, routes)
+        deliveries_by_route(stories.filter(pl.col("kind") != LATE), routes)
         .group_by("msg_key", "route", "writer")
         .agg(
             pl.col("last_us").sort_by("last_seq", "last_us").last().alias("then_us"),
@@ -820,7 +829,8 @@ def judged(
     and sent as often; whether that was meant nobody says. unsent: settled, and nobody in
     the log sent it; foreign: the same, by who is not jmsx. unanswered: sent without a receipt, and not settled.
     late_confirmed: the same, but settled, which proves that it was sent. in_doubt: not settled, but delivered in a
-    transaction of which nobody knows the end. doubtful_duplicates: a handler succeeded again after such a transaction.
+    transaction of which nobody knows the end. doubtful_duplicates: a handler succeeded again after such a transaction,
+    or after one that ran on when its link was lost, and of which nobody tells how that went.
     dead_after_done: done, and then dead-lettered, though it was not sent again, and in no other number of `TWICE`; the
     other way round somebody moved the dead letter back. unordered: nothing tells which of the two it was. phantoms:
     rolled back by its sender, and settled. refused_settled: its sender was told of an error, and it was settled.
@@ -859,6 +869,7 @@ def judged(
     lost = pl.col("lost")
     done, once = pl.col("done"), pl.max_horizontal(due, "strays", 1)
     ran_again = (pl.col("effects") > once) & (done <= once)
+    perhaps_again = (pl.col("effects") + pl.col("running") > once) & (done <= once)
     died_too = (done + pl.col("dead_lettered") > once) & (done <= once) & ~(ran_again & ~doubtful)
     by_key = by_key.join(
         clocks.shifts(by_key.select("sender", "key_us").drop_nulls()),
@@ -897,7 +908,7 @@ def judged(
             (done > once).cast(pl.Int64).alias("duplicates"),
             (ran_again & ~doubtful).cast(pl.Int64).alias("effect_duplicates"),
             ((done > 1) & (done <= due)).cast(pl.Int64).alias("resent"),
-            (ran_again & doubtful).cast(pl.Int64).alias("doubtful_duplicates"),
+            (perhaps_again & (doubtful | ~ran_again)).cast(pl.Int64).alias("doubtful_duplicates"),
             (pl.col("dead_later") & died_too).cast(pl.Int64).alias("dead_after_done"),
             (pl.col("unordered") & died_too).cast(pl.Int64).alias("unordered"),
             (~mine & ~pl.col("sent_anywhere") & (settled > 0) & (pl.col("bucket") >= 0))

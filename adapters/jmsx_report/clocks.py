@@ -20,7 +20,7 @@ import polars as pl
 
 from jmsx_report.additive import Adds, Partial
 from jmsx_report.events import Events, every_line, named
-from jmsx_report.flows import PLAUSIBLE_US, keyed
+from jmsx_report.flows import LATE, PLAUSIBLE_US, keyed
 from jmsx_report.nothing import of_lines
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _samples(events: Events) -> pl.DataFrame:
     return (
         events.once(keyed)
         .lazy()
-        .filter(pl.col("key_us").is_not_null())
+        .filter(pl.col("key_us").is_not_null(), pl.col("kind") != LATE)
         .select(
             "writer",
             _STRETCH,

@@ -49,6 +49,12 @@ _GOES_ON: Final = {
     "released": "given back by a consumer that closed",
     "abandoned": "its connection was lost before it was settled",
 }
+#: How a delivery went that was abandoned while the application had it.
+_LATE: Final = {
+    "done": "its handler came to its end all the same",
+    "failed": "its handler failed",
+    "undone": "the application gave it back",
+}
 _SENT: Final = {
     "confirmed": "sent to {dest}, and confirmed by the broker",
     "unconfirmed": "sent to {dest}; no receipt came, so nobody knows whether the broker has it",
@@ -397,6 +403,12 @@ def _delivery(line: Line) -> str:
     return text + _within(line)
 
 
+def _late(line: Line) -> str:
+    ended = _LATE.get(line.get("outcome", ""), name(line.get("outcome")))
+    error = f" with {name(line['error_type'])}" if line.get("error_type") else ""
+    return f"delivery {line.get('attempt')}, whose connection was lost: {ended}{error}"
+
+
 def _within(line: Line) -> str:
     return f", in transaction {line['tx_id']}" if line.get("tx_id") else ""
 
@@ -408,6 +420,7 @@ def _transaction_ended(line: Line) -> str:
 _WORDED: Final[Mapping[str, Callable[[Line], str]]] = {
     "send": _send,
     "delivery": _delivery,
+    "delivery.late": _late,
     "redelivery.scheduled": _redelivery,
     "dlq": _dead,
     "dlq.failed": lambda line: (

@@ -12,7 +12,7 @@ from typing import Final
 
 import polars as pl
 
-from jmsx.core.events import Outcome
+from jmsx.core.events import LateOutcome, Outcome
 from jmsx_report.additive import HOUR_US, Adds, Partial, added
 from jmsx_report.events import Events, named
 from jmsx_report.nothing import of_lines, of_rows
@@ -42,6 +42,9 @@ SETTLES: Final = {
 }
 #: Outcomes of deliveries that are done.
 DONE: Final = tuple(outcome for outcome, number in SETTLES.items() if number == "done")
+#: The kind of line by which a delivery is told that was abandoned while the application had it.
+LATE: Final = "delivery.late"
+_FLOWING: Final = ("send", "delivery", LATE)
 _HERE: Final = ("writer", "session_id", "epoch", "kind", "outcome", "dest", "subscription")
 
 
@@ -96,10 +99,25 @@ def _sends(events: Events) -> pl.DataFrame:
         "tx_id",
         "expires_us",
         pl.lit(0, pl.Int64).alias("effects"),
+        pl.lit(0, pl.Int64).alias("running"),
     )
 
 
 def _deliveries(events: Events) -> pl.DataFrame:
+    """
+    Return each delivery.
+
+    Of one that was abandoned only its times tell of its handler. Where that was not called they are all one, or its end
+    comes before its beginning or is not there; where it still ran its end is that of the link.
+    """
+    done = pl.col("outcome").is_in(DONE)
+    begun, ended, settled = pl.col("start_us"), pl.col("end_us"), pl.col("ts_us")
+    called = (ended >= begun) & ~((ended == begun) & (begun == pl.col("recv_us")))
+    had = (
+        (pl.col("outcome") == Outcome.ABANDONED.value)
+        & pl.col("error_type").is_null()
+        & called.fill_null(value=False)
+    )
     return events.coded("delivery").select(
         *_HERE[:-1],
         "subscription",
@@ -112,28 +130,39 @@ def _deliveries(events: Events) -> pl.DataFrame:
         "recv_us",
         "tx_id",
         pl.lit(None, pl.Int64).alias("expires_us"),
-        _succeeded().cast(pl.Int64).alias("effects"),
+        (done | (had & (ended != settled))).cast(pl.Int64).alias("effects"),
+        (had & (ended == settled)).cast(pl.Int64).alias("running"),
     )
 
 
-def _succeeded() -> pl.Expr:
-    """
-    Return whether the handler ran to its end without an error.
-
-    Of a delivery that was abandoned only its times tell: one that was never handed out has one time for all, and one
-    whose handler still ran has no end, or one before its beginning.
-    """
-    begun, ended = pl.col("start_us"), pl.col("end_us")
-    ran = (ended >= begun) & ~((ended == begun) & (begun == pl.col("recv_us")))
-    abandoned = pl.col("outcome") == Outcome.ABANDONED.value
-    well = pl.col("error_type").is_null()
-    return pl.col("outcome").is_in(DONE) | (abandoned & well & ran.fill_null(value=False))
+def _late(events: Events) -> pl.DataFrame:
+    """Return what became of deliveries of which `running` had counted one."""
+    return events.coded(LATE).select(
+        *_HERE[:-1],
+        "subscription",
+        "msg_key",
+        "seq",
+        "ts_us",
+        pl.col("ts_us").alias("told_us"),
+        "mono_us",
+        pl.lit(None, pl.Int64).alias("sent_us"),
+        pl.lit(None, pl.Int64).alias("recv_us"),
+        pl.lit(None, pl.String).alias("tx_id"),
+        pl.lit(None, pl.Int64).alias("expires_us"),
+        (pl.col("outcome") == LateOutcome.DONE.value).cast(pl.Int64).alias("effects"),
+        pl.lit(-1, pl.Int64).alias("running"),
+    )
 
 
 def keyed(events: Events) -> pl.DataFrame:
-    """Return each send and each delivery, with time and hash of its key; writers and the like are Categorical."""
+    """
+    Return each send, each delivery, and what was told late of one, with time and hash of its key.
+
+    Writers and the like are Categorical. `effects`: its handler ran to its end without an error. `running`: it ran on
+    when its link was lost; a line `LATE`, which older releases do not have, takes that back.
+    """
     return (
-        pl.concat([_sends(events), _deliveries(events)])
+        pl.concat([_sends(events), _deliveries(events), _late(events)])
         .lazy()
         .with_columns(
             key_us(pl.col("msg_key")).alias("key_us"),
@@ -152,14 +181,14 @@ def _placed(both: pl.DataFrame) -> pl.LazyFrame:
     )
 
 
-@of_lines("send", "delivery")
+@of_lines(*_FLOWING)
 def _fingerprints(events: Events) -> pl.DataFrame:
     return (
         _placed(events.once(keyed))
         .group_by(*_HERE, "hour_us", "bucket")
         .agg(
             pl.len().cast(pl.Int64).alias("n"),
-            pl.col("effects").sum(),
+            pl.col("effects", "running").sum(),
             pl.col("hash").bitwise_xor().alias("xor"),
             (pl.col("hash") & _LOW).sum().alias("total"),
         )
@@ -168,11 +197,17 @@ def _fingerprints(events: Events) -> pl.DataFrame:
     )
 
 
-#: Sends and deliveries by writer, outcome, destination, subscription and bucket. `hour_us` is the hour of sending.
+#: What is `keyed`, by writer, outcome, destination, subscription and bucket. `hour_us` is the hour of sending.
 FLOWS: Final = Partial(
     "flows",
     (*_HERE, "hour_us", "bucket"),
-    {"n": Adds.SUM, "effects": Adds.SUM, "xor": Adds.XOR, "total": Adds.SUM},
+    {
+        "n": Adds.SUM,
+        "effects": Adds.SUM,
+        "running": Adds.SUM,
+        "xor": Adds.XOR,
+        "total": Adds.SUM,
+    },
     _fingerprints,
     apart=("writer", "bucket"),
 )
@@ -209,6 +244,7 @@ def _plans(events: Events) -> pl.LazyFrame:
             "seq",
             "ts_us",
             pl.lit(0, pl.Int64).alias("effects"),
+            pl.lit(0, pl.Int64).alias("running"),
             pl.lit(None, pl.Int64).alias("expires_us"),
             (pl.col("ts_us") + pl.col("delay_us").clip(0, PLAUSIBLE_US[1])).alias("until_us"),
             # A line of an older release says so only where later messages wait for it.
@@ -218,12 +254,13 @@ def _plans(events: Events) -> pl.LazyFrame:
 
 
 def _details(events: Events) -> pl.DataFrame:
-    """Return what only stories tell of each row of `keyed`, in its order: first sends, then deliveries."""
+    """Return what only stories tell of each row of `keyed`, in its order: first sends, then what was delivered."""
     sends = events.coded("send").select("seq", "duplicate_id")
-    return pl.concat([sends, events.coded("delivery").select("seq")], how="diagonal").drop("seq")
+    others = [events.coded(kind).select("seq") for kind in _FLOWING[1:]]
+    return pl.concat([sends, *others], how="diagonal").drop("seq")
 
 
-@of_lines("send", "delivery", PLANNED)
+@of_lines(*_FLOWING, PLANNED)
 def _told(events: Events, wanted: pl.Series) -> pl.DataFrame:
     return (
         pl.concat(
@@ -239,7 +276,7 @@ def _told(events: Events, wanted: pl.Series) -> pl.DataFrame:
         .group_by(_STORY)
         .agg(
             pl.len().cast(pl.Int64).alias("n"),
-            pl.col("effects").sum(),
+            pl.col("effects", "running").sum(),
             pl.col("ts_us").min().alias("first_us"),
             pl.col("ts_us").max().alias("last_us"),
             pl.col("seq").max().alias("last_seq"),
@@ -256,9 +293,9 @@ def stories(buckets: pl.Series) -> Partial:
     Return the same, but key by key, of the messages of `buckets` only; what each of them went through.
 
     Columns: writer, session_id, epoch, kind, outcome, dest, subscription, msg_key, key_us, bucket, hour_us, n, effects,
-    tx_id (only where the outcome leaves open how the transaction ended), first_us, last_us (when, by the writer's
-    clock), last_seq, expires_us; of a send duplicate_id; and of each `PLANNED` line consumer, plan (its seq), until_us
-    (by the writer's clock), kept (whether the consumer surely keeps it until then; null: it is another line).
+    running, tx_id (only where the outcome leaves open how the transaction ended), first_us, last_us (when, by the
+    writer's clock), last_seq, expires_us; of a send duplicate_id; and of each `PLANNED` line consumer, plan (its seq),
+    until_us (by the writer's clock), kept (whether the consumer surely keeps it until then; null: it is another line).
     """
     wanted, nothing = buckets.unique(), Events()
     return Partial(
@@ -267,6 +304,7 @@ def stories(buckets: pl.Series) -> Partial:
         {
             "n": Adds.SUM,
             "effects": Adds.SUM,
+            "running": Adds.SUM,
             "first_us": Adds.MIN,
             "last_us": Adds.MAX,
             "last_seq": Adds.MAX,

@@ -509,6 +509,12 @@ class ConsumerCore:
         self.memory.acknowledged([delivery])
         return True
 
+    def ended_late(self, delivery: Delivery, now: float, failure: Failure | None = None) -> None:
+        """Report, once, how a delivery went that the application still had when its link was lost; None: it is done."""
+        if delivery.runs_on:
+            delivery.runs_on = False
+            self.reports.ended_late(delivery, failure, now)
+
     def flush(self, trigger: AckTrigger, now: float, *, idle: bool = False) -> None:
         """Write the ACK that the consumed batch owes, if any. `idle`: nothing is left to hand out."""
         self._changes(self)
@@ -851,11 +857,11 @@ class ConsumerCore:
         if not self._outbox.ends:
             return
         for delivery in alive:
-            if delivery.ended_at == delivery.started_at:  # settled by its own handler
-                delivery.ended_at = now
-            elif delivery.ended_at == -math.inf:  # it waited for its handler
+            unseen = delivery.unseen or delivery.ended_at == -math.inf  # or waits for its handler
+            if unseen or delivery.ended_at == delivery.started_at:  # or its own handler settles it
                 lost = outcome is Outcome.ABANDONED
-                delivery.ended_at = delivery.received_at if lost else now
+                delivery.ended_at = delivery.received_at if lost and unseen else now
+                delivery.runs_on = lost and not unseen
             self.reports.ended(delivery, outcome, now, transaction_id)
 
     def forget_counts(self, batch: Iterable[Delivery]) -> None:

@@ -84,6 +84,7 @@ class Delivery:
         "over_limit",
         "owed_end",
         "received_at",
+        "runs_on",
         "sent_back",
         "started_at",
         "state",
@@ -139,6 +140,8 @@ class Delivery:
         self.expires_at = expires_at  #: seconds, monotonic; None: never
         self.started_at = received_at
         self.ended_at = received_at
+        #: The application still had it when its link was lost, and has not told since that it is done with it
+        self.runs_on = False
         self.state = WAITING
         #: How it ends as soon as its ACK is written, which waits for its turn; None: that is not put off
         self.owed_end: Outcome | None = None

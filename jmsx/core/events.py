@@ -38,6 +38,14 @@ DONE = frozenset({Outcome.ACKNOWLEDGED, Outcome.COMMITTED, Outcome.DISCARDED, Ou
 SETTLED = DONE | {Outcome.DEAD_LETTERED, Outcome.EXPIRED}
 
 
+class LateOutcome(StrEnum):
+    """How a delivery went whose link was lost before that."""
+
+    DONE = "done"  #: its handler has returned, or the application acknowledged or committed it
+    FAILED = "failed"  #: its handler has raised
+    UNDONE = "undone"  #: recovered, rolled back or given back
+
+
 class AckTrigger(StrEnum):
     """Why an ACK was written."""
 
@@ -124,7 +132,7 @@ class DeliveryEnded:
         received_at: when it came in.
         started_at: when it was handed to the application.
         ended_at: when the application was done with it; if its link was lost before its handler was called: when it
-            came in.
+            came in; if it was lost while that ran: as `at`.
         outcome: how it ended.
         error_type: class name of what the handler raised; None: nothing.
         error_place: file and line, the innermost of the application's code.
@@ -156,6 +164,41 @@ class DeliveryEnded:
     error_stack: str | None = None
     transaction_id: str | None = None
     size: int = 0
+    subscription: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class DeliveryEndedLate:
+    """
+    The application is done with a delivery that it still had when its link was lost, and that ended `abandoned` then.
+
+    Not told where the process, session or consumer ends before.
+
+    Args:
+        at: when; seconds, monotonic.
+        consumer: the consumer's name.
+        destination: the destination as subscribed, such as `queue://orders`.
+        message_key: the message's identity: the sender's `jmsx_key`, else the broker's stable id.
+        attempt: which delivery of this message, counted from 1; a lower bound across crashes.
+        epoch: the socket of the session that it came on, which is lost.
+        started_at: when it was handed to the application; seconds, monotonic.
+        outcome: how that went.
+        error_type: class name of what the handler raised; None: nothing.
+        error_place: file and line, the innermost of the application's code.
+        subscription: whose copy of a topic's messages it is; None: of a queue.
+
+    """
+
+    at: float
+    consumer: str
+    destination: str
+    message_key: str
+    attempt: int
+    epoch: int
+    started_at: float
+    outcome: LateOutcome
+    error_type: str | None = None
+    error_place: str | None = None
     subscription: str | None = None
 
 
@@ -607,6 +650,7 @@ class ClockCompared:
 Event = (
     MessagesReceived
     | DeliveryEnded
+    | DeliveryEndedLate
     | MessagesAcknowledged
     | RedeliveryScheduled
     | MessageDeadLettered

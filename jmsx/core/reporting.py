@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from jmsx.core import events
 from jmsx.core.delivery import Delivery
 from jmsx.core.dialect import Dialect
-from jmsx.core.events import AckTrigger, Outcome
+from jmsx.core.events import AckTrigger, LateOutcome, Outcome
 from jmsx.core.frames import Outbox
 from jmsx.core.headers import sent_ms
 from jmsx.core.identity import key_of
@@ -164,6 +164,26 @@ class ConsumerReports:
             if delivery.failed.is_first and outcome is not Outcome.DEAD_LETTERED:
                 ended.error_stack = failure.trace
         self._outbox.report(ended)
+
+    def ended_late(self, delivery: Delivery, failure: Failure | None, now: float) -> None:
+        """Report how a delivery went whose link was lost before; None: it is done."""
+        raised = None if failure is None else failure.error_type
+        undone = LateOutcome.UNDONE if raised is None else LateOutcome.FAILED
+        self._outbox.report(
+            events.DeliveryEndedLate(
+                at=now,
+                consumer=self._settings.name,
+                destination=self._settings.destination,
+                message_key=self.key(delivery),
+                attempt=delivery.delivery_count,
+                epoch=delivery.epoch,
+                started_at=delivery.started_at,
+                outcome=LateOutcome.DONE if failure is None else undone,
+                error_type=raised,
+                error_place=None if failure is None else failure.place,
+                subscription=self._settings.subscription,
+            )
+        )
 
     # Dead letters ----------------------------------------------------------------------------------------------------
 

@@ -356,6 +356,8 @@ class SessionCore:
         if consumer is None:
             return False
         if self.is_lost(delivery):
+            if not returning:
+                consumer.ended_late(delivery, now)
             self._consumers.consumed_late(delivery, now)
         else:
             consumer.consumed(delivery, now, returning=returning)
@@ -393,7 +395,7 @@ class SessionCore:
         if consumer is None:
             return
         if self.is_lost(delivery):
-            self._told_late(consumer, delivery, failure)
+            self._told_late(consumer, delivery, failure, now)
             return
         if failure.disposition is Disposition.RELEASE:
             if self.transacted:
@@ -480,11 +482,11 @@ class SessionCore:
             )
         if self._is_stale(delivery):
             consumer.reports.dropped(1, now)
-            self._consumers.acknowledged_late(delivery, alone=self._covers_message)
+            self._consumers.acknowledged_late(delivery, now, alone=self._covers_message)
         elif self._covers_message:
             consumer.acknowledge_one(delivery, now)
         else:
-            self._consumers.note_held_not_failed()
+            self._consumers.note_held_done(now)
             for each in self._consumers.agenda.holding():
                 each.acknowledge(each.take_delivered(), AckTrigger.EXPLICIT, now)
 
@@ -514,7 +516,7 @@ class SessionCore:
         """Deliver again what was delivered and not acknowledged; raises IllegalStateError if transacted."""
         if self.transacted:
             raise IllegalStateError("recover() in a transacted session: use rollback()")
-        self._tell_lost(failure)
+        self._tell_lost(failure, now)
         for consumer in self._consumers.agenda.holding():
             self._failed_deliveries.give_back(consumer, failure, now)
 
@@ -587,7 +589,7 @@ class SessionCore:
             )
         refusal = self._work.refusal()
         if refusal is not None:
-            self._consumers.note_held_not_failed()
+            self._consumers.note_held_done(now)
             self.rollback(now)
             return answered("COMMIT", "", refusal)
         holding = self._consumers.agenda.holding()
@@ -599,7 +601,7 @@ class SessionCore:
             raise IllegalStateError(
                 "rollback() needs a session that is transacted: create_session(AcknowledgeMode.SESSION_TRANSACTED)"
             )
-        self._tell_lost(failure)
+        self._tell_lost(failure, now)
         self._work.rollback(now)
         holding = self._consumers.agenda.holding()
         for consumer in sorted(holding, key=lambda each: each.delivering_since):
@@ -697,22 +699,24 @@ class SessionCore:
     ) -> None:
         """Note how deliveries of lost links went, which nobody can acknowledge any more."""
         for delivery, failure in outcomes:
-            self._told_late(consumer, delivery, failure)
+            self._told_late(consumer, delivery, failure, now)
         done = sum(failure is None for _, failure in outcomes)
         if done:
             consumer.reports.dropped(done, now)
 
-    def _tell_lost(self, failure: Failure) -> None:
+    def _tell_lost(self, failure: Failure, now: float) -> None:
         """Note that what is held of lost links has failed, unless `failure` is none."""
+        self._consumers.end_held(failure, now)
         if failure.disposition in _FAILED:
             self._consumers.note_held_failed(failure)
         else:
             self._consumers.note_held_not_failed()
 
     def _told_late(
-        self, consumer: ConsumerCore, delivery: Delivery, failure: Failure | None
+        self, consumer: ConsumerCore, delivery: Delivery, failure: Failure | None, now: float
     ) -> None:
         """Note how a delivery of a lost link went; None: it is done."""
+        consumer.ended_late(delivery, now, failure)
         if failure is not None and failure.disposition in _FAILED:
             self._consumers.note_failed(consumer, delivery, failure)
         else:

@@ -230,14 +230,25 @@ class Subscriptions:
         self._outbox.finish([delivery.entry])
         delivery.forget_hand_out()
 
-    def acknowledged_late(self, delivery: Delivery, *, alone: bool) -> None:
+    def acknowledged_late(self, delivery: Delivery, now: float, *, alone: bool) -> None:
         """Note that the application is done with a message of a lost link; not `alone`: with all that it still held."""
-        self.note_held_not_failed(delivery if alone else None)
+        self.note_held_done(now, delivery if alone else None)
         self._finish(delivery)  # more links may have been lost since
+
+    def note_held_done(self, now: float, only: Delivery | None = None) -> None:
+        """Note that the application is done with the messages of lost links that it still held, or `only` one."""
+        for delivery in self.on_lost_links if only is None else [only]:
+            self._consumers[delivery.subscription_id].ended_late(delivery, now)
+        self.note_held_not_failed(only)
+
+    def end_held(self, failure: Failure, now: float) -> None:
+        """Report how those went that the application still had when their links were lost, unless it has told."""
+        for delivery in self.on_lost_links:
+            self._consumers[delivery.subscription_id].ended_late(delivery, now, failure)
 
     def note_held_not_failed(self, only: Delivery | None = None) -> None:
         """
-        Note that the application has done its work with the messages of lost links that it still held, or `only` one.
+        Note that the messages of lost links that the application still held have not failed, or `only` one.
 
         Only the links have failed; one that was given back meanwhile may have come again to any session of the process.
         """

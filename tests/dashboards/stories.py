@@ -13,7 +13,9 @@ from jmsx.core.events import (
     ConsumerMeasured,
     DeadLetterFailed,
     DeliveryEnded,
+    DeliveryEndedLate,
     ErrorReceived,
+    LateOutcome,
     LinkClosed,
     LinkMeasured,
     LinkOpened,
@@ -77,6 +79,16 @@ SUBSCRIBED: Final = SubscriptionOpened(
     optimize_acknowledge=False,
 )
 UNSUBSCRIBED: Final = SubscriptionClosed(at=AT, consumer=CONSUMER, destination=DESTINATION)
+LATE: Final = DeliveryEndedLate(
+    at=AT,
+    consumer=CONSUMER,
+    destination=DESTINATION,
+    message_key="7",
+    attempt=1,
+    epoch=1,
+    started_at=AT,
+    outcome=LateOutcome.DONE,
+)
 REMOVED: Final = SubscriptionRemoved(at=AT, subscription="durable:shop.orders")
 RECEIVED: Final = MessagesReceived(
     at=AT, consumer=CONSUMER, destination=DESTINATION, messages=1, redelivered=0
@@ -206,6 +218,6 @@ def lifetime() -> Iterator[tuple[Event, Source]]:
     for event in (LINK_OPENED, SUBSCRIBED, *working_hours(), LINK_MEASURED, lost):
         yield event, SOURCE
     again = replace(SOURCE, epoch=2)
-    closing = (UNSUBSCRIBED, RECEIVED, REMOVED, LINK_CLOSED)
+    closing = (LATE, UNSUBSCRIBED, RECEIVED, REMOVED, LINK_CLOSED)
     for event in (LINK_OPENED, SUBSCRIBED, LINK_RESTORED, *working_hours(), *closing):
         yield event, again

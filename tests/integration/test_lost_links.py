@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jmsx import Connection, Message, Queue, QueueBrowser, RedeliveryPolicy, Topic
-from jmsx.core.events import AckDropped, LinkClosed, LinkRestored
+from jmsx.core.events import AckDropped, DeliveryEndedLate, LinkClosed, LinkRestored
 from jmsx.errors import (
     ConnectionFailedError,
     IllegalStateError,
@@ -271,7 +271,7 @@ def test_poison_keeps_its_count_over_lost_links(
 
 
 def test_a_listener_that_was_at_work(proxy: Proxy, classic_broker: Broker, queue: Queue) -> None:
-    """Its acknowledgement is dropped and counted, and the message comes again, flagged."""
+    """Its acknowledgement is dropped and counted, and the message comes again, flagged; its end is told."""
     diary = Diary()
     seen: list[tuple[str, int]] = []
     with nothing_left(), connect(proxy, observers=[diary]) as connection:
@@ -289,6 +289,8 @@ def test_a_listener_that_was_at_work(proxy: Proxy, classic_broker: Broker, queue
     assert seen == [("a", 1), ("a", 2), ("b", 1)]
     assert diary.outcomes() == {"abandoned": 1, "acknowledged": 2}
     assert [event.messages for event in diary.events if isinstance(event, AckDropped)] == [1]
+    late = [one for one in diary.events if isinstance(one, DeliveryEndedLate)]
+    assert [(one.outcome, one.epoch) for one in late] == [("done", 1)]
 
 
 def test_an_unconfirmed_send(proxy: Proxy, classic_broker: Broker, queue: Queue) -> None:

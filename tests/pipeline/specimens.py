@@ -41,6 +41,7 @@ _VALUES: Final[dict[str, Any]] = {
     "received_at": 998.25,
     "started_at": 998.5,
     "ended_at": 999.25,
+    "epoch": 1,
     "error_type": "ValueError",
     "error_place": "shop/orders.py:17",
     "error_message": 'no "account"',
@@ -89,6 +90,7 @@ _VALUES: Final[dict[str, Any]] = {
 #: Class -> each of the words that one of its members takes.
 _WORDS: Final[dict[type, tuple[str, tuple[Any, ...]]]] = {
     core.DeliveryEnded: ("outcome", tuple(core.Outcome)),
+    core.DeliveryEndedLate: ("outcome", tuple(core.LateOutcome)),
     core.MessageSent: ("outcome", ("confirmed", "unconfirmed", "error", "rolled_back")),
     core.MessagesAcknowledged: ("trigger", tuple(core.AckTrigger)),
     core.TransactionEnded: ("outcome", tuple(core.TransactionOutcome)),

@@ -21,6 +21,13 @@ _SETTLED: Final = {
     "suppressed": "outcome = 'duplicate'",
     "expired": "outcome = 'expired'",
 }
+#: What tells that a handler has succeeded.
+_RAN: Final = f"""
+    (kind = 'delivery' AND ({_DONE} OR (
+        outcome = 'abandoned' AND tx_id IS NULL AND error_type IS NULL AND end_us <> ts_us
+        AND end_us >= start_us AND (end_us > start_us OR start_us <> recv_us)
+    )) OR kind = 'delivery.late' AND outcome = 'done')
+"""
 #: One row a destination and key: what was sent, how it was settled, how often its handler succeeded, and whether it is
 #: to come again after the end of the log, when every consumer is closed: of those only the broker has any. Whether it
 #: was dead-lettered after it was done, one process tells by the order of its lines, and two by their clocks.
@@ -32,15 +39,12 @@ _KEYS: Final = f"""
                count_if(kind = 'send') AS tried,
                {", ".join(f"count_if(kind = 'delivery' AND {sql}) AS {name}" for name, sql in _SETTLED.items())},
                count_if(kind = 'delivery' AND outcome = 'abandoned') AS abandoned,
-               count_if(kind = 'delivery' AND ({_DONE} OR (
-                   outcome = 'abandoned' AND tx_id IS NULL AND error_type IS NULL
-                   AND end_us >= start_us AND (end_us > start_us OR start_us <> recv_us)
-               ))) AS effects,
+               count_if({_RAN}) AS effects,
                max(ts_us) FILTER (kind = 'delivery') AS last_us,
                coalesce(bool_or(kind = 'redelivery.scheduled' AND coalesce(by_broker, NOT blocking)
                                 AND ts_us + delay_us > (SELECT max(ts_us) FROM events)), false)
                    AS waits
-        FROM events WHERE kind IN ('send', 'delivery', 'redelivery.scheduled') GROUP BY ALL
+        FROM events WHERE kind IN ('send', 'delivery', 'delivery.late', 'redelivery.scheduled') GROUP BY ALL
     ), ended AS (
         SELECT dest, msg_key, writer, seq, ts_us, outcome FROM events
         WHERE kind = 'delivery' AND ({_DONE} OR {_SETTLED["dead_lettered"]})

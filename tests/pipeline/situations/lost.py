@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 from tests.pipeline.situations.fleet import HOUR, MINUTE, SECOND, SECOND_BROKER, START
 from tests.pipeline.situations.scene import Scene, situation
-from tests.pipeline.situations.truth import ANY, BALANCED, NOT_BALANCED, SUSPECT, Truth
+from tests.pipeline.situations.truth import (
+    ANY,
+    BALANCED,
+    NOT_BALANCED,
+    SUSPECT,
+    UNVERIFIABLE,
+    Truth,
+)
 
 if TYPE_CHECKING:
     from tests.pipeline.situations.shop import Shop
@@ -223,4 +230,37 @@ def handlers_ran_twice(scene: Scene) -> Truth:
     truth = _suspect(scene, shop)
     truth.verdict = truth.verdicts["queue://orders"] = ANY
     truth.findings = [("handler",)]
+    return truth
+
+
+def _ran_on(scene: Scene, late: str | None, verdict: frozenset[str]) -> Truth:
+    shop = scene.shop().usual()
+    for number in range(4):
+        shop.now = START + (number * 7 + 3) * MINUTE
+        shop.ran_on("queue://orders", late)
+    truth = _suspect(scene, shop)
+    truth.verdict = truth.verdicts["queue://orders"] = verdict
+    return truth
+
+
+@situation
+def handlers_ran_on_without_a_link_and_succeeded(scene: Scene) -> Truth:
+    """The link was lost while they ran; they came to their ends, and others did the same again."""
+    truth = _ran_on(scene, "done", SUSPECT)
+    truth.numbers["effect_duplicates"] = 4
+    return truth
+
+
+@situation
+def handlers_ran_on_without_a_link_and_failed(scene: Scene) -> Truth:
+    """They came to nothing, and what others did was done once."""
+    return _ran_on(scene, "failed", BALANCED)
+
+
+@situation
+def handlers_ran_on_without_a_link_and_nobody_tells(scene: Scene) -> Truth:
+    """Their process died, or is of an older release: they may have succeeded."""
+    truth = _ran_on(scene, None, UNVERIFIABLE)
+    truth.numbers["effect_duplicates"] = 0
+    truth.findings = [("lost link",)]
     return truth

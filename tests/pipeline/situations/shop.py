@@ -162,15 +162,20 @@ class Shop:
         handled: bool = True,
         counted: bool = True,
         takes: int | None = None,
+        runs_on: bool = False,
         **fields: Any,
     ) -> int:
-        """Deliver a message once, `after` microseconds of its sending; returns when it was settled."""
+        """
+        Deliver a message once, `after` microseconds of its sending; returns when it was settled.
+
+        `runs_on`: that was while its handler ran.
+        """
         to = dest or message.to
         process = by or self.chance.choice(self.consumers[to])
         received = message.sent_at + after + self.chance.randrange(0, 5 * _MS)
         started = received + self.chance.randrange(50, 3 * _MS)
         ended = started + (self.chance.randrange(200, 40 * _MS) if takes is None else takes)
-        settled = ended + self.chance.randrange(20, 4 * _MS)
+        settled = ended if runs_on else ended + self.chance.randrange(20, 4 * _MS)
         name = consumer or process.consumers.get(to) or process.service
         process.noted_of_session(
             "recv.batch", received, dest=to, consumer=name, messages=1, redelivered_messages=0
@@ -337,6 +342,29 @@ class Shop:
         self.deliver(message, "abandoned")
         self.deliver(message, attempt=2, after=6 * SECOND)
         return message
+
+    def ran_on(self, dest: str, late: str | None) -> Message:
+        """Its link was lost while its handler ran; how that went was told `late`, or never. Another then did it."""
+        message = self.send(dest)
+        worker = self.chance.choice(self.consumers[dest])
+        at = self.deliver(message, "abandoned", by=worker, runs_on=True)
+        if late is not None:
+            self.late(message, worker, at + self.chance.randrange(1, 2 * SECOND), late)
+        self.deliver(message, attempt=2, after=6 * SECOND)
+        return message
+
+    def late(self, message: Message, worker: Process, at: int, outcome: str) -> None:
+        """Note how its first delivery went, which lost its link."""
+        worker.noted_of_session(
+            "delivery.late",
+            at,
+            dest=message.to,
+            consumer=worker.consumers[message.to],
+            msg_key=message.key,
+            attempt=1,
+            outcome=outcome,
+            error_type="ValueError" if outcome == "failed" else None,
+        )
 
     # The trade.
 

@@ -32,6 +32,8 @@ _JUDGED: Final = (
     "the_roster_is_met",
     "lost_and_repeated_in_one_second",
     "handlers_ran_twice",
+    "handlers_ran_on_without_a_link_and_succeeded",
+    "handlers_ran_on_without_a_link_and_nobody_tells",
     "all_at_once_with_gaps",
     "gaps_without_harm",
     "a_compressed_segment",

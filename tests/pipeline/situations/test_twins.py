@@ -37,11 +37,18 @@ _LOGS = (
     "times_of_zero",
     "no_time_from_the_broker",
     "handlers_ran_twice",
+    "handlers_ran_on_without_a_link_and_succeeded",
     "done_and_then_dead",
     "waits_for_its_redelivery",
     "sent_again_and_done_twice",
 )
-_REPEATED = {"busy", "lost_and_repeated", "handlers_ran_twice", "done_and_then_dead"}
+_REPEATED = {
+    "busy",
+    "lost_and_repeated",
+    "handlers_ran_twice",
+    "handlers_ran_on_without_a_link_and_succeeded",
+    "done_and_then_dead",
+}
 #: Tables that a log leaves empty, for nothing of the kind is in it.
 _EMPTY = {
     ("busy", "dead_letters"),

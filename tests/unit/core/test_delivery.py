@@ -42,6 +42,7 @@ OWNERS: Final = {
     "not_done": "jmsx/drivers/hand_outs.py",
     "order": "jmsx/core/consumer.py",
     "over_limit": "jmsx/core/handing_out.py",
+    "runs_on": "jmsx/core/consumer.py",
     "started_at": "jmsx/core/consumer.py",
     "subscribed": "jmsx/core/subscriptions.py",
     "was_handed_out": "jmsx/core/process_memory.py",

@@ -94,6 +94,11 @@ class Log:
         times = {"recv_us": at - 300, "start_us": at - 200, "end_us": at - 100}
         self._of("delivery", writer, at, told | times | fields)
 
+    def late(self, writer: str, made: str, at: int, outcome: str, dest: str = ORDERS) -> None:
+        """Tell how a delivery went whose link was lost."""
+        told = {"dest": dest, "consumer": "c", "msg_key": made, "attempt": 1, "outcome": outcome}
+        self._of("delivery.late", writer, at, told)
+
     def plan(self, writer: str, made: str, at: int, delay_us: int, **fields: Any) -> None:
         """Plan a redelivery; later messages wait for it unless told."""
         told = {"dest": ORDERS, "consumer": "c", "msg_key": made, "next_attempt": 2}

@@ -389,3 +389,41 @@ def test_what_the_broker_did_not_drop_is_counted_as_any_other() -> None:
     """It knows so many ids, and forgets them with its queue."""
     summary = repeated("confirmed", "a", "b")
     assert (summary["verdict"], summary["done"], summary["dropped"]) == ("balanced", 12, 0)
+
+
+@pytest.mark.parametrize(
+    ("late", "verdict", "number"),
+    [
+        (None, "unverifiable", "doubtful_duplicates"),
+        ("done", "suspect", "effect_duplicates"),
+        ("failed", "balanced", ""),
+        ("undone", "balanced", ""),
+    ],
+)
+def test_a_handler_that_ran_on_when_its_link_was_lost(
+    late: str | None, verdict: str, number: str
+) -> None:
+    """Whether it succeeded only a later line tells: a process that died has none, nor has an older release."""
+    log = trade()
+    made = log.send(SENDER, START)
+    log.deliver(WORKER, made, START + SECOND, outcome="abandoned", end_us=START + SECOND)
+    if late is not None:
+        log.late(WORKER, made, START + 2 * SECOND, late)
+    log.deliver(WORKER, made, START + MINUTE, attempt=2)
+    summary = told(ended(log))
+    assert summary["verdict"] == verdict
+    for name in ("doubtful_duplicates", "effect_duplicates"):
+        assert bool(findings(summary, name)) is (name == number)
+
+
+@pytest.mark.parametrize("late", [None, "done", "failed"])
+def test_a_handler_that_ran_on_is_no_settlement(late: str | None) -> None:
+    """The broker had its message again, and nobody else got it: it is lost, and was given up last."""
+    log = trade()
+    made = log.send(SENDER, START)
+    log.deliver(WORKER, made, START + SECOND, outcome="abandoned", end_us=START + SECOND)
+    if late is not None:
+        log.late(WORKER, made, START + 2 * SECOND, late)
+    summary = told(ended(log))
+    assert (summary["verdict"], summary["unaccounted"]) == ("suspect", 1)
+    assert [one["last_fate"] for one in summary["lost"]] == ["abandoned"]
