@@ -15,7 +15,7 @@ import polars as pl
 from jmsx.core.events import Outcome
 from jmsx_report.clocks import UNKNOWN_US, Clocks
 from jmsx_report.fanout import Routes
-from jmsx_report.flows import BUCKET_US, DONE, LATE, NAMELESS, PLANNED, REMOVED, SETTLES
+from jmsx_report.flows import BUCKET_US, LATE, NAMELESS, PLANNED, REMOVED, SETTLES
 from jmsx_report.horizon import Completeness, Horizon
 from jmsx_report.nothing import of_rows
 
@@ -582,7 +582,8 @@ def keys(
 def _died(delivered: pl.DataFrame, clocks: Clocks) -> pl.DataFrame:
     """
     Return what was done and dead-lettered, in which order: msg_key, route, dead_later (a dead letter surely came after
-    it was done), unordered (one may have, and nothing tells); `delivered` as `deliveries_by_route`.
+    it was done), unordered (one may have, and nothing tells); `delivered` as `deliveries_by_route`. Done is also what
+    could not be acknowledged any more.
 
     One process writes its lines in order, whatever its clock shows; others are told apart by clocks as far as these
     are known, but for those of one host, which have the same.
@@ -593,7 +594,9 @@ def _died(delivered: pl.DataFrame, clocks: Clocks) -> pl.DataFrame:
     done, died = (
         rows.join(clocks.offsets.select("writer", "host"), on="writer", how="left").select(told)
         for rows in (
-            delivered.filter(outcome.is_in(DONE)).join(dead, on=list(_KEY), how="semi"),
+            delivered.filter(pl.col("effects") > 0, pl.col("doubtful") == 0).join(
+                dead, on=list(_KEY), how="semi"
+            ),
             dead,
         )
     )
@@ -870,7 +873,11 @@ def judged(
     done, once = pl.col("done"), pl.max_horizontal(due, "strays", 1)
     ran_again = (pl.col("effects") > once) & (done <= once)
     perhaps_again = (pl.col("effects") + pl.col("running") > once) & (done <= once)
-    died_too = (done + pl.col("dead_lettered") > once) & (done <= once) & ~(ran_again & ~doubtful)
+    died_too = (
+        (pl.max_horizontal(done, "effects") + pl.col("dead_lettered") > once)
+        & (done <= once)
+        & ~(ran_again & ~doubtful)
+    )
     by_key = by_key.join(
         clocks.shifts(by_key.select("sender", "key_us").drop_nulls()),
         on=["sender", "key_us"],

@@ -46,17 +46,17 @@ _KEYS: Final = f"""
                    AS waits
         FROM events WHERE kind IN ('send', 'delivery', 'delivery.late', 'redelivery.scheduled') GROUP BY ALL
     ), ended AS (
-        SELECT dest, msg_key, writer, seq, ts_us, outcome FROM events
-        WHERE kind = 'delivery' AND ({_DONE} OR {_SETTLED["dead_lettered"]})
+        SELECT dest, msg_key, writer, seq, ts_us, outcome = 'dead_lettered' AS dead FROM events
+        WHERE {_RAN} OR kind = 'delivery' AND {_SETTLED["dead_lettered"]}
     ), deaths AS (
         SELECT DISTINCT first.dest, first.msg_key, true AS dead_later
         FROM ended AS first JOIN ended AS late USING (dest, msg_key)
-        WHERE first.{_DONE} AND late.{_SETTLED["dead_lettered"]}
+        WHERE NOT first.dead AND late.dead
             AND CASE WHEN first.writer = late.writer THEN first.seq < late.seq ELSE first.ts_us < late.ts_us END
     ), repeats AS (
         SELECT *, greatest(sent, 1) AS due, done > due AS settled_again,
                effects > due AND done <= due AS ran_again, done > 1 AND done <= due AS sent_again,
-               coalesce(dead_later, false) AND done + dead_lettered > due
+               coalesce(dead_later, false) AND greatest(done, effects) + dead_lettered > due
                    AND NOT settled_again AND NOT ran_again AS died_done,
                {" + ".join(_SETTLED)} AS settled, greatest(sent - settled, 0) AS missing,
                CASE WHEN waits THEN 0 ELSE missing END AS unaccounted

@@ -23,6 +23,7 @@ from tests.pipeline.situations import (  # noqa: F401 - each adds its situations
     mixed,
     names,
     operations,
+    payments,
     readers,
     shipping,
     spoilt,

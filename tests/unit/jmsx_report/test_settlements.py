@@ -427,3 +427,26 @@ def test_a_handler_that_ran_on_is_no_settlement(late: str | None) -> None:
     summary = told(ended(log))
     assert (summary["verdict"], summary["unaccounted"]) == ("suspect", 1)
     assert [one["last_fate"] for one in summary["lost"]] == ["abandoned"]
+
+
+@pytest.mark.parametrize(
+    ("first", "verdict", "number"),
+    [
+        ({}, "unverifiable", 1),
+        ({"error_type": "ValueError"}, "balanced", 0),
+        ({"tx_id": "t-1"}, "balanced", 0),
+    ],
+    ids=["succeeded", "failed", "in doubt"],
+)
+def test_what_succeeded_without_its_ack_and_then_died_is_no_plain_dead_letter(
+    first: dict[str, str], verdict: str, number: int
+) -> None:
+    """Whoever sends the dead letter back has it done twice; what came again was undone with its transaction."""
+    log = trade()
+    made = log.send(SENDER, START)
+    if "tx_id" in first:
+        log.line(WORKER, "tx.in_doubt", START + SECOND, **first)
+    log.deliver(WORKER, made, START + SECOND, outcome="abandoned", **first)
+    log.deliver(WORKER, made, START + MINUTE, outcome="dead_lettered", attempt=2)
+    summary = told(ended(log))
+    assert (summary["verdict"], summary["dead_after_done"]) == (verdict, number)
