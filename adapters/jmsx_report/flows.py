@@ -253,26 +253,19 @@ def _plans(events: Events) -> pl.LazyFrame:
     )
 
 
-def _details(events: Events) -> pl.DataFrame:
-    """Return what only stories tell of each row of `keyed`, in its order: first sends, then what was delivered."""
-    sends = events.coded("send").select("seq", "duplicate_id")
-    others = [events.coded(kind).select("seq") for kind in _FLOWING[1:]]
-    return pl.concat([sends, *others], how="diagonal").drop("seq")
-
-
 @of_lines(*_FLOWING, PLANNED)
 def _told(events: Events, wanted: pl.Series) -> pl.DataFrame:
+    looked_at = pl.col("bucket").is_in(wanted.implode())
+    told = ("writer", "seq", "duplicate_id")
+    ids = events.coded("send").lazy().drop_nulls("duplicate_id").select(told)
+    flowing = (
+        _placed(events.once(keyed))
+        .filter(looked_at)
+        .join(ids, on=["writer", "seq"], how="left")
+        .with_columns(pl.when(pl.col("outcome").is_in(_OPEN)).then("tx_id").alias("tx_id"))
+    )
     return (
-        pl.concat(
-            [
-                _placed(events.once(keyed).hstack(_details(events))).with_columns(
-                    pl.when(pl.col("outcome").is_in(_OPEN)).then("tx_id").alias("tx_id")
-                ),
-                _plans(events),
-            ],
-            how="diagonal",
-        )
-        .filter(pl.col("bucket").is_in(wanted.implode()))
+        pl.concat([flowing, _plans(events).filter(looked_at)], how="diagonal")
         .group_by(_STORY)
         .agg(
             pl.len().cast(pl.Int64).alias("n"),
