@@ -320,7 +320,7 @@ FIELDS: Final = (
         _from("outcome", *_DELIVERIES, "send"),
         words={
             "delivery": _DELIVERY_OUTCOMES,
-            "delivery.late": ("done", "failed", "undone"),
+            "delivery.late": ("done", "failed", "undone", "in_doubt"),
             "send": _SEND_OUTCOMES,
         },
     ),

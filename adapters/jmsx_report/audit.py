@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from jmsx.core.events import LateOutcome
 from jmsx_report import balance, flows
 from jmsx_report.additive import Partial
 from jmsx_report.books import Books, second_look
@@ -114,6 +115,7 @@ def _judged(held: Books, told: pl.DataFrame) -> tuple[Audit, pl.Series]:
         clocks=held.clocks,
     )
     found = _but_sent_on(found, stories, held)
+    found = _but_given_up(found, stories, held)
     found = explained(_but_forwarded(found, stories, missing, held), missing, in_hand, held)
     found = with_sent_to(found, held)
     numbered = numbers(held, found)
@@ -216,6 +218,31 @@ def _but_sent_on(found: pl.DataFrame, stories: pl.DataFrame, held: Books) -> pl.
         found.join(sent_on, on=["msg_key", "route"], how="left")
         .with_columns(pl.when("sent_on").then(0).otherwise("resent").alias("resent"))
         .drop("sent_on")
+    )
+
+
+def _but_given_up(found: pl.DataFrame, stories: pl.DataFrame, held: Books) -> pl.DataFrame:
+    """
+    Take for `elsewhere` one of a key that was to be a dead letter last, and the link was lost before that was answered.
+
+    The broker may have made it one.
+    """
+    given_up = (
+        balance.deliveries_by_route(stories, held.routes)
+        .filter((pl.col("kind") == flows.LATE) & (pl.col("outcome") == LateOutcome.IN_DOUBT.value))
+        .group_by("msg_key", "route")
+        .agg(pl.col("last_us").max().alias("given_up_us"))
+    )
+    perhaps = (pl.col("given_up_us") >= pl.col("last_us")) & (pl.col("unaccounted") > 0)
+    return (
+        found.join(given_up, on=["msg_key", "route"], how="left")
+        .with_columns(
+            pl.when(perhaps)
+            .then(pl.max_horizontal("elsewhere", 1))
+            .otherwise("elsewhere")
+            .alias("elsewhere")
+        )
+        .drop("given_up_us")
     )
 
 

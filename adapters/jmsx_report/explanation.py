@@ -54,6 +54,7 @@ _LATE: Final = {
     "done": "its handler came to its end all the same",
     "failed": "its handler failed",
     "undone": "the application gave it back",
+    "in_doubt": "it may have become a dead letter",
 }
 _SENT: Final = {
     "confirmed": "sent to {dest}, and confirmed by the broker",

@@ -150,7 +150,11 @@ def _late(events: Events) -> pl.DataFrame:
         pl.lit(None, pl.String).alias("tx_id"),
         pl.lit(None, pl.Int64).alias("expires_us"),
         (pl.col("outcome") == LateOutcome.DONE.value).cast(pl.Int64).alias("effects"),
-        pl.lit(-1, pl.Int64).alias("running"),
+        pl.when(pl.col("outcome") != LateOutcome.IN_DOUBT.value)
+        .then(-1)
+        .otherwise(0)
+        .cast(pl.Int64)
+        .alias("running"),
     )
 
 

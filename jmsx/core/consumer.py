@@ -25,7 +25,7 @@ from jmsx.core.delivery_state import (
     DeliveryState,
 )
 from jmsx.core.dialect import Dialect
-from jmsx.core.events import EACH, EXPLICIT, AckTrigger, Outcome
+from jmsx.core.events import EACH, EXPLICIT, AckTrigger, LateOutcome, Outcome
 from jmsx.core.frames import Frame, Outbox
 from jmsx.core.held_on_lost_links import HeldOnLostLinks
 from jmsx.core.non_blocking_redelivery import NonBlockingRedelivery
@@ -513,7 +513,10 @@ class ConsumerCore:
         """Report, once, how a delivery went that the application still had when its link was lost; None: it is done."""
         if delivery.runs_on:
             delivery.runs_on = False
-            self.reports.ended_late(delivery, failure, now)
+            outcome = LateOutcome.DONE if failure is None else LateOutcome.FAILED
+            if failure is not None and failure.error_type is None:
+                outcome = LateOutcome.UNDONE
+            self.reports.ended_late(delivery, outcome, failure, now)
 
     def flush(self, trigger: AckTrigger, now: float, *, idle: bool = False) -> None:
         """Write the ACK that the consumed batch owes, if any. `idle`: nothing is left to hand out."""

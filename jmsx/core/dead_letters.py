@@ -27,7 +27,7 @@ from jmsx.core.delivery import DEAD_LETTER, UNDECODABLE, Delivery
 from jmsx.core.delivery_state import DeliveryInput
 from jmsx.core.destination_names import is_pattern, one_of
 from jmsx.core.dialect import Dialect
-from jmsx.core.events import Outcome
+from jmsx.core.events import LateOutcome, Outcome
 from jmsx.core.frames import Frame, Outbox
 from jmsx.core.history import DeadLetterCause
 from jmsx.core.identity import stamp_again
@@ -385,6 +385,9 @@ class DeadLetters:
                 DeadLetterCause(move.reason, move.failure, sure=sure, refused=refused)
             )
             move.consumer.end([move.delivery], Outcome.ABANDONED, now)
+            if move.in_doubt:
+                reports = move.consumer.reports
+                reports.ended_late(move.delivery, LateOutcome.IN_DOUBT, move.failure, now)
             if not move.delivery.unseen:
                 move.delivery.count_failed()
             if move.destination:

@@ -44,6 +44,7 @@ class LateOutcome(StrEnum):
     DONE = "done"  #: its handler has returned, or the application acknowledged or committed it
     FAILED = "failed"  #: its handler has raised
     UNDONE = "undone"  #: recovered, rolled back or given back
+    IN_DOUBT = "in_doubt"  #: the broker was asked to make it a dead letter, and has not answered
 
 
 class AckTrigger(StrEnum):
@@ -170,9 +171,10 @@ class DeliveryEnded:
 @dataclass(slots=True, kw_only=True)
 class DeliveryEndedLate:
     """
-    The application is done with a delivery that it still had when its link was lost, and that ended `abandoned` then.
+    How a delivery went that ended `abandoned`, because its link was lost while the application had it.
 
-    Not told where the process, session or consumer ends before.
+    Of a dead letter that the broker was asked for without an answer it is told at once. Not told where the process,
+    session or consumer ends before.
 
     Args:
         at: when; seconds, monotonic.

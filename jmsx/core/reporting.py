@@ -165,10 +165,12 @@ class ConsumerReports:
                 ended.error_stack = failure.trace
         self._outbox.report(ended)
 
-    def ended_late(self, delivery: Delivery, failure: Failure | None, now: float) -> None:
-        """Report how a delivery went whose link was lost before; None: it is done."""
-        raised = None if failure is None else failure.error_type
-        undone = LateOutcome.UNDONE if raised is None else LateOutcome.FAILED
+    def ended_late(
+        self, delivery: Delivery, outcome: LateOutcome, failure: Failure | None, now: float
+    ) -> None:
+        """Report how a delivery went whose link was lost before."""
+        if not self._outbox.ends:
+            return
         self._outbox.report(
             events.DeliveryEndedLate(
                 at=now,
@@ -178,8 +180,8 @@ class ConsumerReports:
                 attempt=delivery.delivery_count,
                 epoch=delivery.epoch,
                 started_at=delivery.started_at,
-                outcome=LateOutcome.DONE if failure is None else undone,
-                error_type=raised,
+                outcome=outcome,
+                error_type=None if failure is None else failure.error_type,
                 error_place=None if failure is None else failure.place,
                 subscription=self._settings.subscription,
             )

@@ -200,6 +200,22 @@ def done_without_its_ack_and_then_dead(scene: Scene) -> Truth:
 
 
 @situation
+def rejected_and_the_answer_was_lost(scene: Scene) -> Truth:
+    """The broker was asked to make dead letters, and the link was lost before it said so: they are, or are gone."""
+    shop = scene.shop().usual()
+    worker = shop.consumers[ORDERS][0]
+    for number in range(3):
+        shop.now = START + (number + 1) * 5 * MINUTE
+        message = shop.send(ORDERS)
+        at = shop.deliver(message, "abandoned", by=worker, error="ValueError")
+        shop.late(message, worker, at, "in_doubt")
+    shop.ship(scene.directory)
+    truth = _only(shop, UNVERIFIABLE)
+    truth.numbers = {"unaccounted": 3, "duplicates": 0}
+    return truth
+
+
+@situation
 def a_senders_disk_was_full(scene: Scene) -> Truth:
     """Lines of what it sent are missing, and it says so; nobody can have lost that, nor is it somebody else's."""
     shop = scene.shop().usual()

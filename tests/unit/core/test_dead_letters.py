@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx.core.events import DeadLetterFailed, DeliveryEnded, MessageDeadLettered
+from jmsx.core.events import (
+    DeadLetterFailed,
+    DeliveryEnded,
+    DeliveryEndedLate,
+    MessageDeadLettered,
+)
 from tests.unit.core.harness import (
     AUTO,
     BROKEN,
@@ -266,6 +271,8 @@ def test_nack_that_is_lost_with_its_link_has_dead_lettered_nothing() -> None:
     talk = unanswered()
     assert dead_letters(talk) == []
     assert talk.ended() == ["a#1 abandoned"]
+    (late,) = talk.reported(DeliveryEndedLate)
+    assert (late.outcome, late.epoch, late.error_type) == ("in_doubt", 1, REJECTED.error_type)
 
 
 def test_lost_nack_is_written_again_when_the_message_comes_again() -> None:

@@ -450,3 +450,23 @@ def test_what_succeeded_without_its_ack_and_then_died_is_no_plain_dead_letter(
     log.deliver(WORKER, made, START + MINUTE, outcome="dead_lettered", attempt=2)
     summary = told(ended(log))
     assert (summary["verdict"], summary["dead_after_done"]) == (verdict, number)
+
+
+@pytest.mark.parametrize(
+    ("again", "verdict"),
+    [(None, "unverifiable"), ("abandoned", "suspect"), ("dead_lettered", "balanced")],
+    ids=["never seen again", "came again", "came again and died"],
+)
+def test_a_dead_letter_whose_nack_was_not_answered_is_not_surely_lost(
+    again: str | None, verdict: str
+) -> None:
+    """The broker may have made it one; not where it came again."""
+    log = trade()
+    made = log.send(SENDER, START)
+    log.deliver(WORKER, made, START + SECOND, outcome="abandoned", error_type="ValueError")
+    log.late(WORKER, made, START + SECOND, "in_doubt")
+    if again is not None:
+        log.deliver(WORKER, made, START + MINUTE, outcome=again, attempt=2)
+    summary = told(ended(log))
+    assert (summary["verdict"], summary["unaccounted"]) == (verdict, int(again != "dead_lettered"))
+    assert len(summary["lost"]) == int(verdict == "suspect")
