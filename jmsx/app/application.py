@@ -6,21 +6,15 @@ import asyncio
 import contextlib
 import threading
 from dataclasses import fields, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Never, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Never, Self, Unpack, overload
 
+from jmsx.app import foreground
 from jmsx.app.bodies import Data
-from jmsx.app.counting import LAST, Counting
 from jmsx.app.draining import DRAIN_TIMEOUT
 from jmsx.app.endpoint import Endpoint, application, parse_address
-from jmsx.app.gates import Gates
-from jmsx.app.health import HealthLimits, HealthReport, WorkerState, live, ready
-from jmsx.app.lifecycle import Lifecycle
-from jmsx.app.loops import LOOK, Loop, beside, beside_a_server, on_signals, out_of_scope
+from jmsx.app.health import HealthLimits, HealthReport, live, ready
+from jmsx.app.loops import beside_a_server
 from jmsx.app.middleware import Middleware, check_middleware
-from jmsx.app.outgoing import Outgoing
-from jmsx.app.overview import overview
-from jmsx.app.progress import Progress
 from jmsx.app.registration import Consumer, ConsumerKeywords, Handler
 from jmsx.app.registry import (
     SETTINGS,
@@ -32,9 +26,7 @@ from jmsx.app.registry import (
     Registry,
 )
 from jmsx.app.sender import SendKeywords
-from jmsx.app.signals import Beside, Signals
-from jmsx.app.watch import Watch
-from jmsx.app.workers import Shared, Workers
+from jmsx.app.service import Service
 from jmsx.config.options import (
     AppKeywords,
     ConnectionKeywords,
@@ -55,34 +47,22 @@ from jmsx.core.option_checks import (
     wrong_type,
 )
 from jmsx.core.policy import Policy, check_policy
-from jmsx.drivers.changed import waitable
-from jmsx.drivers.locks import reentrant
 from jmsx.drivers.machine import Machine
-from jmsx.drivers.process import tell_of_forks
 from jmsx.errors import (
     ConfigurationError,
     IllegalStateError,
     JmsxError,
-    afresh,
-    from_a_signal,
 )
 from jmsx.jms.connection import Connection
 from jmsx.jms.destination import Destination
-from jmsx.jms.handlers import is_async
 from jmsx.jms.message import Message
-from jmsx.log import logger
-from jmsx.observe import Observer, Observers, checked
+from jmsx.observe import Observer, checked
 from jmsx.stores import IdempotencyStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
     from types import TracebackType
     from wsgiref.types import WSGIApplication
-
-T = TypeVar("T")
-
-#: Seconds between two looks whether the app has nothing to do, at the most.
-LOOK_FOR_IDLENESS: Final = 1.0
 
 #: What `App()` takes by keyword.
 _OPTIONS: Final = [
@@ -96,8 +76,6 @@ _OF_CONSUMERS: Final = {name: f"@app.consumer(..., {name}=...)" for name in SETT
 
 #: By which a block of `with app:` is left as if it had come to its end.
 _IN_GOOD_ORDER: Final = (KeyboardInterrupt, SystemExit, asyncio.CancelledError)
-
-_log = logger("jmsx.app")
 
 
 class App:
@@ -175,54 +153,18 @@ class App:
         check_seconds("broker_stats", self.broker_stats)
         self._options = options
         self.middleware = check_middleware(middleware)
-        self._lifecycle = Lifecycle()
-        self._registry = Registry(self._check_not_running, self.middleware)
-        self._machine = Machine()  #: what its connections run on
-        self._progress = Progress()
         self.url = url
         self.reconnect = reconnect
         self.health = health
         self.health_limits = health_limits or HealthLimits()
-        self.endpoint: Endpoint | None = None  #: serves health while the app runs
-        self._observers: list[Observer] = list(checked(observers))
-        self._gates = Gates()
-        self._outgoing = self._make_outgoing()
-        self._make_workers()
-        self._wake: Callable[[], None] = lambda: None  #: tells run() that there is something to do
-        self._ending = reentrant()
-        self._watch: Watch | None = None
-        self._counting: Counting | None = None
-        self._failure: JmsxError | None = None
-        #: On which `async with` entered it
-        self._given_loop: asyncio.AbstractEventLoop | None = None
-        self._loop: Loop | None = None  #: of handlers, while it runs
-        tell_of_forks(self)
-
-    def after_fork(self) -> None:
-        """In the child of a fork: what runs is the parent's; it can send, and start if it did not run."""
-        self._lifecycle.after_fork()
-        self._ending = reentrant()
-        self._make_workers()
-        self._wake = lambda: None
-        self._watch = self._counting = self.endpoint = None
-        self._loop = self._given_loop = None
+        self._registry = Registry(self._check_not_running, self.middleware)
+        self._service = Service(self, list(checked(observers)), Machine())
 
     def __reduce__(self) -> Any:
         raise TypeError(
             "an App is not copied, nor passed to another process: make another one, or give that process a function"
             " which imports, or makes, its own"
         )
-
-    def _make_outgoing(self) -> Outgoing:
-        return Outgoing(
-            partial(self._connection, client_id=None),
-            lambda: self._workers.calling(),  # noqa: PLW0108 - each start has other workers
-            self.middleware,
-            self._machine,
-        )
-
-    def _make_workers(self) -> None:
-        self._workers = Workers(self._machine, self._progress, self._lifecycle.told)
 
     @property
     def options(self) -> AppKeywords:
@@ -326,7 +268,7 @@ class App:
     def observe(self, *observers: Observer) -> None:
         """Add observers; before `start()`."""
         self._check_not_running()
-        self._observers.extend(checked(observers))
+        self._service.observers.extend(checked(observers))
 
     def start(self) -> None:
         """
@@ -336,22 +278,13 @@ class App:
         consumer raises, and IllegalStateError if the app runs, was stopped and with it its observers, or was told to
         stop before; some JmsxError if it is told to stop meanwhile.
         """
-        if not self._lifecycle.start():
-            raise IllegalStateError("the app was told to stop before it started")
-        self._open()
-        self._begin()
+        self._service.start()
 
     def connect(self, *others: Never, **options: Unpack[ConnectionKeywords]) -> Connection:
         """Return a connection with the app's URL, observers and options; those given win."""
         check_position("connect()", others)
         check_names("connection option", options, [each.name for each in fields(ConnectionOptions)])
-        return self._connection(**options)
-
-    def _connection(self, *more: Observer, **options: Unpack[ConnectionKeywords]) -> Connection:
-        observers = (self._progress, *self._observers, *more)
-        return Connection(
-            self.connection_uri(), observers=observers, machine=self._machine, **options
-        )
+        return self._service.connection(**options)
 
     def connection_uri(self) -> BrokerUri:
         """Return the app's brokers and options, those of the URL included; raises ConfigurationError."""
@@ -364,17 +297,24 @@ class App:
 
     def live(self) -> HealthReport:
         """Report whether messages move, or could: what `/healthz` says."""
-        return live(self._states(), self.health_limits, self._machine.monotonic())
+        service = self._service
+        return live(service.states(), self.health_limits, service.machine.monotonic())
 
     def ready(self) -> HealthReport:
         """Report whether the app is connected, subscribed and not draining: what `/readyz` says."""
-        told, now = self._lifecycle.told.is_set(), self._machine.monotonic()
-        return ready(self._states(), running=self._lifecycle.flows, draining=told, now=now)
+        service, lifecycle = self._service, self._service.lifecycle
+        told, now = lifecycle.told.is_set(), service.machine.monotonic()
+        return ready(service.states(), running=lifecycle.flows, draining=told, now=now)
+
+    @property
+    def endpoint(self) -> Endpoint | None:
+        """What serves health, while the app runs."""
+        return self._service.endpoint
 
     @property
     def wsgi(self) -> WSGIApplication:
         """A WSGI application with `/healthz`, `/readyz` and `/metrics`, for a web server of your own."""
-        metrics = next((one.wsgi for one in self._observers if hasattr(one, "wsgi")), None)
+        metrics = next((one.wsgi for one in self._service.observers if hasattr(one, "wsgi")), None)
         return application({"/healthz": self.live, "/readyz": self.ready}, metrics)
 
     def send(
@@ -402,7 +342,7 @@ class App:
         IllegalStateError in a transacted handler with a DatabaseStore.
 
         """
-        return self._outgoing.send(to, body, options)
+        return self._service.outgoing.send(to, body, options)
 
     async def asend(
         self,
@@ -415,7 +355,7 @@ class App:
 
         Who is cancelled meanwhile does not know whether it was sent; in a transaction the cancellation waits for that.
         """
-        return await self._outgoing.asend(to, body, options)
+        return await self._service.outgoing.asend(to, body, options)
 
     def request(
         self,
@@ -441,11 +381,11 @@ class App:
         knows whether the request was handled; IllegalStateError on the app's event loop.
 
         """
-        if self._loop is not None and self._loop.here:
+        if (loop := self._service.loop) is not None and loop.here:
             raise IllegalStateError(
                 "request() would hold up the event loop that handlers run on: await app.arequest() there"
             )
-        return self._outgoing.request(to, body, options)
+        return self._service.outgoing.request(to, body, options)
 
     async def arequest(
         self,
@@ -458,7 +398,7 @@ class App:
 
         If it is cancelled before there is a connection, nothing was sent; if later, nobody knows whether it was.
         """
-        return await self._outgoing.arequest(to, body, options)
+        return await self._service.outgoing.arequest(to, body, options)
 
     def wait(self, timeout: Duration | None = None) -> None:
         """
@@ -466,11 +406,7 @@ class App:
 
         Raises the error that ended a consumer.
         """
-        limit = timeout_of("timeout", timeout)
-        self._lifecycle.check_here()
-        self._lifecycle.told.wait(waitable(limit))
-        if self._failure is not None:
-            raise afresh(self._failure)
+        self._service.wait(timeout_of("timeout", timeout))
 
     def quit(self) -> None:
         """
@@ -478,18 +414,7 @@ class App:
 
         Called while the app does not run, it ends the start that comes next.
         """
-        self._lifecycle.quit()
-        self._wake_all()
-
-    def _leave(self) -> None:
-        """Do as `quit` does, and nothing to a start that comes later."""
-        self._lifecycle.leave()
-        self._wake_all()
-
-    def _wake_all(self) -> None:
-        """Wake whoever waits for a broker, or to be told."""
-        self._workers.leave_opening()
-        self._wake()
+        self._service.quit()
 
     def stop(self, drain_timeout: Duration = DRAIN_TIMEOUT) -> None:
         """
@@ -502,54 +427,7 @@ class App:
         app, it waits for that; in a signal handler that interrupts another `stop()` it does nothing. It ends `wait()`,
         `run()` and `serve()`, too.
         """
-        timeout = seconds("drain_timeout", drain_timeout)
-        if self._workers.calling() is not None:
-            raise IllegalStateError(
-                "stop() waits for handlers to end, so it would wait for its own; in a handler call quit()"
-            )
-        if self._loop is not None and self._loop.here:
-            raise IllegalStateError(
-                "stop() waits for handlers that run on this event loop; leave `async with app`, or call quit() where"
-                " app.serve() is awaited"
-            )
-        deadline = self._machine.monotonic() + timeout
-
-        def left() -> float:
-            return round(max(deadline - self._machine.monotonic(), 0.0), 3)
-
-        if self._lifecycle.left:
-            self._outgoing.close(timeout)
-            return
-        self._leave()
-        turn: list[bool] = []
-        try:
-            # In one step for Python, as in locks.py.
-            turn += map(self._workers.turn.acquire, (True,), (min(timeout, threading.TIMEOUT_MAX),))
-            if turn == [False] or not self._workers.stopping:
-                self._drain(left)
-        finally:
-            if turn == [True]:
-                self._workers.turn.release()
-
-    def _drain(self, left: Callable[[], float]) -> None:
-        """Do what `stop` does, in as many seconds as are left."""
-        try:
-            self._workers.stopping = True
-            if (watch := self._watch) is not None:  # once read, for abort() takes it away
-                watch.leave()  # nothing is made anew any more
-            failures = (
-                self._failure,
-                _attempt(self._workers.drain, left()),
-                _attempt(self._outgoing.close, left()),
-            )
-            if (counting := self._counting) is not None:
-                counting.close(min(LAST, left()))
-            self._end()
-        finally:
-            self._workers.stopping = False
-        for failure in failures:
-            if failure is not None:
-                raise failure
+        self._service.stop(seconds("drain_timeout", drain_timeout))
 
     def abort(self) -> None:
         """
@@ -557,13 +435,7 @@ class App:
 
         It ends `wait()` and `run()`, too, and may be called from any thread, also from a handler.
         """
-        if self._lifecycle.left:
-            self._outgoing.abort()
-            return
-        self._lifecycle.leave()
-        self._drop()
-        self._end()
-        self._wake()
+        self._service.abort()
 
     def run(
         self,
@@ -588,72 +460,7 @@ class App:
             )
         limit = seconds("drain_timeout", drain_timeout)
         patience = None if until_idle is None else seconds("until_idle", until_idle)
-        with Signals() as signals:
-            self._wake = signals.wake
-            try:
-                if not (self._lifecycle.start() and self._start_beside(limit, signals)):
-                    self.abort()
-                    return
-                if self.endpoint is not None:
-                    _tell(announce, f"health at {self.endpoint.url}")
-                for line in overview(self._workers):
-                    _tell(announce, line)
-                for state in self._workers.waiting():
-                    _tell(announce, f"{state.consumer} waits for its {state.away}")
-                if patience is not None:
-                    idleness = partial(self._leave_when_idle, patience)
-                    self._machine.thread(idleness, "jmsx-idle").start()
-                number = signals.wait()
-                busy = sum(1 for worker in self._workers if worker.call is not None)
-                why = number.name if number is not None else "told to stop"
-                _log.info("draining", why=why, running=busy, drain_timeout=limit)
-                _tell(
-                    announce,
-                    f"{why}: waiting for {busy} running handlers, {limit:g} s at the most;"
-                    " a second signal aborts",
-                )
-                self._stop_or_abort(limit, signals)
-            except BaseException:
-                self.abort()
-                raise
-
-    def _leave_when_idle(self, patience: float) -> None:
-        while not self._lifecycle.told.wait(min(patience / 4, LOOK_FOR_IDLENESS)):
-            since = self._machine.monotonic() - patience
-            if self._workers.idle_since(since):
-                _log.info("idle: the app ends", seconds=patience)
-                self._leave()
-
-    def _start_beside(self, limit: float, signals: Signals) -> bool:
-        """
-        Open the consumers beside the main thread, and let messages flow; False if a signal or `quit()` comes meanwhile.
-
-        Whatever of the application's keeps the opening from ending then is waited for `limit` seconds at the most.
-        Raises KeyboardInterrupt after a second signal.
-        """
-        opening = signals.beside(self._open, "jmsx-start")
-        try:
-            if opening.wait() is not None:
-                self._leave_opening(opening, limit)
-                return False
-            self._begin()
-        except JmsxError as error:
-            self._check_told(error)
-            return False
-        return True
-
-    def _check_told(self, error: JmsxError) -> None:
-        """Raise what a start has raised, unless that is because the application told it to stop."""
-        if self._failure is not None or not self._lifecycle.told.is_set():
-            raise error
-
-    def _leave_opening(self, opening: Beside, limit: float) -> None:
-        """Have it end that the app is opened, within `limit` seconds; raises what `_start_beside` does."""
-        until = self._machine.monotonic() + limit
-        while not opening.over and self._machine.monotonic() < until:
-            self._leave()  # again, for what it opens next
-            if opening.wait(LOOK) is not None:
-                raise KeyboardInterrupt
+        foreground.run(self._service, limit, patience, announce)
 
     def __enter__(self) -> Self:
         try:
@@ -678,12 +485,7 @@ class App:
 
     def _move_to(self, machine: Machine) -> None:
         """Run on another machine from now on, as if it had never run; while it does not run."""
-        self._machine = machine
-        self._progress = Progress()
-        self._outgoing = self._make_outgoing()
-        self._lifecycle = Lifecycle()
-        self._make_workers()
-        self._failure = None
+        self._service = Service(self, self._service.observers, machine)
 
     async def __aenter__(self) -> Self:
         """
@@ -691,34 +493,8 @@ class App:
 
         Cancelled meanwhile, it drains what flows already; cancelled again, it aborts.
         """
-        await self._astart(self.start, DRAIN_TIMEOUT)
+        await foreground.enter(self._service, self.start, DRAIN_TIMEOUT)
         return self
-
-    async def _astart(self, start: Callable[[], T], drain_timeout: float) -> T:
-        """Return what `start` does; whoever is cancelled meanwhile drains, and aborts when cancelled once more."""
-        self._given_loop = asyncio.get_running_loop()
-        starting = asyncio.ensure_future(beside(start))
-        try:
-            try:
-                return await asyncio.shield(starting)
-            except asyncio.CancelledError:
-                if await self._has_started(starting, drain_timeout):
-                    await self._astop(drain_timeout)
-                raise
-        except BaseException:
-            with out_of_scope():
-                await beside(self.abort)
-            self._given_loop = None
-            raise
-
-    async def _has_started(self, starting: asyncio.Future[Any], drain_timeout: float) -> bool:
-        """Have a start end that is not wanted any more; whether it has, and messages flow all the same."""
-        with out_of_scope(), contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(drain_timeout):
-                while not starting.done():
-                    self.quit()  # again, for what it opens next
-                    await asyncio.wait([starting], timeout=LOOK)
-        return starting.done() and starting.exception() is None
 
     async def __aexit__(
         self,
@@ -728,21 +504,9 @@ class App:
     ) -> None:
         """Drain the app if the block ended well or was cancelled, else abort it, as the end of `with app:` does."""
         if error is None or isinstance(error, _IN_GOOD_ORDER):
-            await self._astop(DRAIN_TIMEOUT)
+            await foreground.leave(self._service, DRAIN_TIMEOUT)
         else:
-            await beside(self.abort)
-            self._given_loop = None
-
-    async def _astop(self, drain_timeout: float) -> None:
-        """Do as `stop` does; whoever is cancelled meanwhile aborts."""
-        with out_of_scope():
-            try:
-                await beside(self.stop, drain_timeout)
-            except asyncio.CancelledError:
-                await beside(self.abort)
-                raise
-            finally:
-                self._given_loop = None
+            await foreground.abort(self._service)
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _application: object = None) -> AsyncIterator[None]:
@@ -769,184 +533,17 @@ class App:
         raise, and asyncio.CancelledError if it was cancelled or aborted.
         """
         limit = seconds("drain_timeout", drain_timeout)
-        told, loop = asyncio.Event(), asyncio.get_running_loop()
-        task = asyncio.current_task()
-
-        def wake() -> None:
-            with contextlib.suppress(RuntimeError):  # of a loop that is closed
-                loop.call_soon_threadsafe(told.set)
-
-        def signalled() -> None:
-            if self._lifecycle.told.is_set() and task is not None:
-                task.cancel()
-            self.quit()
-
-        with on_signals(loop, signalled):
-            self._wake = wake
-            if not await self._astart(self._start_unless_told, limit):
-                await beside(self.abort)
-                self._given_loop = None
-                return
-            if self.endpoint is not None:
-                _tell(announce, f"health at {self.endpoint.url}")
-            try:
-                await told.wait()
-            finally:
-                _tell(announce, f"waiting for running handlers, {limit:g} s at the most")
-                await self._astop(limit)
+        await foreground.serve(self._service, limit, announce)
 
     def _check_not_running(self) -> None:
-        self._lifecycle.check_not_running()
-
-    def _start_unless_told(self) -> bool:
-        """Do as `start` does; False if the application tells it to stop meanwhile, or has before."""
-        if not self._lifecycle.start():
-            return False
-        try:
-            self._open()
-            self._begin()
-        except JmsxError as error:
-            self._check_told(error)
-            return False
-        return True
-
-    def _open(self) -> None:
-        """Open all consumers; nothing flows yet."""
-        self._failure = None
-        with self._workers.turn:
-            self._open_all()
-
-    def _open_all(self) -> None:
-        try:
-            if self.health is not None:
-                self.endpoint = Endpoint(self.health, self.wsgi)
-            if self._has_async():
-                self._loop = Loop(self._given_loop)
-            self._gates = Gates(self.consumers, tuple(self._observers))
-            self._workers.open(self._shared())
-        except BaseException as error:
-            self._drop()
-            if self._failure is not None and isinstance(error, JmsxError):
-                raise self._failure from error  # for which we were told to stop
-            raise
-
-    def _has_async(self) -> bool:
-        return any(is_async(consumer.handler) for consumer in self.consumers)
-
-    def _shared(self) -> Shared:
-        """Return what its workers have in common, while it runs."""
-        return Shared(
-            consumers=self.consumers,
-            brokers=self.connection_uri,
-            waits=bool(self.reconnect),
-            observers=(self._progress, *self._observers),
-            middleware=self.middleware,
-            gates=self._gates,
-            loop=self._loop,
-            reply=self._outgoing.reply,
-            failing=self._fail,
-        )
+        self._service.lifecycle.check_not_running()
 
     def _reconnect_policy(self) -> ReconnectPolicy:
         given = self.reconnect
         return given if isinstance(given, ReconnectPolicy) else ReconnectPolicy()
-
-    def _begin(self) -> None:
-        """Let messages flow; raises IllegalStateError if the app was stopped since it was opened."""
-        with self._workers.turn:
-            try:
-                self._begin_all()
-            except BaseException:
-                self._drop()
-                raise
-
-    def _begin_all(self) -> None:
-        if not self._lifecycle.runs:
-            raise IllegalStateError("the app was stopped while it started")
-        self._workers.begin()
-        if self.watch > 0:
-            options = self.connect().options
-            self._watch = Watch(self._workers, self._progress, options, self.watch)
-        self._count()
-        self._workers.look_after()
-        if not self._lifecycle.flow():  # a handler has aborted it, or a signal's
-            self._drop()
-
-    def _count(self) -> None:
-        """Have the brokers tell their own counts, if anybody keeps them."""
-        keepers = [one for one in self._observers if getattr(one, "keeps_counts", False)]
-        if keepers and self.broker_stats > 0:
-            places, uri = self._progress.places, self.connection_uri()
-            every = self.broker_stats
-            self._counting = Counting(places, uri, Observers(self._observers), every)
-
-    def _stop_or_abort(self, drain_timeout: float, signals: Signals) -> None:
-        """Drain beside the main thread, which waits for the end of that or for a second signal."""
-        stopping = signals.beside(partial(self.stop, drain_timeout), "jmsx-stop")
-        if stopping.wait() is not None:
-            raise KeyboardInterrupt
-
-    def _fail(self, error: JmsxError) -> None:
-        """End the app because of what has ended one of its workers."""
-        if self._lifecycle.runs:
-            self._failure = self._failure or error
-        self._leave()
-
-    def _drop(self) -> None:
-        """Drop all sockets; the app may be started again."""
-        self._workers.abort()
-        self._outgoing.abort()
-        self._rest()
-
-    def _end(self) -> None:
-        """Stop what is left, and close the observers: nothing happens any more that they could be told."""
-        with self._ending:
-            self._rest()
-            if self._observers and self._lifecycle.close():
-                Observers(self._observers).close()
-
-    def _rest(self) -> None:
-        """Close what serves the app while it runs; its workers have stopped."""
-        endpoint, self.endpoint = self.endpoint, None
-        watch, self._watch = self._watch, None
-        counting, self._counting = self._counting, None
-        if endpoint is not None:
-            endpoint.close()
-        if watch is not None:
-            watch.close()
-        if counting is not None:
-            counting.leave()
-        self._gates.close()
-        loop, self._loop = self._loop, None
-        if loop is not None:
-            loop.close()
-        self._workers.close()
-        self._lifecycle.end()
-
-    def _states(self) -> list[WorkerState]:
-        return self._workers.states(self._watch.stranded if self._watch is not None else {})
 
 
 def _check_not_said(options: AppKeywords, name: str, connection_name: str) -> None:
     """Raise ConfigurationError if what is given as `name` is given as a connection calls it, too."""
     if connection_name in options:
         raise ConfigurationError(f"{name}= and {connection_name}= say the same; give one of them")
-
-
-def _tell(announce: Callable[[str], object], words: str) -> None:
-    """Say it to the operator; if that cannot be done, what runs goes on all the same."""
-    try:
-        announce(words)
-    except BaseException as error:
-        if from_a_signal(error):
-            raise
-        _log.error("announcement failed", words=words, exc_info=error)
-
-
-def _attempt(step: Callable[..., object], *arguments: object) -> JmsxError | None:
-    """Take a step of stopping, and return its error, so that the next step is taken all the same."""
-    try:
-        step(*arguments)
-    except JmsxError as error:
-        return error
-    return None

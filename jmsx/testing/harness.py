@@ -223,7 +223,7 @@ class Harness:
     def __enter__(self) -> Self:
         self._restore = _borrow(self._app, self._world, self._records, self._deaths)
         if self._loop is not None:
-            self._app._given_loop = self._loop  # noqa: SLF001 - only a harness gives an app its loop
+            self._app._service.given_loop = self._loop  # noqa: SLF001 - only a harness gives an app its loop
         try:
             self._app.start()
             self._world.settle()
@@ -266,7 +266,7 @@ class Harness:
             restore()
 
     def _check(self, step: str) -> None:
-        if self._app._machine is not self._world:  # noqa: SLF001 - only a harness puts an app on another machine
+        if self._app._service.machine is not self._world:  # noqa: SLF001 - only a harness puts an app on another machine
             raise IllegalStateError(
                 "the harness is over, or has not begun: use it in its with block"
             )
@@ -350,7 +350,8 @@ def _borrow(
     app._move_to(world)  # noqa: SLF001 - what a harness needs of an app, nobody else does
     app.url = app.url or "stomp://harness"
     app.health, app.watch, app.broker_stats = None, 0.0, 0.0
-    app._observers = [*(_Kept(one) for one in app._observers), _Deaths(deaths)]  # noqa: SLF001 - what a harness needs of an app, nobody else does
+    service = app._service  # noqa: SLF001 - what a harness needs of an app, nobody else does
+    service.observers = [*(_Kept(one) for one in service.observers), _Deaths(deaths)]
     for consumer in consumers:
         record = records.setdefault(consumer.name, HandlerRecord(consumer.name))
         parameters = consumer.parameters

@@ -86,11 +86,11 @@ def test_a_block_that_loses_its_broker(mortal: ClassicBroker, queue: Queue) -> N
     def block() -> None:
         with app:
             mortal.kill()
-            assert app._lifecycle.told.wait(5)
+            assert app._service.lifecycle.told.wait(5)
 
     with nothing_left():
         assert isinstance(within(10, block).error, ConnectionFailedError)
-        assert not app._lifecycle.runs
+        assert not app._service.lifecycle.runs
 
 
 # Brokers that go silent while an app starts --------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def test_a_stop_pauses_all_consumers_at_once(classic_broker: Broker) -> None:
         assert began.wait(5)
         stop = Call(app.stop)
         assert eventually(
-            lambda: not any(each._connection._links.started for each in app._workers), 3
+            lambda: not any(each._connection._links.started for each in app._service.workers), 3
         )
         at_most = len(handled) + 1
         assert not eventually(lambda: len(handled) > at_most, 0.5)

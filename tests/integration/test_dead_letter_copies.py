@@ -335,7 +335,7 @@ def test_stopping_right_behind_a_copy(classic_broker: Broker, queue: Queue, diar
     app.start()
     assert began.wait(5)
     stop = Call(app.stop)
-    assert eventually(lambda: not app._workers[0]._connection._links.started)
+    assert eventually(lambda: not app._service.workers[0]._connection._links.started)
     stopping.set()
     assert stop.join(10).error is None
     assert settles(classic_broker, queue, size=0)

@@ -289,7 +289,7 @@ def test_one_lost_link_cuts_nobody_else_off(classic_broker: Broker, queue: Queue
     with nothing_left():
         app.start()
         assert began.wait(5)
-        app._workers[1]._link.engine._epoch.link._transport.drop()
+        app._service.workers[1]._link.engine._epoch.link._transport.drop()
         with pytest.raises(ConnectionFailedError):
             app.wait(5)
         assert isinstance(within(5, app.stop).error, ConnectionFailedError)

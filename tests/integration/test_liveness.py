@@ -141,7 +141,7 @@ def test_draining_is_no_reason_to_restart(classic_broker: Broker, queue: Queue) 
     put(classic_broker, queue, "a")
     app.start()
     assert began.wait(5)
-    idle = app._workers[1]
+    idle = app._service.workers[1]
     stop = Call(app.stop)
     assert eventually(lambda: not idle._link.alive)
     verdict = app.live()
@@ -199,7 +199,7 @@ def test_a_message_that_waits_is_not_stuck(classic_broker: Broker, queue: Queue)
 
 def _end_thread(app: App, consumer: str) -> None:
     """Kill the listener's thread as only a fault of ours could."""
-    (worker,) = [one for one in app._workers if one.consumer.name == consumer]
+    (worker,) = [one for one in app._service.workers if one.consumer.name == consumer]
     dispatcher = worker._link.dispatcher
 
     def dies(_core: object, _now: float) -> None:
@@ -213,13 +213,13 @@ def test_messages_that_nobody_moves(classic_broker: Broker, queue: Queue) -> Non
     app = App(classic_broker.url, health=HERE, health_limits=HealthLimits(stall=0.3))
     app.consumer(queue, name="ship")(lambda _message: None)
     with app:
-        app._workers[0]._link.pause()  # as a fault of ours would
+        app._service.workers[0]._link.pause()  # as a fault of ours would
         put(classic_broker, queue, "a")
         assert eventually(lambda: ask(app, "/healthz")[0] == 503, 5)
         assert (
             "ship: 1 message waits and nothing has moved" in ask(app, "/healthz")[1]["reasons"][0]
         )
-        app._workers[0]._link.resume()
+        app._service.workers[0]._link.resume()
         assert eventually(lambda: ask(app, "/healthz")[0] == 200, 5)
 
 
@@ -315,8 +315,10 @@ def test_subscriptions_that_live_are_left_alone(classic_broker: Broker, queue: Q
         sessions = 1 if name.startswith("topic") else 2
         app.consumer(name, name=f"idle {number}", concurrency=sessions)(lambda _message: None)
     with nothing_left(), app:
-        assert eventually(lambda: app._watch is not None and len(app._watch._asked) == 7, 10)
-        first = dict(app._watch._asked) if app._watch is not None else {}
+        assert eventually(
+            lambda: app._service.watch is not None and len(app._service.watch._asked) == 7, 10
+        )
+        first = dict(app._service.watch._asked) if app._service.watch is not None else {}
         assert eventually(lambda: _later(app, first), 20)
         assert not [event for event in diary.events if isinstance(event, LinkClosed)]
         assert app.ready().ok
@@ -347,7 +349,7 @@ def test_messages_that_the_broker_keeps_for_nobody(
             other.send(Frame("SEND", sent, b"x"))
             other.receive("MESSAGE")
         with app:
-            watch = app._watch
+            watch = app._service.watch
             assert watch is not None
             assert eventually(lambda: watch._found == {queue.uri: 0})
             monkeypatch.setattr(stranded, "consumers", nobody)
@@ -364,7 +366,7 @@ def test_messages_that_the_broker_keeps_for_nobody(
 
 def _later(app: App, first: dict[Worker, float]) -> bool:
     """Whether every worker was asked about twice more."""
-    asked = app._watch._asked if app._watch is not None else {}
+    asked = app._service.watch._asked if app._service.watch is not None else {}
     return all(at > first[worker] + 0.4 for worker, at in asked.items())
 
 
@@ -396,4 +398,4 @@ def test_a_consumer_that_artemis_closes(artemis_broker: Broker, queue: Queue) ->
 
 def _epoch(app: App) -> int:
     """Which link the first worker is on."""
-    return app._workers[0]._link.engine.source.epoch
+    return app._service.workers[0]._link.engine.source.epoch

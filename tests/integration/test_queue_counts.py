@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jmsx import Connection, Message, Queue, plugins
-from jmsx.app import App, application
+from jmsx.app import App, service
 from jmsx_broker import ClassicBroker, classic_recipe
 from jmsx_classic import statistics
 from jmsx_eventlog import EventLog
@@ -87,15 +87,15 @@ def test_an_app_that_ends_in_its_first_look_tells_the_clock_too(
     def slowly(group: str, name: str) -> Any:
         def count(*asked: Any) -> Any:
             began.set()
-            assert app._counting is not None
-            app._counting._closing.wait()
+            assert app._service.counting is not None
+            app._service.counting._closing.wait()
             return load(group, name)(*asked)
 
         return count if group == "jmsx.counts" else load(group, name)
 
     monkeypatch.setattr(plugins, "load", slowly)
     # A busy machine's broker has not answered two looks in the 2 s that an app gives them.
-    monkeypatch.setattr(application, "LAST", 30.0)
+    monkeypatch.setattr(service, "LAST", 30.0)
     with app:
         assert began.wait(60)
 
@@ -123,7 +123,7 @@ def test_without_a_log_nobody_asks(classic_broker: Broker, queue: Queue, diary: 
     """An app whose observers keep no counts opens no connection for them."""
     app = forwarding(classic_broker.url, queue, fresh_queue(), diary)
     with app:
-        assert app._counting is None
+        assert app._service.counting is None
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +147,7 @@ def test_a_broker_that_does_not_tell_is_left_alone(
         taciturn.url, queue, fresh_queue(), EventLog(tmp_path, service="shop"), broker_stats=0.1
     )
     with app:
-        assert eventually(lambda: bool(app._counting and app._counting._silent), 60)
+        assert eventually(lambda: bool(app._service.counting and app._service.counting._silent), 60)
         began = time.monotonic()
 
     assert time.monotonic() - began < 2
@@ -166,7 +166,9 @@ def test_a_broker_that_is_gone_at_the_end_costs_little(queue: Queue, tmp_path: P
     with ClassicBroker() as broker:
         app = forwarding(broker.url, queue, fresh_queue(), EventLog(tmp_path, service="shop"))
         app.start()
-        assert eventually(lambda: bool(app._counting and 0 in app._counting._unanswered.values()))
+        assert eventually(
+            lambda: bool(app._service.counting and 0 in app._service.counting._unanswered.values())
+        )
         broker.kill()
         began = time.monotonic()
         app.abort()

@@ -43,7 +43,7 @@ EXCUSED: Final = {
     "Loop._run": "a thread of its own",
     "BatchWorker._call_batch": "the listener's thread",
     "in_thread": "an event loop notes a signal, and cancels",
-    "App._has_started": "an event loop notes a signal, and cancels",
+    "_has_started": "an event loop notes a signal, and cancels",
     "_Log._listed": "OSError alone is caught",
     "Segment.append": "the writer's thread",
     "Writer._written": "the writer's thread",

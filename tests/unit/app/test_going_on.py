@@ -352,7 +352,7 @@ def test_a_loop_that_is_closed_under_it(recwarn: pytest.WarningsRecorder) -> Non
                 await asyncio.sleep(10)
 
         loop = asyncio.new_event_loop()
-        app._given_loop = loop
+        app._service.given_loop = loop
         thread = threading.Thread(target=loop.run_forever)
         thread.start()
         app.start()
@@ -382,7 +382,7 @@ def test_who_has_the_session_is_not_waited_for(kind: str) -> None:
         async def handle(message: Message) -> None:
             seen.append(message.text)
             if message.text == "3":
-                engine = link_of(app._workers[0]._session).engine
+                engine = link_of(app._service.workers[0]._session).engine
 
                 def hold() -> None:
                     with engine.lock:
@@ -396,7 +396,7 @@ def test_who_has_the_session_is_not_waited_for(kind: str) -> None:
         with app:
             entered.set()
             assert locked.wait(10)
-            loop = app._loop
+            loop = app._service.loop
             assert loop is not None
             turn = asyncio.run_coroutine_threadsafe(asyncio.sleep(0, "free"), loop._loop)
             assert turn.result(10) == "free"
@@ -418,7 +418,7 @@ def test_a_link_that_is_lost_in_a_backlog(kind: str) -> None:
         async def handle(message: Message) -> None:
             seen.append((message.text, message.redelivered))
             if message.text in ("9", "20") and not message.redelivered:
-                worker = app._workers[0]
+                worker = app._service.workers[0]
                 await asyncio.to_thread(worker.renew, "a test")
 
         with app:
@@ -453,7 +453,7 @@ def test_an_interrupt_on_the_loop(at: int, monkeypatch: pytest.MonkeyPatch) -> N
 
         with app:
             assert eventually(lambda: set(seen) == set(NUMBERS[:12]), 20)
-            assert not link_of(app._workers[0]._session).engine.changed.owned
+            assert not link_of(app._service.workers[0]._session).engine.changed.owned
         monkeypatch.undo()
         assert set(left(server)) <= set(NUMBERS[:12])
     assert list(dict.fromkeys(seen)) == NUMBERS[:12]

@@ -552,7 +552,7 @@ def test_a_plain_handler_goes_on(caplog: pytest.LogCaptureFixture) -> None:
         sending = threading.Thread(target=partial(mq.send, "queue://orders", "x"))
         sending.start()
         assert begun.wait(5)
-        (worker,) = app._workers
+        (worker,) = app._service.workers
         assert worker.call is not None
         worker._machine.monotonic = lambda: mq._world._now + 60.0
         worker.tell_late()
@@ -578,7 +578,7 @@ def test_a_timeout_is_of_the_handler_alone(kind: str, caplog: pytest.LogCaptureF
 
         def once(self, key: Any, handler: Any) -> bool:
             """Look at what a probe would tell."""
-            (worker,) = app._workers
+            (worker,) = app._service.workers
             clock = worker._machine.monotonic
             now = clock() + 60.0
             worker._machine.monotonic = lambda: now

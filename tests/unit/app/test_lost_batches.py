@@ -68,7 +68,7 @@ def test_what_another_session_got_instead_doubles_nothing(
         for text in "ab":
             mq.send("queue://in", text)
         mq.advance("10s")
-        app._workers[0].renew("a test")
+        app._service.workers[0].renew("a test")
         mq.advance("1s")
         for text in "cdefgh":
             mq.send("queue://in", text)

@@ -77,9 +77,9 @@ def test_it_is_done_once(
     lost = list[DeliveryEnded]()
 
     def lose() -> None:
-        epoch = app._workers[0]._link.epoch
+        epoch = app._service.workers[0]._link.epoch
         server.drop_connections()
-        assert eventually(lambda: app._workers[0]._link.epoch > epoch, 10)
+        assert eventually(lambda: app._service.workers[0]._link.epoch > epoch, 10)
 
     app = App(
         server.url,

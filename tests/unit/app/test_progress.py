@@ -169,12 +169,12 @@ def test_a_message_that_has_gone_is_movement(
             returned.append(time.monotonic())
 
         app.start()
-        (worker,) = app._workers
+        (worker,) = app._service.workers
         app.send("queue://in", "1")
         app.send("queue://in", "2")
 
         def has_moved() -> bool:
-            moved_at = worker.state(app._progress, 0).movement.moved_at
+            moved_at = worker.state(app._service.progress, 0).movement.moved_at
             return bool(returned) and worker.call is None and moved_at >= returned[0]
 
         assert eventually(has_moved, 10)

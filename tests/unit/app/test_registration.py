@@ -88,7 +88,7 @@ def made(query: str = "", *, options: dict[str, Any], **settings: Any) -> Consum
         app.consumer("topic://a" if "durable" in settings else "a", **settings)(plain)
         app.start()
         try:
-            (worker,) = app._workers
+            (worker,) = app._service.workers
             assert worker._connection.options.client_id == (
                 options.get("client_id") if "durable" in settings else None
             )

@@ -148,7 +148,7 @@ def test_who_waits_on_a_loop_has_no_thread(kind: str) -> None:
         cancelled = asyncio.ensure_future(asking.arequest("queue://nobody", 1, timeout="50s"))
         with pytest.raises(UnansweredError, match="no answer came in time"):
             await late
-        queue = asking._outgoing.requests.opened()
+        queue = asking._service.outgoing.requests.opened()
         assert await _soon(lambda: len(queue._pending) == 41 and not _beside())
         cancelled.cancel()
         assert await _soon(lambda: len(queue._pending) == 40)
@@ -174,7 +174,9 @@ def test_a_loop_that_is_closed_before_the_answer_comes() -> None:
 
     async def leave(app: App) -> None:
         asked.append(asyncio.ensure_future(app.arequest("queue://double", 1001, timeout="50s")))
-        assert await _soon(lambda: app._outgoing.requests._shared is not None and not _beside())
+        assert await _soon(
+            lambda: app._service.outgoing.requests._shared is not None and not _beside()
+        )
 
     with FakeBrokerServer() as broker:
         asking, answering = App(broker.url), shop(url=broker.url)
@@ -363,7 +365,7 @@ def test_a_queue_that_was_replaced(kind: str) -> None:
     app = shop()
     with harness(app, kind) as mq:
         _, told = ask_for_ever(app, mq)
-        replaced = app._outgoing.requests.take()
+        replaced = app._service.outgoing.requests.take()
         assert app.request("queue://double", 1).json() == 2
         assert replaced is not None
         replaced.abort()
@@ -379,7 +381,7 @@ def test_a_handler_that_asks_while_the_app_drains(kind: str) -> None:
     @app.consumer("queue://orders", name="ship")
     def ship(order: str) -> None:
         del order
-        app._machine.event().wait(2.0)
+        app._service.machine.event().wait(2.0)
         try:
             app.request("queue://double", 1, timeout="5s")
         except UnansweredError as error:
@@ -452,14 +454,14 @@ def test_the_next_one_with_that_correlation_id(kind: str) -> None:
 
     @app.consumer("queue://slow", name="slow")
     def slow(number: int) -> int:
-        app._machine.event().wait(5.0)
+        app._service.machine.event().wait(5.0)
         return number
 
     class Dawdling(PendingRequest):
         def answer(self) -> Message:
             found = super().answer()
             asking.start()
-            app._machine.event().wait(1.0)
+            app._service.machine.event().wait(1.0)
             return found
 
     def ask() -> None:
@@ -468,8 +470,8 @@ def test_the_next_one_with_that_correlation_id(kind: str) -> None:
     with harness(app, kind) as mq:
         asking = mq._world.thread(ask, "asking")
         first = Sending.of({"correlation_id": "same"})
-        pending = Dawdling(app._machine)
-        assert app._outgoing.requests.ask(first, "queue://double", 1, pending).json() == 2
+        pending = Dawdling(app._service.machine)
+        assert app._service.outgoing.requests.ask(first, "queue://double", 1, pending).json() == 2
         assert told == []
         mq.advance(10)
         assert told == [7]

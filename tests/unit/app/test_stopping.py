@@ -184,13 +184,13 @@ def test_a_stop_between_the_opening_and_the_first_message(
     """Ends the start, and leaves nothing that runs."""
     app = App(server.url)
     app.consumer("a")(lambda _message: None)
-    begin = app._begin
+    begin = app._service.begin
 
     def late() -> None:
         app.stop()
         begin()
 
-    monkeypatch.setattr(app, "_begin", late)
+    monkeypatch.setattr(app._service, "begin", late)
     with pytest.raises(IllegalStateError, match="stopped while it started"):
         app.start()
     assert not left()
@@ -231,7 +231,7 @@ def test_an_abort_by_the_first_handler_while_others_begin(
         app.abort()
         aborted.set()
 
-    monkeypatch.setattr(app, "_count", lambda: aborted.wait(10))
+    monkeypatch.setattr(app._service, "_count", lambda: aborted.wait(10))
     with App(server.url) as sender:
         sender.send("queue://a", "x")
     app.run()
@@ -263,10 +263,10 @@ def test_what_is_handled_while_its_link_is_lost_is_told(
         else:
             app.consumer("a")(single)
         app.start()
-        [worker] = app._workers
+        [worker] = app._service.workers
         app.send("queue://a", "x")
         if gathers:
-            assert eventually(lambda: worker.state(app._progress, 0).in_hand == 1)
+            assert eventually(lambda: worker.state(app._service.progress, 0).in_hand == 1)
             time.sleep(0.3)
         else:
             assert called.wait(10)
@@ -295,7 +295,7 @@ def test_what_no_handler_had_when_its_link_was_lost_is_not_told(server: FakeBrok
         app = App(proxy.url, reconnect=ReconnectPolicy(initial_delay=0.01))
         app.consumer("a", dedupe=Slow())(lambda message: handled.append(message.text))
         app.start()
-        [worker] = app._workers
+        [worker] = app._service.workers
         app.send("queue://a", "x")
         assert asked.wait(10)
         first = worker.greeting
@@ -319,7 +319,7 @@ def test_a_commit_that_the_app_waits_for_when_it_stops_is_told_as_lost(
         app.consumer("a", mode="transacted")(lambda _message: None)
         proxy.silence_at("COMMIT\n|ACK\n", 1)
         app.start()
-        [worker] = app._workers
+        [worker] = app._service.workers
         app.send("queue://a", "x")
         assert eventually(lambda: not proxy.silencing and worker.called is not None)
         stopping = threads.submit(app.stop)
@@ -401,7 +401,7 @@ def test_a_consumer_that_fails_when_its_app_has_ended(server: FakeBrokerServer) 
     app = App(server.url)
     app.consumer("a")(lambda _message: None)
     with app:
-        [worker] = app._workers
+        [worker] = app._service.workers
         failing = worker._failing
     failing(ConnectionFailedError("lost"))
     app.wait(0)

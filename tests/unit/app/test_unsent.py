@@ -45,7 +45,7 @@ class Work:
             raise ValueError("by itself")
 
     def _lose_link(self) -> None:
-        worker = self._app._workers[0]
+        worker = self._app._service.workers[0]
         before = worker._link.epoch
         worker.renew("a test")
         assert eventually(lambda: worker.connected and worker._link.epoch > before, 10)

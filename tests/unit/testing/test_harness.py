@@ -300,7 +300,7 @@ def test_scheduled_redelivery(kind: str) -> None:
         mq.advance("10d")
         assert len(mq.handler(handle).calls) == 2
         assert (app.live().ok, app.live().body["workers"][0]["in_hand"]) == (True, 0)
-        assert app._workers[0].idle_since(math.inf, app._progress)
+        assert app._service.workers[0].idle_since(math.inf, app._service.progress)
 
 
 def test_dedupe_store(kind: str) -> None:
@@ -387,7 +387,7 @@ def test_topics(kind: str) -> None:
     with harness(app, kind) as mq:
         mq.send("topic://t", "x")
         assert texts(mq.handler("one").messages) == texts(mq.handler(two).messages) == ["x"]
-        told = [line for line in overview(app._workers) if line.startswith(("one", "two"))]
+        told = [line for line in overview(app._service.workers) if line.startswith(("one", "two"))]
         assert [("each process that runs it gets every" in line) for line in told] == [True, True]
 
 
@@ -411,7 +411,7 @@ def test_handlers_that_share_a_queue(kind: str) -> None:
     with harness(app, kind) as mq:
         mq.send("queue://q", "x")
         assert sum(len(mq.handler(name).calls) for name in ("ship", "bill")) == 1
-        told = [line for line in overview(app._workers) if "one of" in line]
+        told = [line for line in overview(app._service.workers) if "one of" in line]
     assert told == ["queue://q: each message goes to one of ship, bill, not to each of them"]
 
 

@@ -1,0 +1,202 @@
+"""
+An app that its program stays with: `App.run()` on the main thread, `App.serve()` and `async with app` on an event loop.
+
+Starting and stopping go on beside, on threads of their own, so that a signal or a cancellation is heard meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+from jmsx.app.loops import LOOK, beside, on_signals, out_of_scope
+from jmsx.app.overview import overview
+from jmsx.app.service import Service
+from jmsx.app.signals import Beside, Signals
+from jmsx.errors import JmsxError, from_a_signal
+from jmsx.log import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+#: Is given words for the operator.
+Announce: TypeAlias = "Callable[[str], object]"
+
+#: Seconds between two looks whether the app has nothing to do, at the most.
+LOOK_FOR_IDLENESS: Final = 1.0
+
+_log = logger("jmsx.app")
+
+
+def run(service: Service, limit: float, patience: float | None, announce: Announce) -> None:
+    """Do as `App.run` does; `limit` and `patience` (None: for ever) are its two durations, in seconds."""
+    with Signals() as signals:
+        service.wake = signals.wake
+        try:
+            if not (service.lifecycle.start() and _start_beside(service, limit, signals)):
+                service.abort()
+                return
+            _tell_what_runs(service, announce)
+            if patience is not None:
+                idleness = partial(_leave_when_idle, service, patience)
+                service.machine.thread(idleness, "jmsx-idle").start()
+            number = signals.wait()
+            busy = sum(1 for worker in service.workers if worker.call is not None)
+            why = number.name if number is not None else "told to stop"
+            _log.info("draining", why=why, running=busy, drain_timeout=limit)
+            _tell(
+                announce,
+                f"{why}: waiting for {busy} running handlers, {limit:g} s at the most;"
+                " a second signal aborts",
+            )
+            _wait_for_end(signals.beside(partial(service.stop, limit), "jmsx-stop"))
+        except BaseException:
+            service.abort()
+            raise
+
+
+async def serve(service: Service, limit: float, announce: Announce) -> None:
+    """Do as `App.serve` does; it drains for `limit` seconds."""
+    told, loop = asyncio.Event(), asyncio.get_running_loop()
+    task = asyncio.current_task()
+
+    def wake() -> None:
+        with contextlib.suppress(RuntimeError):  # of a loop that is closed
+            loop.call_soon_threadsafe(told.set)
+
+    def signalled() -> None:
+        if service.lifecycle.told.is_set() and task is not None:
+            task.cancel()
+        service.quit()
+
+    with on_signals(loop, signalled):
+        service.wake = wake
+        if not await enter(service, service.start_unless_told, limit):
+            await abort(service)
+            return
+        _tell_health(service, announce)
+        try:
+            await told.wait()
+        finally:
+            _tell(announce, f"waiting for running handlers, {limit:g} s at the most")
+            await leave(service, limit)
+
+
+async def enter(service: Service, start: Callable[[], T], drain_timeout: float) -> T:
+    """
+    Return what `start` does, while the event loop goes on, on which `async def` handlers run from then on.
+
+    Whoever is cancelled meanwhile drains, and aborts when cancelled once more.
+    """
+    service.given_loop = asyncio.get_running_loop()
+    starting = asyncio.ensure_future(beside(start))
+    try:
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            if await _has_started(service, starting, drain_timeout):
+                await leave(service, drain_timeout)
+            raise
+    except BaseException:
+        with out_of_scope():
+            await abort(service)
+        raise
+
+
+async def leave(service: Service, drain_timeout: float) -> None:
+    """Stop, while the event loop goes on; whoever is cancelled meanwhile aborts."""
+    with out_of_scope():
+        try:
+            await beside(service.stop, drain_timeout)
+        except asyncio.CancelledError:
+            await beside(service.abort)
+            raise
+        finally:
+            service.given_loop = None
+
+
+async def abort(service: Service) -> None:
+    """Drop all, while the event loop goes on."""
+    await beside(service.abort)
+    service.given_loop = None
+
+
+async def _has_started(
+    service: Service, starting: asyncio.Future[Any], drain_timeout: float
+) -> bool:
+    """Have a start end that is not wanted any more; whether it has, and messages flow all the same."""
+    with out_of_scope(), contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(drain_timeout):
+            while not starting.done():
+                service.quit()  # again, for what it opens next
+                await asyncio.wait([starting], timeout=LOOK)
+    return starting.done() and starting.exception() is None
+
+
+def _start_beside(service: Service, limit: float, signals: Signals) -> bool:
+    """
+    Open the consumers beside the main thread, and let messages flow; False if a signal or `quit()` comes meanwhile.
+
+    Whatever of the application's keeps the opening from ending then is waited for `limit` seconds at the most. Raises
+    KeyboardInterrupt after a second signal.
+    """
+    opening = signals.beside(service.open, "jmsx-start")
+    try:
+        if opening.wait() is not None:
+            _leave_opening(service, opening, limit)
+            return False
+        service.begin()
+    except JmsxError as error:
+        service.check_told(error)
+        return False
+    return True
+
+
+def _wait_for_end(stopping: Beside) -> None:
+    """Return when the app has stopped; raises KeyboardInterrupt after a second signal."""
+    if stopping.wait() is not None:
+        raise KeyboardInterrupt
+
+
+def _leave_opening(service: Service, opening: Beside, limit: float) -> None:
+    """Have it end that the app is opened, within `limit` seconds; raises what `_start_beside` does."""
+    until = service.machine.monotonic() + limit
+    while not opening.over and service.machine.monotonic() < until:
+        service.leave()  # again, for what it opens next
+        if opening.wait(LOOK) is not None:
+            raise KeyboardInterrupt
+
+
+def _leave_when_idle(service: Service, patience: float) -> None:
+    while not service.lifecycle.told.wait(min(patience / 4, LOOK_FOR_IDLENESS)):
+        since = service.machine.monotonic() - patience
+        if service.workers.idle_since(since):
+            _log.info("idle: the app ends", seconds=patience)
+            service.leave()
+
+
+def _tell_what_runs(service: Service, announce: Announce) -> None:
+    _tell_health(service, announce)
+    for line in overview(service.workers):
+        _tell(announce, line)
+    for state in service.workers.waiting():
+        _tell(announce, f"{state.consumer} waits for its {state.away}")
+
+
+def _tell_health(service: Service, announce: Announce) -> None:
+    if service.endpoint is not None:
+        _tell(announce, f"health at {service.endpoint.url}")
+
+
+def _tell(announce: Announce, words: str) -> None:
+    """Say it to the operator; if that cannot be done, what runs goes on all the same."""
+    try:
+        announce(words)
+    except BaseException as error:
+        if from_a_signal(error):
+            raise
+        _log.error("announcement failed", words=words, exc_info=error)

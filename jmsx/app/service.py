@@ -1,0 +1,336 @@
+"""
+An app at work: what a start brings up, step by step, and a stop, or what drops all, takes down in reverse.
+
+`App` has each call, and says what it does and raises.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, Unpack
+
+from jmsx.app.counting import LAST, Counting
+from jmsx.app.endpoint import Endpoint
+from jmsx.app.gates import Gates
+from jmsx.app.health import WorkerState
+from jmsx.app.lifecycle import Lifecycle
+from jmsx.app.loops import Loop
+from jmsx.app.middleware import Middleware
+from jmsx.app.outgoing import Outgoing
+from jmsx.app.progress import Progress
+from jmsx.app.registration import Consumer
+from jmsx.app.watch import Watch
+from jmsx.app.workers import Shared, Workers
+from jmsx.config.options import ConnectionKeywords, ReconnectPolicy
+from jmsx.config.uri import BrokerUri
+from jmsx.drivers.changed import waitable
+from jmsx.drivers.locks import reentrant
+from jmsx.drivers.machine import Machine
+from jmsx.drivers.process import tell_of_forks
+from jmsx.errors import IllegalStateError, JmsxError, afresh
+from jmsx.jms.connection import Connection
+from jmsx.jms.handlers import is_async
+from jmsx.observe import Observer, Observers
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+    from wsgiref.types import WSGIApplication
+
+
+class Settings(Protocol):
+    """What an app says of itself; asked at each start, for until then it may be changed."""
+
+    middleware: tuple[Middleware, ...]
+    reconnect: bool | ReconnectPolicy
+    health: str | None
+    watch: float
+    broker_stats: float
+
+    @property
+    def consumers(self) -> tuple[Consumer, ...]:
+        """What is registered."""
+
+    @property
+    def wsgi(self) -> WSGIApplication:
+        """What is served at `health`."""
+
+    def connection_uri(self) -> BrokerUri:
+        """Return the brokers, and how to connect to them; raises ConfigurationError."""
+
+
+class Service:
+    """
+    One app at work, as often as it starts.
+
+    Args:
+        app: tells at each start what there is to do.
+        observers: are told every event, and closed when it stops.
+        machine: what its connections run on.
+
+    """
+
+    def __init__(self, app: Settings, observers: list[Observer], machine: Machine) -> None:
+        self._app = app
+        self.observers = observers
+        self.machine = machine
+        self.progress = Progress()
+        self.lifecycle = Lifecycle()
+        self.outgoing = Outgoing(
+            partial(self.connection, client_id=None),
+            lambda: self.workers.calling(),  # noqa: PLW0108 - the child of a fork has other workers
+            app.middleware,
+            machine,
+        )
+        self.wake: Callable[[], None] = lambda: None  #: whoever waits to be told to stop
+        #: On which handlers that are `async def` run, if the program gave one
+        self.given_loop: asyncio.AbstractEventLoop | None = None
+        self.failure: JmsxError | None = None  #: of a consumer, which ended the app
+        self._nothing_is_up()
+        tell_of_forks(self)
+
+    def _nothing_is_up(self) -> None:
+        self.workers = Workers(self.machine, self.progress, self.lifecycle.told)
+        self.gates = Gates()
+        self.endpoint: Endpoint | None = None
+        self.loop: Loop | None = None
+        self.watch: Watch | None = None
+        self.counting: Counting | None = None
+        self._up: list[Callable[[], object]] = []  #: what takes down each thing that is up
+        self._ending = reentrant()
+
+    def after_fork(self) -> None:
+        """In the child of a fork: what runs is the parent's; it can send, and start if it did not run."""
+        self.lifecycle.after_fork()
+        self._nothing_is_up()
+        self.wake = lambda: None
+        self.given_loop = None
+
+    def connection(self, *more: Observer, **options: Unpack[ConnectionKeywords]) -> Connection:
+        """Return a connection with the app's URL, observers and options; those given win."""
+        observers = (self.progress, *self.observers, *more)
+        uri = self._app.connection_uri()
+        return Connection(uri, observers=observers, machine=self.machine, **options)
+
+    def states(self) -> list[WorkerState]:
+        """Return how each consumer does."""
+        watch = self.watch
+        return self.workers.states(watch.stranded if watch is not None else {})
+
+    # Up --------------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Do as `App.start` does."""
+        if not self.lifecycle.start():
+            raise IllegalStateError("the app was told to stop before it started")
+        self.open()
+        self.begin()
+
+    def start_unless_told(self) -> bool:
+        """Do as `start` does; False if the application tells it to stop meanwhile, or has before."""
+        if not self.lifecycle.start():
+            return False
+        try:
+            self.open()
+            self.begin()
+        except JmsxError as error:
+            self.check_told(error)
+            return False
+        return True
+
+    def check_told(self, error: JmsxError) -> None:
+        """Raise what a start has raised, unless that is because the application told it to stop."""
+        if self.failure is not None or not self.lifecycle.told.is_set():
+            raise error
+
+    def open(self) -> None:
+        """Open all consumers; nothing flows yet."""
+        self.failure = None
+        with self.workers.turn:
+            try:
+                self._open_all()
+            except BaseException as error:
+                self._drop()
+                if self.failure is not None and isinstance(error, JmsxError):
+                    raise self.failure from error  # for which we were told to stop
+                raise
+
+    def _open_all(self) -> None:
+        app = self._app
+        self._up.append(self.workers.close)
+        if app.health is not None:
+            self.endpoint = Endpoint(app.health, app.wsgi)
+            self._up.append(self.endpoint.close)
+        if any(is_async(consumer.handler) for consumer in app.consumers):
+            self.loop = Loop(self.given_loop)
+            self._up.append(self.loop.close)
+        self.gates = Gates(app.consumers, tuple(self.observers))
+        self._up.append(self.gates.close)
+        self.workers.open(
+            Shared(
+                consumers=app.consumers,
+                brokers=app.connection_uri,
+                waits=bool(app.reconnect),
+                observers=(self.progress, *self.observers),
+                middleware=app.middleware,
+                gates=self.gates,
+                loop=self.loop,
+                reply=self.outgoing.reply,
+                failing=self._fail,
+            )
+        )
+
+    def begin(self) -> None:
+        """Let messages flow; raises IllegalStateError if the app was stopped since it was opened."""
+        with self.workers.turn:
+            try:
+                self._begin_all()
+            except BaseException:
+                self._drop()
+                raise
+
+    def _begin_all(self) -> None:
+        if not self.lifecycle.runs:
+            raise IllegalStateError("the app was stopped while it started")
+        self.workers.begin()
+        app = self._app
+        if app.watch > 0:
+            options = self.connection().options
+            self.watch = Watch(self.workers, self.progress, options, app.watch)
+            self._up.append(self.watch.close)
+        self._count()
+        self.workers.look_after()
+        if not self.lifecycle.flow():  # a handler has aborted it, or a signal's
+            self._drop()
+
+    def _count(self) -> None:
+        """Have the brokers tell their own counts, if anybody keeps them."""
+        every = self._app.broker_stats
+        if every > 0 and any(getattr(one, "keeps_counts", False) for one in self.observers):
+            uri, told = self._app.connection_uri(), Observers(self.observers)
+            self.counting = Counting(self.progress.places, uri, told, every)
+            self._up.append(self.counting.leave)
+
+    # Down ------------------------------------------------------------------------------------------------------------
+
+    def wait(self, timeout: float | None) -> None:
+        """Do as `App.wait` does; seconds, None: no matter how long."""
+        self.lifecycle.check_here()
+        self.lifecycle.told.wait(waitable(timeout))
+        if self.failure is not None:
+            raise afresh(self.failure)
+
+    def quit(self) -> None:
+        """Do as `App.quit` does."""
+        self.lifecycle.quit()
+        self._wake_all()
+
+    def leave(self) -> None:
+        """Do as `quit` does, and nothing to a start that comes later."""
+        self.lifecycle.leave()
+        self._wake_all()
+
+    def _wake_all(self) -> None:
+        """Wake whoever waits for a broker, or to be told."""
+        self.workers.leave_opening()
+        self.wake()
+
+    def _fail(self, error: JmsxError) -> None:
+        """End the app because of what has ended one of its workers."""
+        if self.lifecycle.runs:
+            self.failure = self.failure or error
+        self.leave()
+
+    def stop(self, timeout: float) -> None:
+        """Do as `App.stop` does, within so many seconds."""
+        if self.workers.calling() is not None:
+            raise IllegalStateError(
+                "stop() waits for handlers to end, so it would wait for its own; in a handler call quit()"
+            )
+        if self.loop is not None and self.loop.here:
+            raise IllegalStateError(
+                "stop() waits for handlers that run on this event loop; leave `async with app`, or call quit() where"
+                " app.serve() is awaited"
+            )
+        deadline = self.machine.monotonic() + timeout
+
+        def left() -> float:
+            return round(max(deadline - self.machine.monotonic(), 0.0), 3)
+
+        if self.lifecycle.left:
+            self.outgoing.close(timeout)
+            return
+        self.leave()
+        turn: list[bool] = []
+        try:
+            # In one step for Python, as in locks.py.
+            turn += map(self.workers.turn.acquire, (True,), (min(timeout, threading.TIMEOUT_MAX),))
+            if turn == [False] or not self.workers.stopping:
+                self._drain(left)
+        finally:
+            if turn == [True]:
+                self.workers.turn.release()
+
+    def _drain(self, left: Callable[[], float]) -> None:
+        """Do what `stop` does, in as many seconds as are left."""
+        try:
+            self.workers.stopping = True
+            if (watch := self.watch) is not None:  # once read, for abort() takes it away
+                watch.leave()  # nothing is made anew any more
+            failures = (
+                self.failure,
+                _attempt(self.workers.drain, left()),
+                _attempt(self.outgoing.close, left()),
+            )
+            if (counting := self.counting) is not None:
+                counting.close(min(LAST, left()))
+            self._end()
+        finally:
+            self.workers.stopping = False
+        for failure in failures:
+            if failure is not None:
+                raise failure
+
+    def abort(self) -> None:
+        """Do as `App.abort` does."""
+        if self.lifecycle.left:
+            self.outgoing.abort()
+            return
+        self.lifecycle.leave()
+        self._drop()
+        self._end()
+        self.wake()
+
+    def _drop(self) -> None:
+        """Drop all sockets; the app may be started again."""
+        self.workers.abort()
+        self.outgoing.abort()
+        self._take_down()
+
+    def _end(self) -> None:
+        """Stop what is left, and close the observers: nothing happens any more that they could be told."""
+        with self._ending:
+            self._take_down()
+            if self.observers and self.lifecycle.close():
+                Observers(self.observers).close()
+
+    def _take_down(self) -> None:
+        """Close what is up beside the workers, which have stopped; each once, whoever else does so meanwhile."""
+        while True:
+            try:
+                close = self._up.pop()
+            except IndexError:
+                break
+            close()
+        self.endpoint = self.watch = self.counting = self.loop = None
+        self.lifecycle.end()
+
+
+def _attempt(step: Callable[..., object], *arguments: object) -> JmsxError | None:
+    """Take a step of stopping, and return its error, so that the next step is taken all the same."""
+    try:
+        step(*arguments)
+    except JmsxError as error:
+        return error
+    return None
