@@ -15,16 +15,16 @@ import polars as pl
 from jmsx.core.events import Outcome
 from jmsx_report.clocks import UNKNOWN_US, Clocks
 from jmsx_report.fanout import Routes
-from jmsx_report.flows import BUCKET_US, LATE, NAMELESS, PLANNED, REMOVED, SETTLES
+from jmsx_report.flows import BUCKET_US, LATE, NAMELESS, PLANNED, SETTLES
 from jmsx_report.horizon import Completeness, Horizon
 from jmsx_report.nothing import of_rows
+from jmsx_report.presence import KEY, away, gone_with
 
 _SENT: Final = pl.col("kind") == "send"
 _SETTLED: Final = (pl.col("kind") == "delivery") & pl.col("outcome").is_in(list(SETTLES))
 _MARKS: Final = ("n", "xor", "total")
 #: Outcomes of sends that somebody should settle.
 _AWAITED: Final = ("confirmed", "unconfirmed")
-_MS_US: Final = 1000
 #: A living writer may be about to tell of what was sent less than this before its last line.
 GRACE_US: Final = 60_000_000
 #: A consumer says every 15 s how many messages it has while its link is up; what it said longer than this before the
@@ -91,204 +91,6 @@ def buckets(sends: pl.DataFrame, deliveries: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-@of_rows
-def beginnings(
-    fanned: pl.DataFrame,
-    compared: pl.DataFrame,
-    routes: Routes,
-    readers: pl.DataFrame,
-    clocks: Clocks,
-) -> pl.DataFrame:
-    """
-    Return when copies of a topic's messages began to be kept: sender, route, begin_us (by the sender's clock, in the
-    last stretch of it), whole_us (the same, if that clock was never set).
-
-    A subscription gets what is sent from then on. It is there at the latest when it is first read, and at the time of
-    the oldest message that it ever gave, of whichever of those who sent then. `fanned` as `sends_by_route` has them,
-    `compared` as `buckets`, `readers` as `READERS`.
-    """
-    sent = fanned.select("route", "bucket", sender="writer").unique()
-    given = (
-        sent.join(gave(compared), on=["route", "bucket"], how="semi")
-        .group_by("route", "bucket")
-        .agg(
-            (clocks.latest("bucket", "sender").max() + BUCKET_US).alias("latest_us"),
-            pl.when(pl.len() == 1).then(pl.col("sender").first()).alias("sender"),
-        )
-    )
-    oldest = given.group_by("route").agg(pl.col("latest_us").min())
-    one = given.drop_nulls("sender").select("sender", "route", key_us="bucket")
-    own_us = pl.col("key_us") + pl.col("most_us").fill_null(0) + BUCKET_US
-    own = (
-        one.join(clocks.shifts(one.drop("route")), on=["sender", "key_us"], how="left")
-        .group_by("sender", "route")
-        .agg(own_us.min().alias("own_us"))
-    )
-    read = (
-        readers.join(routes.reads, on=["dest", "subscription"], nulls_equal=True)
-        .group_by("route")
-        .agg(clocks.latest("first_us").min().alias("read_us"))
-    )
-    by_others = pl.min_horizontal("latest_us", "read_us") + clocks.lately("sender")
-    return (
-        sent.select("sender", "route")
-        .unique()
-        .join(oldest, on="route", how="left")
-        .join(own, on=["sender", "route"], how="left")
-        .join(read, on="route", how="left")
-        .select("sender", "route", pl.min_horizontal("own_us", by_others).alias("begin_us"))
-        .with_columns(whole_us=pl.when(~clocks.was_set("sender")).then("begin_us"))
-    )
-
-
-def gave(compared: pl.DataFrame) -> pl.DataFrame:
-    """Keep the rows of `buckets` of which something was settled, at a time that is known."""
-    return compared.filter((pl.col("settled_n") > 0) & (pl.col("bucket") >= 0))
-
-
-@of_rows
-def removals(
-    spans: pl.DataFrame, sends: pl.DataFrame, compared: pl.DataFrame, clocks: Clocks
-) -> pl.DataFrame:
-    """
-    Return from when to when a durable subscription was not there: sender, route, at_us, removed_us, again_us, gave_us,
-    was_set.
-
-    `at_us` is when it was removed, set right; the next three are by the sender's clock, in the last stretch of it
-    (`was_set`: it has several), and `again_us` is rather too late than too early, and null where it did not begin
-    again. It did, as in `beginnings`, when it was opened next, or with the oldest message that was surely sent since
-    then and that it gave. What is sent meanwhile nobody owes it. What was sent before, and not settled, went with it,
-    but not what it had passed over: messages come in order, and before its removal it gave one that was sent at
-    `gave_us`, or later (null: none). `spans` as that partial, `sends` as `sends_by_route`, `compared` as `buckets`.
-    """
-    told = spans.with_columns(
-        clocks.earliest("ts_us").alias("earliest_us"), clocks.latest("ts_us").alias("latest_us")
-    )
-    ends = (
-        told.filter(kind=REMOVED)
-        .select(
-            "writer",
-            "ts_us",
-            (pl.col("ts_us") - clocks.believed()).alias("at_us"),
-            route="subscription",
-            end_us="latest_us",
-            begin_us="earliest_us",
-        )
-        .with_row_index("end")
-    )
-    opened = told.filter(pl.col("kind") != REMOVED)
-    of_one = pl.col("writer") == pl.col("writer_open")
-    afterwards = pl.when(of_one).then(pl.col("ts_us_open") > pl.col("ts_us"))
-    opens = (
-        ends.join(opened, left_on="route", right_on="subscription", suffix="_open")
-        .filter(afterwards.otherwise(pl.col("earliest_us") > pl.col("end_us")))
-        .select("end", begun_us="latest_us")
-    )
-    sent = sends.join(ends, on="route", how="semi").select("route", "bucket", "writer").unique()
-    gave_some = (
-        sent.join(gave(compared), on=["route", "bucket"], how="semi")
-        .group_by("route", "bucket")
-        .agg(
-            clocks.earliest("bucket").min().alias("earliest_us"),
-            (clocks.latest("bucket").max() + BUCKET_US).alias("latest_us"),
-            pl.when(pl.len() == 1).then(pl.col("writer").first()).alias("sender"),
-        )
-    )
-    beside = gave_some.join(ends.select("end", "route", "begin_us", "end_us"), on="route")
-    given = beside.filter(pl.col("earliest_us") >= pl.col("end_us")).select(
-        "end", begun_us="latest_us"
-    )
-    begun = pl.concat([opens, given]).group_by("end").agg(pl.col("begun_us").min())
-    last = (
-        beside.filter(pl.col("latest_us") <= pl.col("begin_us"))
-        .group_by("end")
-        .agg(pl.col("earliest_us").max().alias("given_us"))
-    )
-    # A key tells its time in whole milliseconds.
-    removed_us = (pl.col("at_us") + clocks.believed("sender")) // _MS_US * _MS_US
-    told_by = ends.join(sent.select("route", sender="writer").unique(), on="route").with_columns(
-        removed_us.alias("removed_us")
-    )
-    return (
-        told_by.join(begun, on="end", how="left")
-        .join(last, on="end", how="left")
-        .join(_own_last(gave_some, told_by, clocks), on=["end", "sender"], how="left")
-        .select(
-            "sender",
-            "route",
-            "at_us",
-            "removed_us",
-            (pl.col("begun_us") + clocks.lately("sender")).alias("again_us"),
-            pl.max_horizontal("own_us", pl.col("given_us") + clocks.least("sender")).alias(
-                "gave_us"
-            ),
-            clocks.was_set("sender").alias("was_set"),
-        )
-    )
-
-
-@of_rows
-def _own_last(gave_some: pl.DataFrame, ends: pl.DataFrame, clocks: Clocks) -> pl.DataFrame:
-    """
-    Return the last message of each sender that a subscription surely gave before its end: end, sender, own_us.
-
-    Its time is by the sender's clock, whatever others show. `gave_some`: route, bucket, sender (null: several have
-    sent then); `ends`: end, route, sender, removed_us.
-    """
-    own = gave_some.drop_nulls("sender").select("route", "sender", key_us="bucket")
-    return (
-        own.join(clocks.shifts(own.select("sender", "key_us")), on=["sender", "key_us"], how="left")
-        .with_columns(
-            (pl.col("key_us") + pl.col("least_us").fill_null(0)).alias("own_us"),
-            (pl.col("key_us") + pl.col("most_us").fill_null(0) + BUCKET_US).alias("to_us"),
-        )
-        .join(ends, on=["route", "sender"])
-        .filter(pl.col("to_us") <= pl.col("removed_us"))
-        .group_by("end", "sender")
-        .agg(pl.col("own_us").max())
-    )
-
-
-def _is_away(from_us: pl.Expr, to_us: pl.Expr) -> pl.Expr:
-    """Return whether a subscription was not there from then to then; a row of `removals`."""
-    return (from_us >= pl.col("removed_us")) & (to_us <= pl.col("again_us")).fill_null(value=True)
-
-
-@of_rows
-def _removed(
-    removed: pl.DataFrame, by_key: pl.DataFrame, clocks: Clocks, passes_us: int
-) -> pl.DataFrame:
-    """
-    Return the copies that no subscription may have been there for (`away`), or that may have gone with it (`went`); as
-    `removals` and `keys`, with what `Clocks.shifts` and `waits` tell of these.
-
-    A subscription had passed over what it did not give before one that was sent `passes_us` after that was there.
-    """
-    sent_us = pl.coalesce("key_us", "hour_us")
-    there_us = pl.max_horizontal(
-        sent_us + pl.col("most_us").fill_null(0),
-        "wait_most_us",
-        pl.col("back_us") + clocks.lately("sender"),
-    )
-    passed = (pl.col("there_us") + passes_us <= pl.col("gave_us")).fill_null(value=False)
-    return (
-        by_key.select(
-            *_KEY,
-            "sender",
-            (sent_us + pl.col("least_us").fill_null(0)).alias("least_us"),
-            (sent_us + pl.col("most_us").fill_null(0)).alias("most_us"),
-            there_us.alias("there_us"),
-        )
-        .join(removed, on=["sender", "route"])
-        .group_by(_KEY)
-        .agg(
-            _is_away(pl.col("most_us"), pl.col("least_us") + 1).any().alias("away"),
-            ((pl.col("least_us") < pl.col("removed_us")) & ~passed).any().alias("went"),
-        )
-        .filter(pl.col("away") | pl.col("went"))
-    )
-
-
 def own_shards(compared: pl.DataFrame) -> pl.Series:
     """Return the buckets of keys that tell no time in which somebody in the log sent; `compared` as `buckets`."""
     somebody = pl.col("confirmed_n") + pl.col("unconfirmed_n") + pl.col("others_n") > 0
@@ -314,7 +116,7 @@ def suspicious(
         compared.join(surely, on="route", how="left")
         .filter(~pl.col("balanced"))
         .filter((pl.col("bucket") >= 0) | pl.col("bucket").is_in(own.implode()))
-        .join(_away(removed, compared), on=["route", "bucket"], how="left")
+        .join(away(removed, compared), on=["route", "bucket"], how="left")
         .filter(
             ~(
                 (before | pl.col("away").fill_null(value=False))
@@ -322,24 +124,6 @@ def suspicious(
                 & (pl.col("spare_n") == 0)
             )
         )
-    )
-
-
-@of_rows
-def _away(removed: pl.DataFrame, compared: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of `buckets` that were sent while no subscription was there: route, bucket, away."""
-    # By the clocks of all that send there.
-    whole = (
-        removed.group_by("route", "at_us")
-        .agg(pl.col("removed_us").max(), pl.col("again_us").min(), pl.col("was_set").any())
-        .filter(~pl.col("was_set"))
-    )
-    return (
-        compared.select("route", "bucket")
-        .join(whole, on="route")
-        .filter(_is_away(pl.col("bucket"), pl.col("bucket") + BUCKET_US))
-        .select("route", "bucket", away=True)
-        .unique()
     )
 
 
@@ -422,7 +206,6 @@ def moments(
     )
 
 
-_KEY: Final = ("msg_key", "route")
 #: What became of a send that had the duplicate id of another one; no line has it.
 _DROPPED: Final = "dropped"
 
@@ -491,7 +274,7 @@ def keys(
     outcome, n = pl.col("outcome"), pl.col("n")
     sends = (
         sends_by_route(named, routes)
-        .group_by(_KEY)
+        .group_by(KEY)
         .agg(
             pl.col("dest").min().alias("sent_to"),
             pl.col("key_us", "bucket", "hour_us").min(),
@@ -513,7 +296,7 @@ def keys(
     delivered = deliveries_by_route(named, routes)
     ended = pl.col("kind") != LATE
     deliveries = (
-        delivered.group_by(_KEY)
+        delivered.group_by(KEY)
         .agg(
             pl.col("dest").min().alias("read_at"),
             pl.col("key_us").min().alias("read_key_us"),
@@ -538,7 +321,7 @@ def keys(
             .alias("last_fate"),
             clocks.latest("last_us").filter(ended).max().alias("back_us"),
         )
-        .join(_died(delivered, clocks), on=list(_KEY), how="left")
+        .join(_died(delivered, clocks), on=list(KEY), how="left")
     )
     counted = (
         "confirmed",
@@ -556,10 +339,10 @@ def keys(
     )
     anywhere = named.filter(_SENT).select("msg_key").unique().with_columns(sent_anywhere=True)
     return (
-        sends.join(deliveries, on=list(_KEY), how="full", coalesce=True)
+        sends.join(deliveries, on=list(KEY), how="full", coalesce=True)
         .join(anywhere, on="msg_key", how="left")
         .select(
-            *_KEY,
+            *KEY,
             pl.coalesce("sent_to", "read_at").alias("dest"),
             pl.coalesce("key_us", "read_key_us").alias("key_us"),
             pl.coalesce("bucket", "read_bucket").alias("bucket"),
@@ -590,12 +373,12 @@ def _died(delivered: pl.DataFrame, clocks: Clocks) -> pl.DataFrame:
     """
     outcome = pl.col("outcome")
     dead = delivered.filter(outcome == Outcome.DEAD_LETTERED.value)
-    told = (*_KEY, "writer", "last_seq", "last_us", "host")
+    told = (*KEY, "writer", "last_seq", "last_us", "host")
     done, died = (
         rows.join(clocks.offsets.select("writer", "host"), on="writer", how="left").select(told)
         for rows in (
             delivered.filter(pl.col("effects") > 0, pl.col("doubtful") == 0).join(
-                dead, on=list(_KEY), how="semi"
+                dead, on=list(KEY), how="semi"
             ),
             dead,
         )
@@ -618,14 +401,14 @@ def _died(delivered: pl.DataFrame, clocks: Clocks) -> pl.DataFrame:
         )
 
     return (
-        done.join(died, on=list(_KEY), suffix="_dead")
-        .group_by(_KEY)
+        done.join(died, on=list(KEY), suffix="_dead")
+        .group_by(KEY)
         .agg(
             before("", "_dead").any().alias("dead_later"),
             before("_dead", "").all().alias("done_later"),
         )
         .select(
-            *_KEY, "dead_later", (~pl.col("dead_later") & ~pl.col("done_later")).alias("unordered")
+            *KEY, "dead_later", (~pl.col("dead_later") & ~pl.col("done_later")).alias("unordered")
         )
     )
 
@@ -674,7 +457,7 @@ def plans(
         .join(afterwards, on=["msg_key", "route", "writer"], how="left")
         .join(closings, on=list(_CONSUMER), how="left", nulls_equal=True)
         .join(ended, on="writer", how="left")
-        .select(*_KEY, *_CONSUMER, "kept", "until_us", over_us.alias("over_us"))
+        .select(*KEY, *_CONSUMER, "kept", "until_us", over_us.alias("over_us"))
     )
 
 
@@ -689,10 +472,10 @@ def waits(planned: pl.DataFrame, by_key: pl.DataFrame, clocks: Clocks) -> pl.Dat
     here = pl.col("sender").eq(pl.col("writer")) | pl.col("host").eq(pl.col("sender_host"))
     here = here.fill_null(value=False)
     return (
-        planned.join(by_key.select(*_KEY, "sender"), on=list(_KEY))
+        planned.join(by_key.select(*KEY, "sender"), on=list(KEY))
         .join(hosts, on="writer", how="left")
         .join(hosts.select(sender="writer", sender_host="host"), on="sender", how="left")
-        .group_by(_KEY)
+        .group_by(KEY)
         .agg(
             pl.when(here)
             .then("over_us")
@@ -751,7 +534,7 @@ def in_hand(
         .join(last.select(*one, "told_us"), on=one, nulls_equal=True)
         .filter(pl.col("until_us") > pl.col("told_us"))
         .group_by(one)
-        .agg(pl.struct(_KEY).n_unique().cast(pl.Int64).alias("known"))
+        .agg(pl.struct(KEY).n_unique().cast(pl.Int64).alias("known"))
     )
     unknown = pl.col("buffered") + pl.col("in_process") - pl.col("known").fill_null(0)
     busy = pl.col("done_seq") > pl.col("seq")
@@ -882,12 +665,12 @@ def judged(
         clocks.shifts(by_key.select("sender", "key_us").drop_nulls()),
         on=["sender", "key_us"],
         how="left",
-    ).join(waits, on=list(_KEY), how="left")
-    went_with = _removed(removed, by_key, clocks, max(deadline_us, GRACE_US))
+    ).join(waits, on=list(KEY), how="left")
+    went_with = gone_with(removed, by_key, clocks, max(deadline_us, GRACE_US))
     return (
         by_key.join(begun.drop("whole_us"), on=["sender", "route"], how="left")
         .join(now, on=["sender", "route"], how="left")
-        .join(went_with, on=list(_KEY), how="left")
+        .join(went_with, on=list(KEY), how="left")
         # A copy that a broker moved, as to a dead letter queue, is settled there; each such settlement is of one copy.
         .with_columns(missing.alias("missing"), stray.alias("stray"))
         .with_columns(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from jmsx_report import balance, brokerbook
+from jmsx_report import balance, brokerbook, presence
 from jmsx_report.additive import Partial
 from jmsx_report.clocks import Clocks
 from jmsx_report.fanout import Routes, routes
@@ -97,8 +97,8 @@ class Books:
     horizon: Horizon
     compared: pl.DataFrame  #: as `balance.buckets`
     own: pl.Series  #: as `balance.own_shards`
-    begun: pl.DataFrame  #: as `balance.beginnings`
-    removed: pl.DataFrame  #: as `balance.removals`
+    begun: pl.DataFrame  #: as `presence.beginnings`
+    removed: pl.DataFrame  #: as `presence.removals`
     book: pl.DataFrame  #: as `brokerbook.reconciled`
     asked: Period
     terms: Terms
@@ -219,8 +219,8 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
         horizon=horizon(complete, clocked, terms.open_segments),
         compared=compared,
         own=own,
-        begun=balance.beginnings(sends.filter("fanned"), compared, found_routes, readers, clocked),
-        removed=balance.removals(sums[SPANS.name], sends, compared, clocked),
+        begun=presence.beginnings(sends.filter("fanned"), compared, found_routes, readers, clocked),
+        removed=presence.removals(sums[SPANS.name], sends, compared, clocked),
         book=brokerbook.reconciled(
             stats,
             sums[brokerbook.TRAFFIC.name],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from jmsx_report import balance
+from jmsx_report import balance, presence
 from jmsx_report.additive import HOUR_US
 from jmsx_report.books import Books
 from jmsx_report.events import NAMESAKE
@@ -397,7 +397,7 @@ def _with_removals(missing: pl.DataFrame, held: Books) -> pl.DataFrame:
     durable = held.routes.reads.filter(pl.col("subscription").str.starts_with(DURABLE))["route"]
     may_be = pl.col("route").is_in(durable.unique().implode())
     gave = (
-        balance.gave(held.compared)
+        presence.gave(held.compared)
         .join(_skews(held), on="route")
         .select(
             "route",

@@ -57,9 +57,9 @@ def test_its_end_is_told_when_it_comes(
         calls.append(message.text)
         if len(calls) > 1:
             return
-        epoch = app._workers[0]._link.epoch
+        epoch = app._service.workers[0]._link.epoch
         server.drop_connections()
-        assert eventually(lambda: app._workers[0]._link.epoch > epoch, 10)
+        assert eventually(lambda: app._service.workers[0]._link.epoch > epoch, 10)
         assert not ends.late
         if raises:
             raise ValueError("no")
