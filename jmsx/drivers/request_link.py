@@ -17,6 +17,7 @@ from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress
 from jmsx.core.dialect import Dialect
 from jmsx.core.frames import Frame, MessageFrame
+from jmsx.core.requests import barrier
 from jmsx.core.wire import Told
 from jmsx.drivers.epoch import Seal
 from jmsx.drivers.link import Arrival, LinkLost
@@ -73,6 +74,8 @@ class RequestLink:
         if told is not None:
             self._link.share(told)
         self._seal = Seal()
+        #: The frame, by number, behind which a receipt was asked for last
+        self._asked_behind: int | None = None
         self._requests = 0  #: receipts that were asked for
         self._dialect = dialect
         self._machine = machine
@@ -181,10 +184,17 @@ class RequestLink:
             except queue.Empty:
                 break
             self._take([] if arrived is None else arrived[1], f"at {command} {subject}")
+            self._ask_behind(self._link.unclear)
         why = f"; {HELD_BACK}" if command == "SEND" else ""
         raise BrokerTimeoutError(
             f"{broker} did not answer {command} {subject} in {patience:g} s{why}"
         )
+
+    def _ask_behind(self, frame: int | None) -> None:
+        """Ask for an answer behind the frame of this number, if there is one, for only that shows where it ends."""
+        if frame is not None and frame != self._asked_behind:
+            self._asked_behind = frame
+            self.send(*barrier("whole"))
 
     def _take(self, arrival: Arrival, when: str) -> None:
         """Keep what has come; raises what the end of the link means, or a message that goes on (core/wire.py)."""

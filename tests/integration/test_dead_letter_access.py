@@ -269,6 +269,16 @@ def test_letters_that_name_acks_of_others(classic_broker: ClassicBroker, ends: b
     assert classic_broker.statistics(dead.name).size == 0
 
 
+def test_a_body_that_holds_what_looks_like_frames(classic_broker: ClassicBroker) -> None:
+    """The end of the last letter shows only in what the broker says behind it, and it says nothing by itself."""
+    queue, dead = fresh_queue(), fresh_queue()
+    put(classic_broker, dead, (b"x\0\n\nMESSAGE\n" + bytes(300_000)) * 10)
+    assert run(classic_broker, "replay", dead.name, "--to", queue.name, "--yes").endswith(
+        "1 done\n"
+    )
+    assert [classic_broker.statistics(one.name).size for one in (queue, dead)] == [1, 0]
+
+
 def test_a_rate_is_kept_from_the_first_second_on(broker: Broker) -> None:
     """What is slow at the other end is not given a hundred at once, and then nothing for a while."""
     dead, target = fresh_queue(), fresh_queue()

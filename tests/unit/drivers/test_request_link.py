@@ -34,7 +34,7 @@ class Played:
 
     def link(self, address: BrokerAddress, *_: object) -> SimpleNamespace:
         """Nobody writes to it."""
-        return SimpleNamespace(address=address)
+        return SimpleNamespace(address=address, unclear=None)
 
     monotonic = staticmethod(time.monotonic)
 
