@@ -157,8 +157,8 @@ def test_of_a_consumer() -> None:
 def test_of_what_is_sent(kind: str) -> None:
     """By an app and by a producer, and what a message has."""
     app = App()
-    with harness(app, kind):
-        session = app.connect().create_session()
+    with harness(app, kind), app.connect() as connection:
+        session = connection.create_session()
         producer = session.create_producer()
 
         def calls() -> Iterator[tuple[str, Callable[[], object]]]:
@@ -184,8 +184,8 @@ def test_of_what_is_sent(kind: str) -> None:
 def test_of_a_session(kind: str) -> None:
     """What its consumers, browsers and durable subscriptions are asked for by."""
     app = App()
-    with harness(app, kind):
-        session = app.connect(client_id="c").create_session()
+    with harness(app, kind), app.connect(client_id="c") as connection:
+        session = connection.create_session()
 
         def calls() -> Iterator[tuple[str, Callable[[], object]]]:
             for value in VALUES:
@@ -249,8 +249,8 @@ def test_a_selector_is_read_at_the_door() -> None:
 def test_a_temporary_destination_that_nobody_made_is_refused(spelt: str) -> None:
     """On Classic each connection has its own, so it would be one that nobody reads."""
     app = App()
-    with harness(app, "classic"):
-        producer = app.connect().create_session().create_producer()
+    with harness(app, "classic"), app.connect() as connection:
+        producer = connection.create_session().create_producer()
         for to in (spelt, Destination(spelt), f"queue://a,{spelt}" if "://" in spelt else spelt):
             with pytest.raises(InvalidDestinationError, match="nobody reads"):
                 app.send(to, "x")
@@ -264,14 +264,12 @@ def test_a_temporary_destination_that_nobody_made_is_refused(spelt: str) -> None
 def test_a_reply_address_is_sent_to_whoever_says_it(kind: str) -> None:
     """As the message tells it, or as the text of that, from another connection; and by its own session."""
     app = App()
-    with harness(app, kind):
-        asker = app.connect()
+    with harness(app, kind), app.connect() as asker, app.connect() as other:
         asker.start()
         session = asker.create_session()
         answers = session.create_temporary_queue()
         reader = session.create_consumer(answers)
         app.send("queue://q", "question", reply_to=answers)
-        other = app.connect()
         other.start()
         question = other.create_session().create_consumer("queue://q").receive(5.0)
         assert question is not None
