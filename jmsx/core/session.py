@@ -616,6 +616,7 @@ class SessionCore:
         """
         if self.transacted:
             self._work.give_up(now)
+            self._consumers.on_lost_links.forget()  # a listener may run on: nobody tells how that goes
             if not self.committing:  # else what was written stands: the broker does it, or not
                 self.rollback(now)
             if self._work.markers is not None:
