@@ -189,10 +189,10 @@ class Workers(Sequence[Worker]):
             opening.abort()
 
     def abort(self) -> None:
-        """Drop all of their sockets, also that of one that is opened."""
+        """Drop all of their sockets, also that of one that is opened; the app was told to stop before."""
+        self.leave_opening()  # first: who is not opened any more is one of them
         for worker in self:
             worker.abort()
-        self.leave_opening()
 
     def close(self) -> None:
         """Forget the workers, which have stopped, and close their stores."""

@@ -197,6 +197,36 @@ def test_a_stop_between_the_opening_and_the_first_message(
     assert not app.ready().ok
 
 
+def test_an_abort_as_the_last_consumer_has_been_opened(
+    server: FakeBrokerServer, monkeypatch: pytest.MonkeyPatch, left: Callable[[], list[str]]
+) -> None:
+    """It is dropped as the others are: it ran on, and nobody knew of it."""
+    app = App(server.url)
+    app.consumer("a")(lambda _message: None)
+    workers = app._service.workers
+    connected, aborted = threading.Event(), threading.Event()
+    availability, leave_opening = workers._stores.availability, workers.leave_opening
+
+    def once_aborted(store: Any) -> Any:
+        connected.set()
+        assert aborted.wait(10)
+        return availability(store)
+
+    def once_opened() -> None:
+        aborted.set()
+        assert eventually(lambda: len(workers) == 1 and workers._opening is None)
+        leave_opening()
+
+    monkeypatch.setattr(workers._stores, "availability", once_aborted)
+    monkeypatch.setattr(workers, "leave_opening", once_opened)
+    with ThreadPoolExecutor() as threads:
+        starting = threads.submit(app.start)
+        assert connected.wait(10)
+        app.abort()
+        starting.exception(10)  # it may have begun, and is over
+    assert eventually(lambda: not left())
+
+
 @pytest.mark.parametrize("serves", [False, True], ids=["run", "serve"])
 def test_a_stop_in_another_thread_ends_what_waits_for_a_signal(
     server: FakeBrokerServer, *, serves: bool
