@@ -84,8 +84,10 @@ _BROWSED: Final = 500
 #: Queues whose statistics are asked for together: all of them have to be told in the time that one may take.
 _TOGETHER: Final = 100
 
-#: Seconds in which the broker tells of all its queues.
+#: Seconds in which a broker that tells of its queues tells of one more, or that these were all.
 _PATIENCE: Final = 2.0
+#: Seconds between two looks at what it has told: so many queues as it tells ahead are not all.
+_LOOK: Final = 0.1
 
 #: A queue in an advisory that it is there, as the transformation `jms-map-xml` has it (seen on 6.1.8).
 _QUEUE: Final = re.compile(
@@ -471,7 +473,14 @@ def _queues_of(session: Session) -> set[str] | None:
     advisories = consume(Topic("ActiveMQ.Advisory.Queue?consumer.transformation=jms-map-xml"))
     end = consume(Topic("ActiveMQ.Advisory.TempTopic"))
     consume(session.create_temporary_topic())
-    return None if end.receive(_PATIENCE) is None else _named_by(advisories)
+    found, silent = set[str](), 0.0
+    while end.receive(_LOOK) is None:
+        more = _named_by(advisories)
+        silent = 0.0 if more else silent + _LOOK
+        if silent > _PATIENCE:
+            return None
+        found |= more
+    return found | _named_by(advisories)
 
 
 def _untold(broker: object) -> UnsupportedError:
