@@ -33,9 +33,9 @@ CONFIRMING: Final = 1.0
 _log = logger("jmsx.app")
 
 
-def drain(workers: Sequence[Worker], timeout: float, machine: Machine) -> None:
+def drain(workers: Sequence[Worker], timeout: float, machine: Machine, given: float) -> None:
     """
-    Drain all `workers` within `timeout` seconds; those that are late are aborted.
+    Drain all `workers` within `timeout` seconds, which are left of those `given`; those that are late are aborted.
 
     Those that get no thread are drained one after the other on this one, where nobody aborts them while the broker is
     silent. Raises DrainError if a handler did not return in time, or the broker did not confirm what was finished.
@@ -55,7 +55,7 @@ def drain(workers: Sequence[Worker], timeout: float, machine: Machine) -> None:
     left = [told for each in drains if (told := each.left())]
     if left:
         raise DrainError(
-            f"{'; '.join(left)}. The app was given {timeout:g} s to drain; the broker delivers these messages again"
+            f"{'; '.join(left)}. The app was given {given:g} s to drain; the broker delivers these messages again"
         )
 
 

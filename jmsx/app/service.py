@@ -267,20 +267,20 @@ class Service:
             # In one step for Python, as in locks.py.
             turn += map(self.workers.turn.acquire, (True,), (min(timeout, threading.TIMEOUT_MAX),))
             if turn == [False] or not self.workers.stopping:
-                self._drain(left)
+                self._drain(left, timeout)
         finally:
             if turn == [True]:
                 self.workers.turn.release()
 
-    def _drain(self, left: Callable[[], float]) -> None:
-        """Do what `stop` does, in as many seconds as are left."""
+    def _drain(self, left: Callable[[], float], given: float) -> None:
+        """Do what `stop` does, in as many seconds as are left of those that were `given`."""
         try:
             self.workers.stopping = True
             if (watch := self.watch) is not None:  # once read, for abort() takes it away
                 watch.leave()  # nothing is made anew any more
             failures = (
                 self.failure,
-                _attempt(self.workers.drain, left()),
+                _attempt(self.workers.drain, left(), given),
                 _attempt(self.outgoing.close, left()),
             )
             if (counting := self.counting) is not None:

@@ -178,9 +178,9 @@ class Workers(Sequence[Worker]):
             for one in tuple(self._waiting)
         ]
 
-    def drain(self, timeout: float) -> None:
+    def drain(self, timeout: float, given: float) -> None:
         """Drain all workers as `jmsx.app.draining.drain` does."""
-        drain(tuple(self), timeout, self._machine)
+        drain(tuple(self), timeout, self._machine, given)
 
     def leave_opening(self) -> None:
         """Let an opening that waits for its broker wait no longer."""
