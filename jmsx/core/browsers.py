@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 #: Seconds that a question waits for what the broker shows.
 PATIENCE: Final = 5.0
 
+#: Seconds in which a broker that sends no messages tells that there are no more.
+SILENCE: Final = 0.5
+
 #: The selector of no message.
 _NONE: Final = "1 = 0"
 
@@ -41,10 +44,11 @@ class _Question:
     """A question whether the broker still shows one message; without one, whether it has come to the end."""
 
     def __init__(
-        self, delivery: Delivery | None, until: float, told: Callable[[bool], None]
+        self, delivery: Delivery | None, until: float, last: float, told: Callable[[bool], None]
     ) -> None:
         self.delivery = delivery
         self.until = until  #: seconds, monotonic
+        self.last = last  #: it is never prolonged beyond that
         self.told = told
 
 
@@ -99,17 +103,27 @@ class Browsers:
         """
         destination = queue_of(delivery, self._dialect)
         selector = f"{one_message(delivery.message_id)} AND {that}"
-        self._ask(destination, selector, _Question(delivery, now + PATIENCE, told))
+        until = now + PATIENCE
+        self._ask(destination, selector, _Question(delivery, until, until, told))
 
-    def ask_for_end(self, destination: str, told: Callable[[bool], None], until: float) -> None:
+    def ask_for_end(
+        self, destination: str, told: Callable[[bool], None], now: float, last: float
+    ) -> None:
         """
         Ask for the end of what the broker has dispatched from a queue when it reads this.
 
-        `told(True)` is called when all of it has come, `told(False)` if that cannot be asked or is not answered by
-        `until`, and neither if the link is lost before. Source: the broker shows a browser the end behind what it
-        dispatches in the same step, on the same thread (BROKER.md C38).
+        `told(True)` is called when all of it has come; `told(False)` if that cannot be asked, at `last` (seconds,
+        monotonic), or when nothing has come for SILENCE seconds: a broker that does not answer keeps nobody waiting. If
+        the link is lost before, neither is. Source: the broker shows a browser the end behind what it dispatches in the
+        same step, on the same thread (BROKER.md C38).
         """
-        self._ask(destination, _NONE, _Question(None, until, told))
+        self._ask(destination, _NONE, _Question(None, min(now + SILENCE, last), last, told))
+
+    def prolong(self, now: float) -> None:
+        """Note that messages come: their end is behind them."""
+        for question in self.questions.values():
+            if question.delivery is None:
+                question.until = min(now + SILENCE, question.last)
 
     def _ask(self, destination: str, selector: str, question: _Question) -> None:
         self._asked += 1

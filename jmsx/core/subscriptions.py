@@ -75,7 +75,8 @@ class Subscriptions:
         self._unsubscribing: list[Request] = []  #: the UNSUBSCRIBEs that are not answered
         self._closing: list[str] = []  #: consumers closed inside a transaction
         self._leaving: dict[str, ConsumerMemory] = {}  #: closed consumers that are subscribed yet
-        self._late: set[str] = set()  #: those of them for which something came since they asked
+        #: When something last came for those of them for which something did since they asked
+        self._late: dict[str, float] = {}
         self._left: dict[str, ConsumerMemory] = {}  #: unsubscribed ones, for which more may come
         self.linked = False  #: there is a link to write to
         self.on_lost_links = HeldOnLostLinks(outbox)
@@ -135,13 +136,15 @@ class Subscriptions:
 
     def accept(self, subscription_id: str, deliveries: list[Delivery], now: float) -> bool:
         """Give messages that came to their consumer; False if there is none."""
+        if self._leaving:
+            self._browsers.prolong(now)
         consumer = self._consumers.get(subscription_id)
         if consumer is None:
             memory = self._leaving.get(subscription_id, self._left.get(subscription_id))
             if memory is not None:
                 memory.given_back(deliveries)
                 if subscription_id in self._leaving:
-                    self._late.add(subscription_id)
+                    self._late[subscription_id] = now
             return False
         if self._narrow_ended:
             deliveries = self._without_late(consumer, deliveries)
@@ -536,7 +539,7 @@ class Subscriptions:
             note(consumer.copies.owed)
             flags = settings.kind is DestinationKind.QUEUE and self._dialect.flags_redelivery
             if room and flags:
-                self._leave_when_all_has_come(settings, frames, now + PATIENCE)
+                self._leave_when_all_has_come(settings, frames, now, now + PATIENCE)
             else:
                 self._leave(settings, frames)
 
@@ -546,30 +549,29 @@ class Subscriptions:
         return request
 
     def _leave_when_all_has_come(
-        self, settings: ConsumerSettings, frames: Sequence[Frame], until: float
+        self, settings: ConsumerSettings, frames: Sequence[Frame], now: float, last: float
     ) -> None:
         """
-        End a subscription with `frames` when nothing more is on its way to it, or at `until`.
+        End a subscription with `frames` when nothing more is on its way to it, at `last` in any case.
 
         Classic flags all that it has dispatched, and drops what an UNSUBSCRIBE overtakes: nobody would know then that
         nobody saw it (BROKER.md C38). While something comes, the broker may have a step more to go.
         """
 
         def told(ended: bool) -> None:  # noqa: FBT001 - a callback with one answer
-            if ended and settings.subscription_id in self._late:
-                self._leave_when_all_has_come(settings, frames, until)
+            came_at = self._late.pop(settings.subscription_id, None)
+            if ended and came_at is not None:
+                self._leave_when_all_has_come(settings, frames, came_at, last)
             else:
                 self._leave(settings, frames)
 
-        self._late.discard(settings.subscription_id)
-        self._browsers.ask_for_end(settings.destination, told, until)
+        self._browsers.ask_for_end(settings.destination, told, now, last)
 
     def _leave(self, settings: ConsumerSettings, frames: Sequence[Frame]) -> None:
         """End a subscription with `frames`, and remember its consumer for what comes yet."""
         self._left[settings.subscription_id] = self._leaving.pop(settings.subscription_id)
         if len(self._left) > _LEFT:
             del self._left[next(iter(self._left))]
-        self._late.discard(settings.subscription_id)
         self._outbox.transmit(*frames)
 
 

@@ -770,13 +770,30 @@ def test_a_consumer_leaves_when_nothing_more_is_on_its_way() -> None:
 
 
 def test_a_consumer_leaves_though_the_broker_tells_no_end() -> None:
-    """It refuses the question, or is silent for five seconds, also while messages come."""
+    """It refuses the question, or is silent for half a second."""
     talk = closing()
     talk.refuse("java.lang.SecurityException: User x is not authorized to read from queue://q")
     assert talk.wrote()[1:] == [ENDED.format(1), "UNSUBSCRIBE 1 ?"]
     talk = closing()
+    talk.wait_until(0.4)
     talk.comes("a")
-    talk.wait_until(4.9)
+    talk.wait_until(0.8)
+    assert talk.wrote() == [ASKS.format(1)]
+    talk.wait_until(1.0)
+    assert talk.wrote() == [ENDED.format(1), "UNSUBSCRIBE 1 ?"]
+
+
+def test_a_consumer_waits_while_messages_come() -> None:
+    """Those of another one of its session may be in front of its own; five seconds at the most."""
+    talk = Talk(CLIENT, memory=ProcessMemory(), dialect=CLASSIC)
+    talk.subscribe()
+    talk.subscribe("2", destination="queue://other")
+    talk.wrote()
+    talk.core.close_consumer("1", talk.now)
+    for number in range(12):
+        talk.wait_until(0.4 * number)
+        talk.comes(str(number), to="2")
+    talk.wait_until(4.8)
     assert talk.wrote() == [ASKS.format(1)]
     talk.wait_until(5.1)
     assert talk.wrote() == [ENDED.format(1), "UNSUBSCRIBE 1 ?"]
