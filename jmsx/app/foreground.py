@@ -132,7 +132,7 @@ async def _has_started(
     with out_of_scope(), contextlib.suppress(TimeoutError):
         async with asyncio.timeout(drain_timeout):
             while not starting.done():
-                service.quit()  # again, for what it opens next
+                service.leave()  # again, for what it opens next
                 await asyncio.wait([starting], timeout=LOOK)
     return starting.done() and starting.exception() is None
 
