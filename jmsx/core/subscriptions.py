@@ -559,12 +559,13 @@ class Subscriptions:
         """
 
         def told(ended: bool) -> None:  # noqa: FBT001 - a callback with one answer
-            came_at = self._late.pop(settings.subscription_id, None)
+            came_at = self._late.get(settings.subscription_id)
             if ended and came_at is not None:
                 self._leave_when_all_has_come(settings, frames, came_at, last)
             else:
                 self._leave(settings, frames)
 
+        self._late.pop(settings.subscription_id, None)
         self._browsers.ask_for_end(settings.destination, told, now, last)
 
     def _leave(self, settings: ConsumerSettings, frames: Sequence[Frame]) -> None:
@@ -572,6 +573,7 @@ class Subscriptions:
         self._left[settings.subscription_id] = self._leaving.pop(settings.subscription_id)
         if len(self._left) > _LEFT:
             del self._left[next(iter(self._left))]
+        self._late.pop(settings.subscription_id, None)
         self._outbox.transmit(*frames)
 
 

@@ -769,6 +769,25 @@ def test_a_consumer_leaves_when_nothing_more_is_on_its_way() -> None:
     assert told(talk, "2") == ("a#1", False)
 
 
+def test_what_came_before_a_consumer_asked_keeps_it_no_longer() -> None:
+    """It waited for the copy of a dead letter until then: the first end that it is told is the end."""
+    talk = Talk(AUTO, memory=ProcessMemory(), dialect=CLASSIC, dead_letter="queue://dead")
+    talk.subscribe(policy=at_most(0))
+    talk.comes("a")
+    assert talk.listen(BROKEN) == "a#1"
+    talk.core.close_consumer("1", talk.now)
+    talk.comes("b")
+    assert talk.wrote()[-2:] == copies("a", to="queue:dead")
+    talk.wait_until(0.8)
+    talk.answer()
+    assert talk.wrote() == settled("a")
+    talk.answer()
+    assert talk.wrote() == [ASKS.format(1)]
+    talk.wait_until(1.2)
+    ends(talk, 1)
+    assert talk.wrote() == [ENDED.format(1), "UNSUBSCRIBE 1 ?"]
+
+
 def test_a_consumer_leaves_though_the_broker_tells_no_end() -> None:
     """It refuses the question, or is silent for half a second."""
     talk = closing()
