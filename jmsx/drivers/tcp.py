@@ -151,8 +151,12 @@ class TcpStream:
                     raise TimeoutError(
                         "the broker sent nothing for too long, and did not read what was written"
                     ) from None
-            if left and time.monotonic() > min(taken_at + patience, deadline):
-                raise self._late()
+            now = time.monotonic()
+            if left and now > min(taken_at + patience, deadline):
+                within = f"for {patience:g} s" if now > taken_at + patience else "in time"
+                raise TimeoutError(
+                    f"the broker did not read what was written {within}; {HELD_BACK}"
+                )
 
     def written(self, data: bytes) -> int:
         """Return how many bytes of `data` the last write, perhaps interrupted, wrote."""
@@ -189,11 +193,6 @@ class TcpStream:
         self.shutdown()
         with self._writing, self._ending:
             self._socket.close()
-
-    def _late(self) -> TimeoutError:
-        return TimeoutError(
-            f"the broker did not read what was written for {self._write_timeout:g} s; {HELD_BACK}"
-        )
 
 
 def _dial(

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(QUICK_ACK is None, reason="only Linux has TCP_QU
 class Pair:
     """A stream, and its other end."""
 
-    def __init__(self, write_timeout: float = 5.0) -> None:
+    def __init__(self, write_timeout: float | None = 5.0) -> None:
         self.awaited = False
         with socket.create_server(("127.0.0.1", 0)) as server:
             self.stream = TcpStream(
@@ -110,6 +110,18 @@ def test_a_write_ends_only_when_nothing_of_it_is_taken_for_too_long() -> None:
         reader.join()
         with pytest.raises(TimeoutError, match="did not read what was written for 1 s"):
             made.stream.send(bytes(8_000_000))
+
+
+def test_a_write_ends_at_its_deadline_though_it_has_no_timeout() -> None:
+    """A handshake has one with `request_timeout=None`, too; then no number of seconds tells what was waited for."""
+    for timeout in (None, 5.0):
+        made = Pair(write_timeout=timeout)
+        with (
+            contextlib.closing(made.other),
+            contextlib.closing(made.stream),
+            pytest.raises(TimeoutError, match="did not read what was written in time"),
+        ):
+            made.stream.write(bytes(16_000_000), time.monotonic() + 0.3)
 
 
 def test_a_host_is_tried_at_all_of_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
