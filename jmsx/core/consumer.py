@@ -864,7 +864,8 @@ class ConsumerCore:
             if unseen or delivery.ended_at == delivery.started_at:  # or its own handler settles it
                 lost = outcome is Outcome.ABANDONED
                 delivery.ended_at = delivery.received_at if lost and unseen else now
-                delivery.runs_on = lost and not unseen
+                raised = (failure := delivery.failed.failure) is not None and failure.error_type
+                delivery.runs_on = lost and not (unseen or raised)
             self.reports.ended(delivery, outcome, now, transaction_id)
 
     def forget_counts(self, batch: Iterable[Delivery]) -> None:

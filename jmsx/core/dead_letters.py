@@ -385,6 +385,7 @@ class DeadLetters:
                 DeadLetterCause(move.reason, move.failure, sure=sure, refused=refused)
             )
             move.consumer.end([move.delivery], Outcome.ABANDONED, now)
+            move.consumer.ended_late(move.delivery, now, move.failure)  # given back before
             if move.in_doubt:
                 reports = move.consumer.reports
                 reports.ended_late(move.delivery, LateOutcome.IN_DOUBT, move.failure, now)

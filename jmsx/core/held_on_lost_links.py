@@ -28,6 +28,8 @@ class HeldOnLostLinks:
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self._held: dict[Delivery, ConsumerMemory] = {}
+        #: Counted as failed before the application has told how they went
+        self._refused: dict[Delivery, ConsumerMemory] = {}
 
     def __contains__(self, delivery: Delivery) -> bool:
         return delivery in self._held
@@ -35,6 +37,11 @@ class HeldOnLostLinks:
     def __iter__(self) -> Iterator[Delivery]:
         # Over a copy: whoever asks may note how each of them went.
         return iter(list(self._held))
+
+    @property
+    def untold(self) -> list[Delivery]:
+        """Of which the application has not told yet how they went, whether that still counts or not."""
+        return [*self._held, *self._refused]
 
     def of(self, memory: ConsumerMemory) -> list[Delivery]:
         """Return those of the consumer that has this memory."""
@@ -57,6 +64,13 @@ class HeldOnLostLinks:
         if memory is not None:
             self._count([delivery], memory)
 
+    def refuse(self, epoch: int) -> None:
+        """Count those of a link as failed, however the application will say that they went."""
+        for delivery in self:
+            if delivery.epoch == epoch:
+                self._refused[delivery] = self._held[delivery]
+                self.failed(delivery)
+
     def forget(self, memory: ConsumerMemory | None = None) -> None:
         """Count as failed those of one consumer, or all: nobody will say any more how that went."""
         for each in [memory] if memory is not None else dict.fromkeys(self._held.values()):
@@ -64,6 +78,11 @@ class HeldOnLostLinks:
             for delivery in late:
                 del self._held[delivery]
             self._count(late, each)
+        self._refused = {
+            one: its
+            for one, its in self._refused.items()
+            if memory is not None and its is not memory
+        }
 
     def _count(self, batch: list[Delivery], memory: ConsumerMemory) -> None:
         memory.lost(batch)

@@ -504,6 +504,7 @@ class SessionCore:
             self._settle_late(consumer, [one for one in outcomes if self.is_lost(one[0])], now)
         outcomes = [one for one in outcomes if not self.is_lost(one[0])]
         if self.transacted:
+            self._consumers.end_held(_RELEASED, now)
             self._work.rollback(now)
             for other in self._consumers.agenda.holding():
                 if other is not consumer:

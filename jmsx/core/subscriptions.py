@@ -240,13 +240,13 @@ class Subscriptions:
 
     def note_held_done(self, now: float, only: Delivery | None = None) -> None:
         """Note that the application is done with the messages of lost links that it still held, or `only` one."""
-        for delivery in self.on_lost_links if only is None else [only]:
+        for delivery in self.on_lost_links.untold if only is None else [only]:
             self._consumers[delivery.subscription_id].ended_late(delivery, now)
         self.note_held_not_failed(only)
 
     def end_held(self, failure: Failure, now: float) -> None:
         """Report how those went that the application still had when their links were lost, unless it has told."""
-        for delivery in self.on_lost_links:
+        for delivery in self.on_lost_links.untold:
             self._consumers[delivery.subscription_id].ended_late(delivery, now, failure)
 
     def note_held_not_failed(self, only: Delivery | None = None) -> None:

@@ -375,9 +375,7 @@ class UnitOfWork:
         The application has to call `rollback`. Source: `ActiveMQMessageConsumer.java:761-771`.
         """
         if self.complained:
-            for delivery in self._on_lost_links:
-                if delivery.epoch == epoch:
-                    self._on_lost_links.failed(delivery)
+            self._on_lost_links.refuse(epoch)
             self.complained = False
         if self.markers is not None:
             self.markers.lost()

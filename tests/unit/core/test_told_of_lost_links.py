@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jmsx.core.events import DeliveryEnded, DeliveryEndedLate
 from jmsx.core.held_on_lost_links import MOST
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.process_memory import ProcessMemory
-from jmsx.core.values import Disposition, Failure
+from jmsx.core.values import NO_FAILURE, Disposition, Failure
 from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT as CLASSIC
 from tests.unit.core.harness import (
@@ -21,6 +22,8 @@ from tests.unit.core.harness import (
     DUPS_OK,
     ENDLESS,
     INDIVIDUAL,
+    REJECTED,
+    TRANSACTED,
     Talk,
     at_most,
     called,
@@ -208,3 +211,81 @@ def test_what_is_forgotten_of_lost_links_has_failed() -> None:
         one.lose()
     two.comes("0-0", "2-0", redelivered="true")
     assert [two.held().failures, two.held().failures] == [1, 0]
+
+
+# -- what the log is told ---------------------------------------------------------------------------------------------
+
+
+def late(talk: Talk) -> list[str]:
+    """How deliveries went of which an earlier event says that the application still had them."""
+    return [f"{one.message_key} {one.outcome}" for one in talk.reported(DeliveryEndedLate)]
+
+
+def running(talk: Talk) -> int:
+    """Of so many deliveries the events do not tell how they went, as `flows` counts them."""
+    lost = [one for one in talk.reported(DeliveryEnded) if one.outcome == "abandoned"]
+    ran = [one for one in lost if one.ended_at == one.at and one.error_type is None]
+    told = [one for one in talk.reported(DeliveryEndedLate) if one.outcome != "in_doubt"]
+    return len(ran) - len(told)
+
+
+@pytest.mark.parametrize("mode", [CLIENT, INDIVIDUAL, TRANSACTED], ids=str)
+@pytest.mark.parametrize("failure", [NO_FAILURE, BROKEN], ids=["undone", "failed"])
+@pytest.mark.parametrize("copied", [True, False])
+def test_what_was_to_be_a_dead_letter_does_not_run_on(
+    mode: AcknowledgeMode, failure: Failure, *, copied: bool
+) -> None:
+    """The application has given it back, and the link is lost before the broker has its copy, or answers its NACK."""
+    talk = Talk(mode)
+    talk.answers_nacks = False
+    talk.subscribe(policy=at_most(0))
+    talk.comes("java" if copied else "a")
+    talk.held()
+    talk.now += 1
+    (talk.core.rollback if talk.core.transacted else talk.core.recover)(talk.now, failure)
+    talk.now += 1
+    talk.cut()
+    doubt = [] if copied else ["in_doubt"]
+    undone = ["undone"] if failure is NO_FAILURE else []
+    assert [one.split()[1] for one in late(talk)] == undone + doubt
+    assert running(talk) == 0
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"), [(None, "done"), (NO_FAILURE, "undone"), (BROKEN, "failed")]
+)
+def test_what_counts_as_failed_for_a_complaint_ends_when_its_transaction_does(
+    failure: Failure | None, told: str
+) -> None:
+    """Its handler may have come to its end all the same, and that is told once."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe(policy=at_most(5))
+    talk.comes("a")
+    delivery = talk.held()
+    talk.complain("refused by the test")
+    talk.now += 1
+    talk.lose()
+    assert late(talk) == []
+    for _ in range(2):
+        if failure is None:
+            talk.commit()
+        else:
+            talk.rollback(failure)
+    assert [one.split()[1] for one in late(talk)] == [told]
+    assert running(talk) == 0
+    talk.comes("a", redelivered="true")
+    assert (talk.held().failures, delivery.runs_on) == (1, False)
+
+
+def test_what_another_one_s_rollback_undoes_on_a_lost_link_is_told() -> None:
+    """A batch whose messages go each its own way rolls back what else its session has received."""
+    talk = Talk(TRANSACTED, single=True)
+    for name in "12":
+        talk.subscribe(name)
+    talk.comes("a")
+    lost = talk.held()
+    talk.lose()
+    talk.comes("b", to="2")
+    talk.core.settle([(talk.held("2"), REJECTED)], talk.now + 1)
+    assert [one.split()[1] for one in late(talk)] == ["undone"]
+    assert (running(talk), lost.runs_on) == (0, False)
