@@ -424,6 +424,7 @@ class World(Machine):
         """Write bytes to the broker, and do all that follows on all links; raises OSError if the link is gone."""
         with self._wires:
             if wire.closed:
+                self._deliver()  # the link may have got it when its end was delivered already
                 raise ConnectionResetError("the broker has closed the connection")
             try:
                 wire.receive(data, self._now)
@@ -529,7 +530,10 @@ class MemoryLink(StompLink):
         }
         self._wire = self._world.dial(self)
         told = {name: value for name, value in headers.items() if value is not None}
-        self.send(Frame("CONNECT", told).encode())
+        with contextlib.suppress(
+            OSError
+        ):  # the end that is handed over says why, as StompLink's reader does
+            self.send(Frame("CONNECT", told).encode())
         self._answered.set()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import queue
 import threading
 import time
 from types import SimpleNamespace
@@ -11,8 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jmsx.app.loops import CALL
+from jmsx.config.options import ConnectionOptions
+from jmsx.config.uri import BrokerAddress
+from jmsx.drivers.link import Inbox, LinkLost
+from jmsx.errors import ConnectionFailedError
 from jmsx.testing.fake_broker import FakeBroker
-from jmsx.testing.world import BlockedError, World
+from jmsx.testing.link import FakeLink
+from jmsx.testing.world import BlockedError, MemoryLink, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -180,3 +186,21 @@ def test_whom_a_handler_awaits_leaves_time_to_the_test(
     assert not over.is_set()
     world.advance_to(before + 30.0)
     assert over.wait(5.0)
+
+
+def test_a_link_that_is_cut_before_it_says_connect_is_lost_as_any_other() -> None:
+    """A handler cuts all links while another thread opens one."""
+    world = World(FakeBroker("classic"), 0.0, 5.0)
+    arrivals: Inbox = queue.SimpleQueue()
+    link = MemoryLink(world, BrokerAddress("harness", 61613), ConnectionOptions(), arrivals)
+    dial = world.dial
+
+    def cut_at_once(link: MemoryLink) -> FakeLink:
+        wire = dial(link)
+        world.cut()
+        return wire
+
+    world.dial = cut_at_once  # type: ignore[method-assign]  # as a thread that comes between
+    with pytest.raises(ConnectionFailedError, match="the broker closed the connection"):
+        link.open(None)
+    assert arrivals.get_nowait() == (link, LinkLost("the broker closed the connection", "io"))
