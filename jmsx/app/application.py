@@ -463,6 +463,7 @@ class App:
         foreground.run(self._service, limit, patience, announce)
 
     def __enter__(self) -> Self:
+        self._check_not_running()
         try:
             self.start()
         except BaseException:

@@ -34,10 +34,11 @@ _log = logger("jmsx.app")
 
 def run(service: Service, limit: float, patience: float | None, announce: Announce) -> None:
     """Do as `App.run` does; `limit` and `patience` (None: for ever) are its two durations, in seconds."""
+    service.lifecycle.check_not_running()
     with Signals() as signals:
         service.wake = signals.wake
         try:
-            if not (service.lifecycle.start() and _start_beside(service, limit, signals)):
+            if not _start_beside(service, limit, signals):
                 service.abort()
                 return
             _tell_what_runs(service, announce)
@@ -61,6 +62,7 @@ def run(service: Service, limit: float, patience: float | None, announce: Announ
 
 async def serve(service: Service, limit: float, announce: Announce) -> None:
     """Do as `App.serve` does; it drains for `limit` seconds."""
+    service.lifecycle.check_not_running()
     told, loop = asyncio.Event(), asyncio.get_running_loop()
     task = asyncio.current_task()
 
@@ -92,6 +94,7 @@ async def enter(service: Service, start: Callable[[], T], drain_timeout: float) 
 
     Whoever is cancelled meanwhile drains, and aborts when cancelled once more.
     """
+    service.lifecycle.check_not_running()
     service.given_loop = asyncio.get_running_loop()
     starting = asyncio.ensure_future(beside(start))
     try:
@@ -139,19 +142,22 @@ async def _has_started(
 
 def _start_beside(service: Service, limit: float, signals: Signals) -> bool:
     """
-    Open the consumers beside the main thread, and let messages flow; False if a signal or `quit()` comes meanwhile.
+    Open the consumers beside the main thread, and let messages flow; False if a signal or `quit()` came or comes.
 
     Whatever of the application's keeps the opening from ending then is waited for `limit` seconds at the most. Raises
     KeyboardInterrupt after a second signal.
     """
-    opening = signals.beside(service.open, "jmsx-start")
+    told = service.lifecycle.start()
+    if told is None:
+        return False
+    opening = signals.beside(partial(service.open, told), "jmsx-start")
     try:
         if opening.wait() is not None:
             _leave_opening(service, opening, limit)
             return False
-        service.begin()
+        service.begin(told)
     except JmsxError as error:
-        service.check_told(error)
+        service.check_told(error, told)
         return False
     return True
 
@@ -172,7 +178,8 @@ def _leave_opening(service: Service, opening: Beside, limit: float) -> None:
 
 
 def _leave_when_idle(service: Service, patience: float) -> None:
-    while not service.lifecycle.told.wait(min(patience / 4, LOOK_FOR_IDLENESS)):
+    told = service.lifecycle.told
+    while not told.wait(min(patience / 4, LOOK_FOR_IDLENESS)):
         since = service.machine.monotonic() - patience
         if service.workers.idle_since(since):
             _log.info("idle: the app ends", seconds=patience)

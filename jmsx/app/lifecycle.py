@@ -2,7 +2,9 @@
 The states of an app, and what leads from one to another: whatever asks whether an app runs goes by this table.
 
 Starting and stopping take time, and an app may be told to stop at any moment, from any thread and by a signal handler
-in the middle of either. So a move is one step for Python, and who makes it learns what it found.
+in the middle of either. So a move is one step for Python, and who makes it learns what it found. An app that was
+dropped while it started may be started again before that has ended: each start has an event of its own, by which what
+belongs to it is known, and that ends no other one.
 """
 
 from __future__ import annotations
@@ -66,7 +68,8 @@ class Lifecycle:
     def __init__(self) -> None:
         self._state = State.RESTING
         self._lock = reentrant()
-        self.told = threading.Event()  #: to stop, since it started last
+        #: Set when it is told to stop; each start has its own, unless nobody has set the one before.
+        self.told = threading.Event()
 
     def after_fork(self) -> None:
         """In the child of a fork: see State.LEFT; locks and events are the parent's, so it has others."""
@@ -99,9 +102,9 @@ class Lifecycle:
         if self.runs:
             raise IllegalStateError("the app is running; do this before start(), or after stop()")
 
-    def start(self) -> bool:
+    def start(self) -> threading.Event | None:
         """
-        Begin to start; False if it was told to stop before: then it has not begun.
+        Begin to start, and return this start's `told`; None if it was told to stop before: then it has not begun.
 
         Raises IllegalStateError if it runs, or its observers are closed.
         """
@@ -111,16 +114,24 @@ class Lifecycle:
                 raise IllegalStateError(
                     "the app was stopped and its observers are closed; make a new one"
                 )
-            self.told.clear()  # first: who tells it to stop from now on is heard
-            taken = self._move(Move.START) is State.RESTING
-            if not taken:
-                self.told.set()
-            return taken
+            if self.told.is_set():
+                self.told = threading.Event()  # first: who tells it to stop from now on is heard
+            if self._move(Move.START) is State.RESTING:
+                return self.told
+            self.told.set()
+            return None
 
-    def flow(self) -> bool:
+    def goes_on(self, told: threading.Event) -> bool:
+        """Return whether what began with `told` has not ended."""
+        with self._lock:
+            return self.runs and told is self.told
+
+    def flow(self, told: threading.Event) -> bool:
         """Note that all consumers are open; False if it has ended meanwhile."""
-        self._move(Move.FLOW)
-        return self.runs
+        with self._lock:
+            if told is self.told:
+                self._move(Move.FLOW)
+            return self.goes_on(told)
 
     def quit(self) -> None:
         """Tell it to stop; where it does not run, the start that comes next is the one that ends."""
@@ -128,19 +139,23 @@ class Lifecycle:
             self._move(Move.QUIT)
             self.told.set()
 
-    def leave(self) -> None:
-        """Tell it to stop; where it does not run, that is over, and nothing comes of it."""
+    def leave(self) -> threading.Event:
+        """Tell it to stop, and return what was set; where it does not run, that is over, and nothing comes of it."""
         with self._lock:
             self._move(Move.LEAVE)
             self.told.set()
+            return self.told
 
-    def end(self) -> None:
-        """Note that nothing of it runs any more."""
-        self._move(Move.END)
+    def end(self, told: threading.Event) -> None:
+        """Note that nothing runs any more of what began with `told`."""
+        with self._lock:
+            if told is self.told:
+                self._move(Move.END)
 
-    def close(self) -> bool:
-        """Note that it starts no more; False if that was known."""
-        return self._move(Move.CLOSE) is not State.CLOSED
+    def close(self, told: threading.Event) -> bool:
+        """Note, as `end` does, that it starts no more; False if that was known, or it has started again."""
+        with self._lock:
+            return told is self.told and self._move(Move.CLOSE) is not State.CLOSED
 
     def _move(self, move: Move) -> State:
         """Make a move, and return the state before it."""

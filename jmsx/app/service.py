@@ -91,7 +91,7 @@ class Service:
         tell_of_forks(self)
 
     def _nothing_is_up(self) -> None:
-        self.workers = Workers(self.machine, self.progress, self.lifecycle.told)
+        self.workers = Workers(self.machine, self.progress)
         self.gates = Gates()
         self.endpoint: Endpoint | None = None
         self.loop: Loop | None = None
@@ -122,43 +122,51 @@ class Service:
 
     def start(self) -> None:
         """Do as `App.start` does."""
-        if not self.lifecycle.start():
+        told = self.lifecycle.start()
+        if told is None:
             raise IllegalStateError("the app was told to stop before it started")
-        self.open()
-        self.begin()
+        self.open(told)
+        self.begin(told)
 
     def start_unless_told(self) -> bool:
         """Do as `start` does; False if the application tells it to stop meanwhile, or has before."""
-        if not self.lifecycle.start():
+        told = self.lifecycle.start()
+        if told is None:
             return False
         try:
-            self.open()
-            self.begin()
+            self.open(told)
+            self.begin(told)
         except JmsxError as error:
-            self.check_told(error)
+            self.check_told(error, told)
             return False
         return True
 
-    def check_told(self, error: JmsxError) -> None:
+    def check_told(self, error: JmsxError, told: threading.Event) -> None:
         """Raise what a start has raised, unless that is because the application told it to stop."""
-        if self.failure is not None or not self.lifecycle.told.is_set():
+        if self.failure is not None or not told.is_set():
             raise error
 
-    def open(self) -> None:
-        """Open all consumers; nothing flows yet."""
-        self.failure = None
+    def open(self, told: threading.Event) -> None:
+        """Open all consumers of the start that has this `told`; nothing flows yet."""
         with self.workers.turn:
+            self._check_wanted(told)
+            self.failure = None
             try:
-                self._open_all()
+                self._open_all(told)
             except BaseException as error:
-                self._drop()
+                self._drop(told)
                 if self.failure is not None and isinstance(error, JmsxError):
                     raise self.failure from error  # for which we were told to stop
                 raise
 
-    def _open_all(self) -> None:
+    def _check_wanted(self, told: threading.Event) -> None:
+        """Raise IllegalStateError if the start that has this `told` has ended already: another one may have begun."""
+        if not self.lifecycle.goes_on(told):
+            raise IllegalStateError("the app was stopped while it started")
+
+    def _open_all(self, told: threading.Event) -> None:
         app = self._app
-        self._up.append(self.workers.close)
+        self._up = [self.workers.close]
         if app.health is not None:
             self.endpoint = Endpoint(app.health, app.wsgi)
             self._up.append(self.endpoint.close)
@@ -177,22 +185,22 @@ class Service:
                 gates=self.gates,
                 loop=self.loop,
                 reply=self.outgoing.reply,
-                failing=self._fail,
+                failing=partial(self._fail, told),
+                stopping=told,
             )
         )
 
-    def begin(self) -> None:
+    def begin(self, told: threading.Event) -> None:
         """Let messages flow; raises IllegalStateError if the app was stopped since it was opened."""
         with self.workers.turn:
             try:
-                self._begin_all()
+                self._begin_all(told)
             except BaseException:
-                self._drop()
+                self._drop(told)
                 raise
 
-    def _begin_all(self) -> None:
-        if not self.lifecycle.runs:
-            raise IllegalStateError("the app was stopped while it started")
+    def _begin_all(self, told: threading.Event) -> None:
+        self._check_wanted(told)
         self.workers.begin()
         app = self._app
         if app.watch > 0:
@@ -201,8 +209,8 @@ class Service:
             self._up.append(self.watch.close)
         self._count()
         self.workers.look_after()
-        if not self.lifecycle.flow():  # a handler has aborted it, or a signal's
-            self._drop()
+        if not self.lifecycle.flow(told):  # a handler has aborted it, or a signal's
+            self._drop(told)
 
     def _count(self) -> None:
         """Have the brokers tell their own counts, if anybody keeps them."""
@@ -226,21 +234,22 @@ class Service:
         self.lifecycle.quit()
         self._wake_all()
 
-    def leave(self) -> None:
-        """Do as `quit` does, and nothing to a start that comes later."""
-        self.lifecycle.leave()
+    def leave(self) -> threading.Event:
+        """Do as `quit` does, and nothing to a start that comes later; returns what was set."""
+        told = self.lifecycle.leave()
         self._wake_all()
+        return told
 
     def _wake_all(self) -> None:
         """Wake whoever waits for a broker, or to be told."""
         self.workers.leave_opening()
         self.wake()
 
-    def _fail(self, error: JmsxError) -> None:
-        """End the app because of what has ended one of its workers."""
-        if self.lifecycle.runs:
+    def _fail(self, told: threading.Event, error: JmsxError) -> None:
+        """End the app because of what has ended a worker of the start that has this `told`, unless it has ended."""
+        if self.lifecycle.goes_on(told):
             self.failure = self.failure or error
-        self.leave()
+            self.leave()
 
     def stop(self, timeout: float) -> None:
         """Do as `App.stop` does, within so many seconds."""
@@ -261,19 +270,21 @@ class Service:
         if self.lifecycle.left:
             self.outgoing.close(timeout)
             return
-        self.leave()
+        told = self.leave()
         turn: list[bool] = []
         try:
             # In one step for Python, as in locks.py.
             turn += map(self.workers.turn.acquire, (True,), (min(timeout, threading.TIMEOUT_MAX),))
             if turn == [False] or not self.workers.stopping:
-                self._drain(left, timeout)
+                self._drain(told, left, timeout)
         finally:
             if turn == [True]:
                 self.workers.turn.release()
 
-    def _drain(self, left: Callable[[], float], given: float) -> None:
+    def _drain(self, told: threading.Event, left: Callable[[], float], given: float) -> None:
         """Do what `stop` does, in as many seconds as are left of those that were `given`."""
+        if told is not self.lifecycle.told:
+            return  # another thread has stopped what we were to stop, and somebody has started it again
         try:
             self.workers.stopping = True
             if (watch := self.watch) is not None:  # once read, for abort() takes it away
@@ -285,7 +296,7 @@ class Service:
             )
             if (counting := self.counting) is not None:
                 counting.close(min(LAST, left()))
-            self._end()
+            self._end(told)
         finally:
             self.workers.stopping = False
         for failure in failures:
@@ -297,34 +308,36 @@ class Service:
         if self.lifecycle.left:
             self.outgoing.abort()
             return
-        self.lifecycle.leave()
-        self._drop()
-        self._end()
+        told = self.lifecycle.leave()
+        self._drop(told)
+        self._end(told)
         self.wake()
 
-    def _drop(self) -> None:
+    def _drop(self, told: threading.Event) -> None:
         """Drop all sockets; the app may be started again."""
-        self.workers.abort()
-        self.outgoing.abort()
-        self._take_down()
+        if told is self.lifecycle.told:
+            self.workers.abort()
+            self.outgoing.abort()
+        self._take_down(told)
 
-    def _end(self) -> None:
+    def _end(self, told: threading.Event) -> None:
         """Stop what is left, and close the observers: nothing happens any more that they could be told."""
         with self._ending:
-            self._take_down()
-            if self.observers and self.lifecycle.close():
+            self._take_down(told)
+            if self.observers and self.lifecycle.close(told):
                 Observers(self.observers).close()
 
-    def _take_down(self) -> None:
+    def _take_down(self, told: threading.Event) -> None:
         """Close what is up beside the workers, which have stopped; each once, whoever else does so meanwhile."""
-        while True:
+        up = self._up
+        while told is self.lifecycle.told:  # or `up` may be what the next start has up
             try:
-                close = self._up.pop()
+                close = up.pop()
             except IndexError:
+                self.endpoint = self.watch = self.counting = self.loop = None
+                self.lifecycle.end(told)
                 break
             close()
-        self.endpoint = self.watch = self.counting = self.loop = None
-        self.lifecycle.end()
 
 
 def _attempt(step: Callable[..., object], *arguments: object) -> JmsxError | None:

@@ -67,6 +67,7 @@ class Shared:
         loop: of handlers that are `async def`; None: nobody has one.
         reply: sends an answer where that is part of no transaction.
         failing: is told what ended one of them.
+        stopping: is set when the app is told to stop, which ends the opening.
 
     """
 
@@ -79,6 +80,17 @@ class Shared:
     loop: Loop | None
     reply: Callable[[Message, Destination, dict[str, Any]], str]
     failing: Callable[[JmsxError], object]
+    stopping: threading.Event
+
+    def pause(self, seconds: float) -> None:
+        """Wait while the app starts; raises IllegalStateError as soon as it is told to stop."""
+        self.stopping.wait(seconds)
+        self.check_wanted()
+
+    def check_wanted(self) -> None:
+        """Raise IllegalStateError if the app was told to stop since it began to start."""
+        if self.stopping.is_set():
+            raise IllegalStateError("the app was told to stop while it started")
 
 
 class Workers(Sequence[Worker]):
@@ -88,16 +100,14 @@ class Workers(Sequence[Worker]):
     Args:
         machine: what their sessions run on.
         progress: sees what they do.
-        stopping: is set when the app is told to stop, which ends the opening.
 
     """
 
-    def __init__(self, machine: Machine, progress: Progress, stopping: threading.Event) -> None:
+    def __init__(self, machine: Machine, progress: Progress) -> None:
         self.turn = reentrant()  #: of who starts or stops them
         self.stopping = False  #: who has the turn stops them
         self._machine = machine
         self._progress = progress
-        self._stopping = stopping
         self._shared: Shared  #: since `open`
         self._open: list[Worker] = []
         self._stores = Stores()  #: of their consumers
@@ -129,7 +139,7 @@ class Workers(Sequence[Worker]):
         for pause in pauses():
             if self._open or not self._waiting:
                 break
-            self._pause(pause)
+            shared.pause(pause)
             self._open_those(self._waiting)
 
     def begin(self) -> None:
@@ -212,14 +222,14 @@ class Workers(Sequence[Worker]):
 
     def _tell_late(self) -> None:
         """Have calls told that take longer than their `timeout=`."""
-        served = self._shared.consumers
+        served, stopping = self._shared.consumers, self._shared.stopping
         limits = [seconds("timeout", one.timeout) for one in served if one.timeout]
         if not limits:
             return
         every = min(max(min(limits) / 4, LOOK_FOR_LATE), LOOK_FOR_LATE_AT_MOST)
 
         def look() -> None:
-            while not self._stopping.wait(every):
+            while not stopping.wait(every):
                 for worker in self:
                     worker.tell_late()
 
@@ -228,11 +238,12 @@ class Workers(Sequence[Worker]):
 
     def _begin_waiting(self) -> None:
         """Open the consumers that wait for their store when that is back, and let messages flow to them, too."""
+        shared = self._shared
         try:
             for pause in pauses():
-                self._pause(pause)
+                shared.pause(pause)
                 with self.turn:
-                    self._check_wanted()
+                    shared.check_wanted()
                     before = len(self._open)
                     self._open_those(self._waiting)
                     for worker in self._open[before:]:
@@ -240,28 +251,19 @@ class Workers(Sequence[Worker]):
                 if not self._waiting:
                     return
         except Exception as error:  # noqa: BLE001 - whatever a store raises, its consumers must not be forgotten
-            if self._stopping.is_set():
+            if shared.stopping.is_set():
                 return
             if isinstance(error, JmsxError):
-                self._shared.failing(error)
+                shared.failing(error)
             else:
                 _log.error("store not opened: the app ends", exc_info=error)
-                self._shared.failing(StoreError(f"a store could not be opened: {error}"))
-
-    def _pause(self, seconds: float) -> None:
-        """Wait while the app starts; raises IllegalStateError as soon as it is told to stop."""
-        self._stopping.wait(seconds)
-        self._check_wanted()
-
-    def _check_wanted(self) -> None:
-        if self._stopping.is_set():
-            raise IllegalStateError("the app was told to stop while it started")
+                shared.failing(StoreError(f"a store could not be opened: {error}"))
 
     def _open_one(self, consumer: Consumer) -> None:
         shared, connection = self._shared, self._connection(consumer)
         self._opening = connection
         try:
-            self._check_wanted()
+            shared.check_wanted()
             kind = Worker if consumer.batch is None else BatchWorker
             worker = kind(
                 consumer,

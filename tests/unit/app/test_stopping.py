@@ -186,9 +186,9 @@ def test_a_stop_between_the_opening_and_the_first_message(
     app.consumer("a")(lambda _message: None)
     begin = app._service.begin
 
-    def late() -> None:
+    def late(told: threading.Event) -> None:
         app.stop()
-        begin()
+        begin(told)
 
     monkeypatch.setattr(app._service, "begin", late)
     with pytest.raises(IllegalStateError, match="stopped while it started"):
@@ -213,8 +213,10 @@ def test_an_abort_as_the_last_consumer_has_been_opened(
         return availability(store)
 
     def once_opened() -> None:
-        aborted.set()
-        assert eventually(lambda: len(workers) == 1 and workers._opening is None)
+        # the start drops what it has opened, too, where it hears of the abort
+        if not aborted.is_set():
+            aborted.set()
+            assert eventually(lambda: len(workers) == 1 and workers._opening is None)
         leave_opening()
 
     monkeypatch.setattr(workers._stores, "availability", once_aborted)
@@ -225,6 +227,78 @@ def test_an_abort_as_the_last_consumer_has_been_opened(
         app.abort()
         starting.exception(10)  # it may have begun, and is over
     assert eventually(lambda: not left())
+
+
+def test_a_start_that_hung_and_was_aborted_does_not_go_on_beside_the_next_one(
+    server: FakeBrokerServer, monkeypatch: pytest.MonkeyPatch, left: Callable[[], list[str]]
+) -> None:
+    """It took the next one's word that it runs for its own, and opened its consumers as well."""
+    app = App(server.url)
+    app.consumer("a")(lambda _message: None)
+    workers = app._service.workers
+    hangs, again = threading.Event(), threading.Event()
+    availability = workers._stores.availability
+
+    def hang_once(store: Any) -> Any:
+        if not hangs.is_set():
+            hangs.set()
+            assert again.wait(10)
+        return availability(store)
+
+    monkeypatch.setattr(workers._stores, "availability", hang_once)
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(app.start)
+        assert hangs.wait(10)
+        app.abort()
+        second = threads.submit(app.start)
+        assert eventually(lambda: app._service.lifecycle.runs)
+        again.set()
+        with pytest.raises(JmsxError):
+            first.result(10)
+        second.result(10)
+    assert len(workers) == 1
+    assert app.ready().ok
+    app.stop()
+    assert eventually(lambda: not left())
+
+
+async def _in_async_with(app: App) -> None:
+    async with app:
+        raise AssertionError("it ran already")
+
+
+def _in_with(app: App) -> None:
+    with app:
+        raise AssertionError("it ran already")
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        App.start,
+        _in_with,
+        App.run,
+        lambda app: asyncio.run(app.serve()),
+        lambda app: asyncio.run(_in_async_with(app)),
+    ],
+    ids=["start", "with", "run", "serve", "async with"],
+)
+def test_who_starts_an_app_that_runs_leaves_it_alone(
+    server: FakeBrokerServer, again: Callable[[App], object]
+) -> None:
+    """It is told that the app runs; all but start() aborted it."""
+    app, called = App(server.url), threading.Event()
+
+    @app.consumer("a")
+    async def handle(_message: Message) -> None:
+        called.set()
+
+    with app:
+        with pytest.raises(IllegalStateError, match="the app is running"):
+            again(app)
+        app.send("queue://a", "x")
+        assert called.wait(10)
+        assert app.ready().ok
 
 
 @pytest.mark.parametrize("serves", [False, True], ids=["run", "serve"])
