@@ -77,9 +77,8 @@ class ClassicRecipe:
         # Reading the schemas is a fifth of a start, and what is checked against them is written here.
         f"xbean:file:{_FILE}?validate=false",
     )
-    up: tuple[str, ...] = (
-        "Connector openwire started",
-    )  # they start in their order; it is the last
+    # they start in their order; it is the last
+    up: tuple[str, ...] = ("Connector openwire started",)
 
     users: Mapping[str, str] = field(default_factory=dict)
 

@@ -76,9 +76,8 @@ class Child:
     def freeze(self) -> None:
         """Stop it (SIGSTOP), and return when all its threads stand still; nothing happens if it has ended."""
         self.send_signal(signal.SIGSTOP)
-        if (
-            self._process.poll() is None
-        ):  # the first thread is told, and tells the others when it is its turn
+        # the first thread is told, and tells the others when it is its turn
+        if self._process.poll() is None:
             os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def wait(self, timeout: float | None = None) -> int | None:

@@ -130,9 +130,8 @@ def _runs(numbered: pl.DataFrame) -> pl.DataFrame:
     starts = (
         (pl.col("seq") != pl.col("seq").shift() + 1)
         | (pl.col("writer") != pl.col("writer").shift())
-        | (
-            pl.col("start") != pl.col("start").shift()
-        )  # of the segment: a number is compared faster
+        # of the segment: a number is compared faster
+        | (pl.col("start") != pl.col("start").shift())
     )
     return (
         numbered.lazy()

@@ -455,9 +455,8 @@ def _unknown(log: _Log, keys: list[str], own: list[Line]) -> Iterator[str]:
         yield f"several messages have that message id: {', '.join(map(name, keys))}"
     sent = {line.get("outcome") for line in own if line["kind"] == "send"}
     deliveries = [line for line in own if line["kind"] == "delivery"]
-    if (
-        deliveries or not sent or sent & {"confirmed", "unconfirmed"}
-    ):  # else it never reached the broker
+    # else it never reached the broker
+    if deliveries or not sent or sent & {"confirmed", "unconfirmed"}:
         yield from _open_ends(deliveries)
     missing = sum(log.gaps.values())
     if missing:

@@ -222,9 +222,8 @@ def completeness(runs: pl.DataFrame, notes: pl.DataFrame) -> Completeness:
         )
         .join(ends, on=["writer", "high"], how="left")
         .group_by("writer", "lines", "high", "first_us", "last_us")
-        .agg(
-            pl.col("end").min(), pl.col("ts_us", "lost_bytes").max()
-        )  # closed, where one writer has two ends
+        # closed, where one writer has two ends
+        .agg(pl.col("end").min(), pl.col("ts_us", "lost_bytes").max())
         .select(
             "writer",
             "lines",

@@ -263,13 +263,8 @@ class Store:
             if not folder.name.startswith(_UNFINISHED):
                 try:
                     run = self._known.get(folder.name) or _run(folder)
-                except (
-                    OSError,
-                    ValueError,
-                    TypeError,
-                    KeyError,
-                ):  # the machine died, and its disk had not kept it
-                    self._take_out(folder)
+                except (OSError, ValueError, TypeError, KeyError):
+                    self._take_out(folder)  # the machine died, and its disk had not kept it
                 else:
                     yield run
 
@@ -356,9 +351,8 @@ def _take_away(folder: Path) -> None:
         folder.rename(gone)
     except FileNotFoundError:
         return
-    shutil.rmtree(
-        gone, ignore_errors=True
-    )  # a worker may still be writing to it; then the next report does it
+    # a worker may still be writing to it; then the next report does it
+    shutil.rmtree(gone, ignore_errors=True)
 
 
 def write_parquet(rows: pl.DataFrame, path: Path, **options: Any) -> None:

@@ -102,9 +102,8 @@ def session(log: Path, *, master: str = LOCAL) -> Iterator[SparkSession]:
         context = SparkContext(gateway=gateway, conf=conf)
     except Py4JJavaError as error:
         raise _none_at(master, error, log) from error
-    if (
-        signal.getsignal(signal.SIGINT) is not on_interrupt
-    ):  # not so in other threads than the main one
+    # not so in other threads than the main one
+    if signal.getsignal(signal.SIGINT) is not on_interrupt:
         signal.signal(signal.SIGINT, on_interrupt)
     # A worker that Ctrl-C ends says nothing more to this server, which would print a traceback for that.
     accumulators = context._accumulatorServer  # noqa: SLF001 - there is no other way to it

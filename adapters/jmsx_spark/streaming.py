@@ -163,9 +163,8 @@ def _begun(
         try:
             add(batch)
         except Exception:
-            if (
-                not ending.is_set()
-            ):  # else it was stopped in the middle; the next report reads what was not added
+            # else it was stopped in the middle; the next report reads what was not added
+            if not ending.is_set():
                 raise
 
     spark.dataSource.register(PieceSource)

@@ -135,9 +135,8 @@ class BatchWorker(Worker):
         try:
             self._call_handler(list(batch), database)
         except InvalidMessagesError as error:
-            if not error.rejects.keys() <= set(
-                batch
-            ):  # a middleware gave it, and nobody knows for which
+            # a middleware gave it, and nobody knows for which
+            if not error.rejects.keys() <= set(batch):
                 reject = next(iter(error.rejects.values()))
                 blamed = reject if len(batch) == 1 else told_by(reject)
                 raise blamed from blamed.__cause__

@@ -110,9 +110,8 @@ def _stuck(state: WorkerState, limits: HealthLimits, now: float) -> str:
             if since is not None and limit is not None and now - since > limit:
                 return f"the handler has been running for {now - since:.0f} s, longer than {whose}{limit:g} s"
         return _FINE
-    if (
-        state.away is not None or state.paused is not None
-    ):  # a new process would not reach it either
+    # a new process would not reach it either
+    if state.away is not None or state.paused is not None:
         return _FINE
     quiet = now - max(movement.moved_at, movement.due_at, state.held_until)
     if state.in_hand and quiet > limits.stall:

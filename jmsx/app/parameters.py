@@ -587,9 +587,8 @@ def _names_of(handler: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, An
     if not hasattr(inner, "__globals__"):
         inner = getattr(type(inner).__call__, "__func__", type(inner).__call__)
     own: dict[str, Any] = {}
-    frame = (
-        inspect.currentframe()
-    )  # where it is registered, the names of its surroundings are known
+    # where it is registered, the names of its surroundings are known
+    frame = inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "jmsx":
         frame = frame.f_back
     if frame is not None:

@@ -47,9 +47,8 @@ class Books:
                     self.settled_at[event.destination] += 1
                     self.processed += event.outcome is not Outcome.EXPIRED
                 case DeliveryEnded(outcome=Outcome.DUPLICATE):
-                    self.settled.setdefault(
-                        event.message_key, 1
-                    )  # by a process that could not say so
+                    # by a process that could not say so
+                    self.settled.setdefault(event.message_key, 1)
                     self.settled_at[event.destination] += 1
                 case MessageDeadLettered():
                     self.dead[event.message_key] = event.attempts

@@ -137,9 +137,8 @@ def merge(
         deliveries = sent_back + entry.deliveries
         failures = sent_back + entry.failures
         guessed = False
-        if (
-            entry.in_doubt and lost is not None
-        ):  # they may be this session's own, which counts them as failed
+        # they may be this session's own, which counts them as failed
+        if entry.in_doubt and lost is not None:
             untold = max(lost.failures - failures, 0)
             failures += untold
     unexplained = flagged and not explained

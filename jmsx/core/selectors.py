@@ -104,9 +104,8 @@ def _divisions(tokens: list[Token]) -> list[tuple[int, int]]:
             last += 1
         calculated = tokens[first:last]
         skipped = max(last, first + 1)
-        while (
-            calculated and _depth(calculated) != 0
-        ):  # a bracket that closes, or opens, something else
+        # a bracket that closes, or opens, something else
+        while calculated and _depth(calculated) != 0:
             surplus = _depth(calculated) < 0
             calculated = calculated[:-1] if surplus else calculated[1:]
             first, last = (first, last - 1) if surplus else (first + 1, last)

@@ -148,10 +148,8 @@ class TlsStream:
                 parts.append(part)
         except ssl.SSLWantReadError:
             return b"".join(parts) or None
-        except (
-            ssl.SSLEOFError
-        ):  # a killed broker says no DISCONNECT; STOMP's frames show what is whole
-            pass
+        except ssl.SSLEOFError:
+            pass  # a killed broker says no DISCONNECT; STOMP's frames show what is whole
         except ssl.SSLError as error:
             self._fault = TlsError(explain(error, agreed=True))
             self._fault.__cause__ = error

@@ -234,9 +234,8 @@ def _remove_companions(path: Path) -> None:
     A new file would share the index of their log, and fail with "disk I/O error" (tried).
     """
     companions = [path.with_name(f"{path.name}{suffix}") for suffix in _COMPANIONS]
-    left = [
-        each for each in companions if each.exists()
-    ]  # first: a new file is made before its companions
+    # first: a new file is made before its companions
+    left = [each for each in companions if each.exists()]
     if left and not path.exists():
         for each in left:
             with contextlib.suppress(OSError):

@@ -530,9 +530,8 @@ class MemoryLink(StompLink):
         }
         self._wire = self._world.dial(self)
         told = {name: value for name, value in headers.items() if value is not None}
-        with contextlib.suppress(
-            OSError
-        ):  # the end that is handed over says why, as StompLink's reader does
+        # the end that is handed over says why, as StompLink's reader does
+        with contextlib.suppress(OSError):
             self.send(Frame("CONNECT", told).encode())
         self._answered.set()
 

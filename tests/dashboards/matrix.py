@@ -146,9 +146,8 @@ def _healthy(scene: Scene) -> None:
     fourth = scene.start("work")
     time.sleep(8)
     scene.stop(fourth)
-    scene.forget(
-        fourth
-    )  # and Prometheus reads its list of targets after up to 5 s, here two and a half minutes
+    # and Prometheus reads its list of targets after up to 5 s, here two and a half minutes
+    scene.forget(fourth)
 
 
 def _with(*words: str) -> Callable[[Scene], None]:

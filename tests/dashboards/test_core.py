@@ -90,10 +90,8 @@ def test_what_goes_over_sockets_is_told_when_they_end() -> None:
     (failed,) = [one for one in log.events if isinstance(one, ConnectFailed)]
     assert str(port) in failed.detail
     measured = [one for one in log.events if isinstance(one, LinkMeasured)][-1]
-    assert (measured.frames_in, measured.frames_out) == (
-        3,
-        2,
-    )  # CONNECTED and receipts of SEND, DISCONNECT
+    # CONNECTED and receipts of SEND, DISCONNECT
+    assert (measured.frames_in, measured.frames_out) == (3, 2)
     assert measured.bytes_out > 1000 > measured.bytes_in > 0
     assert observer.totals("jmsx_frames_total", "direction") == {("in",): 3, ("out",): 2}
 

@@ -72,9 +72,8 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     folder = tmp_path_factory.mktemp("prometheus")
     rules = folder / "rules.yml"
     committed = (ROOT / "prometheus" / "jmsx_rules.yml").read_text(encoding="utf-8")
-    rules.write_text(
-        committed.replace("interval: 30s", "interval: 1s")
-    )  # there is no time for 30 s
+    # there is no time for 30 s
+    rules.write_text(committed.replace("interval: 30s", "interval: 1s"))
     with (
         serve(observer, 0) as endpoint,
         prometheus(folder, rules, endpoint.port) as server,

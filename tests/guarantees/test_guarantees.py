@@ -200,9 +200,8 @@ def test_outputs_of_inputs_that_come_together(
         session.close()
         return sorted(texts(left(connection, target)))
 
-    twice = (
-        kind == "artemis" and not named
-    )  # a duplicate id of the application's is that of the same output
+    # a duplicate id of the application's is that of the same output
+    twice = kind == "artemis" and not named
     assert of_an_attempt_that_tells(attempt) == (
         ["a", "a", "b", "b", "c"] if twice else ["a", "b", "c"]
     )

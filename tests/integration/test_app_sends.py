@@ -165,9 +165,8 @@ def test_a_commit_that_is_refused_is_not_done(classic_broker: Broker) -> None:
     def move(message: Message, session: Session) -> None:
         calls.append(message.delivery_count)
         app.send(out, message.text)
-        if (
-            len(calls) == 1
-        ):  # last: a send behind it may be told already that the broker has refused it
+        # last: a send behind it may be told already that the broker has refused it
+        if len(calls) == 1:
             send_to_the_dead(classic_broker, session)
 
     with app:

@@ -187,9 +187,8 @@ def put_and_let_the_broker_dead_letter(broker: ArtemisBroker, console: Console, 
     with Wire(broker.url) as wire:
         headers = {"destination": queue, "destination-type": "ANYCAST", "persistent": "true"}
         wire.request(Frame("SEND", headers, b"by the broker"))
-    assert console.holds(
-        {queue: 1}
-    )  # a queue shows a message a moment after its sender has the answer
+    # a queue shows a message a moment after its sender has the answer
+    assert console.holds({queue: 1})
     (message,) = json.loads(console.ask(f"queue.{queue}", "listMessagesAsJSON", ""))
     assert console.ask(f"queue.{queue}", "sendMessageToDeadLetterAddress", message["messageID"])
     assert console.holds({f"DLQ.{queue}": 1})

@@ -156,9 +156,8 @@ def test_one_that_is_cancelled_has_failed(broker: Broker, mode: AcknowledgeMode)
 
     with app:
         app.send(queue, "x")
-        assert eventually(
-            lambda: seen == [1, 2, 3]
-        )  # Artemis may count what was sent a moment later
+        # Artemis may count what was sent a moment later
+        assert eventually(lambda: seen == [1, 2, 3])
         assert settles(broker, queue, size=0)
     assert seen == [1, 2, 3]
 

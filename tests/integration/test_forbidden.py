@@ -286,9 +286,8 @@ def test_an_output_that_nobody_takes_is_a_dead_letter(broker: LocalBroker) -> No
         app.send(source, "next")
         assert eventually(lambda: "next" in seen and broker.statistics(dlqs).size == 1, 30)
     assert broker.statistics(output).size == 1
-    assert (
-        2 <= seen.count("bad") <= 6
-    )  # a link that ended before the complaint was read counts for nothing
+    # a link that ended before the complaint was read counts for nothing
+    assert 2 <= seen.count("bad") <= 6
 
 
 def test_who_may_not_ask_for_the_scheduler_waits_himself(

@@ -307,12 +307,13 @@ def test_an_unconfirmed_send(proxy: Proxy, classic_broker: Broker, queue: Queue)
         for body, passed in (("once", False), ("twice", True)):
             proxy.cut_at(b"SEND", to_broker=True, passed=passed)
             within(5, partial(producer.send, Message(body)))
+    # the broker may come late to what a dead socket held
     expected = [
         "once",
         "there",
         "twice",
         "twice",
-    ]  # the broker may come late to what a dead socket held
+    ]
     assert eventually(lambda: sorted(bodies(classic_broker, queue)) == expected)
 
 

@@ -69,9 +69,8 @@ def test_the_brokers_counts_stand_in_the_log(broker: Broker, queue: Queue, tmp_p
     (clock, *_) = of_kind(lines(tmp_path), "broker.clock")
     assert fault_of(clock) is None
     assert 0 < clock["within_us"] < 1_000_000
-    assert (
-        abs(clock["ahead_us"]) <= clock["within_us"] + 2_000
-    )  # one host; the broker's are milliseconds
+    # one host; the broker's are milliseconds
+    assert abs(clock["ahead_us"]) <= clock["within_us"] + 2_000
     known = {line["session_id"] for line in of_kind(lines(tmp_path), "conn.up")}
     assert {line["session_id"] for line in (*read, *sent)} <= known
 

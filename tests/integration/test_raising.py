@@ -174,9 +174,8 @@ def test_a_fault_behind_the_handler(
         session = connection.create_session()
         session.create_consumer(queue).set_listener(listen)
         assert eventually(lambda: bool(causes))
-        assert eventually(
-            lambda: not link_of(session).alive
-        )  # its thread ends behind what it tells
+        # its thread ends behind what it tells
+        assert eventually(lambda: not link_of(session).alive)
         assert within(10, connection.close).error is None
     assert isinstance(causes[0], ConnectionFailedError)
     assert "SystemExit: a" in str(causes[0])

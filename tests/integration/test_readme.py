@@ -41,9 +41,8 @@ def snippets() -> list[Any]:
             if code:
                 place = page.parent.name if page.stem == "README" else page.stem
                 name = f"{place}-{heading.replace(' ', '-')}"
-                whole = (
-                    code if "import" in code else before + code
-                )  # it goes on with the one before
+                # it goes on with the one before
+                whole = code if "import" in code else before + code
                 found.setdefault(whole, pytest.param(whole, id=name))
                 before = whole
     return list(found.values())

@@ -233,9 +233,8 @@ def test_what_is_no_record_is_named(authority: Authority) -> None:
         for _ in range(2):
             error = within(5, stream.read).error
             assert isinstance(error, TlsError)
-            assert any(
-                word in str(error) for word in ("LENGTH", "RECORD_LAYER")
-            )  # OpenSSL 3.0, 3.5
+            # OpenSSL 3.0, 3.5
+            assert any(word in str(error) for word in ("LENGTH", "RECORD_LAYER"))
             assert "does not speak TLS" not in str(error)
 
 

@@ -61,9 +61,8 @@ def test_a_buffer_is_not_dry_while_messages_lie_in_the_socket(
     def read(stream: TcpStream) -> bytes:
         assert leave.acquire(timeout=30)
         chunk = original(stream)
-        if (
-            b"\n\na\0" in chunk and b"\n\nb\0" not in chunk
-        ):  # b lies in the socket before a is known
+        # b lies in the socket before a is known
+        if b"\n\na\0" in chunk and b"\n\nb\0" not in chunk:
             assert eventually(stream.unread)
         return chunk
 

@@ -42,9 +42,8 @@ def uncovered(code: CodeType) -> bool:
             return None
         first, second = after[at]
         clears = (first.opname, second.opname) == ("SWAP", "POP_TOP")  # behind a comprehension
-        translates = (
-            first.opname == "CALL_INTRINSIC_1" and first.arg == 3
-        )  # a generator's StopIteration
+        # a generator's StopIteration
+        translates = first.opname == "CALL_INTRINSIC_1" and first.arg == 3
         return handler(at) if clears or translates else at
 
     return any(

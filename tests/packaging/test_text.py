@@ -53,6 +53,9 @@ UNREASONED: Final = re.compile(
     r"|#\s*(?:noqa|type:\s*ignore).*(?:  #| -) (?:the same|(?:see|as) (?:above|below))$",
 )
 
+#: A comment for which the formatter has parted the code before it.
+PARTED: Final = re.compile(r"^ *[)\]}]+:?  # (?!fmt: |type: |noqa: )", re.MULTILINE)
+
 #: What keeps a test from running, or from counting, and has to say why.
 SKIPPING: Final = frozenset(
     {
@@ -182,6 +185,12 @@ def test_documents_that_are_cited_are_there(tracked: dict[str, str]) -> None:
         if name.endswith(".py")
     }
     assert {name: unknown for name, unknown in cited.items() if unknown} == {}
+
+
+def test_no_comment_stands_behind_a_bracket_alone(tracked: dict[str, str]) -> None:
+    """Where a comment is too long for its line, the formatter parts the code before it: it belongs above."""
+    python = {name: text for name, text in tracked.items() if name.endswith(".py")}
+    assert found(PARTED, python) == {}
 
 
 @pytest.mark.parametrize(

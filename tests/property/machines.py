@@ -327,9 +327,8 @@ class SessionMachine(World):
     ) -> None:
         """Wait for the answer; `before`: what might go when it was asked for."""
         peer = self.peers[which]
-        while (
-            not request.done
-        ):  # Artemis: it is repeated on the next link, if its inputs come again
+        # Artemis: it is repeated on the next link, if its inputs come again
+        while not request.done:
             if peer.dead:
                 peer.connect(fresh=False)
             else:

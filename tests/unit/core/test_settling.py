@@ -385,9 +385,8 @@ def failed_behind_a_refused_copy(odd: str = "c") -> Talk:
 def test_copies_are_settled_together_in_whatever_order_they_are_confirmed() -> None:
     """The ACK of the newest covers the others, and the broker knows none of their ACKs then (Classic)."""
     talk = failed_behind_a_refused_copy()
-    for _ in range(
-        3
-    ):  # the copies of a and b, and their COMMIT, which may not settle them beside c
+    # the copies of a and b, and their COMMIT, which may not settle them beside c
+    for _ in range(3):
         talk.answer()
     assert talk.wrote() == ["COMMIT in jmsx-dead-1 ?"]
     talk.timer()

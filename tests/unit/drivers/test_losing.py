@@ -92,9 +92,8 @@ def test_a_signal_handler_that_calls_the_session(act: str, handler: str) -> None
                 DOES[handler](link)
 
         interrupt = Interrupt(*at, within=LOSING[:2], handler=handle)
-        with contextlib.suppress(
-            ConnectionFailedError
-        ):  # of `leave`, where there is no link any more
+        # of `leave`, where there is no link any more
+        with contextlib.suppress(ConnectionFailedError):
             interrupt.run(lambda: DOES[act](link))
         assert link.engine.state is LinkState.ENDED or not at, (at, link.engine.state)
         return interrupt.steps

@@ -56,9 +56,8 @@ def test_a_message_that_comes_late(
     connection: Connection, told: Duration, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the broker's scheduler has it."""
-    monkeypatch.setattr(
-        "jmsx.jms.scheduling.DELAY", 0.1
-    )  # of what it is asked with whether it has one
+    # of what it is asked with whether it has one
+    monkeypatch.setattr("jmsx.jms.scheduling.DELAY", 0.1)
     monkeypatch.setattr("jmsx.jms.scheduling.DELAYED", 0.08)
     session = connection.create_session()
     consumer = session.create_consumer("queue://a")

@@ -124,7 +124,6 @@ def test_a_consumer_whose_creation_is_interrupted_takes_no_messages() -> None:
         return interrupt.steps
 
     with FakeBrokerServer("classic") as server:
-        for step in some(
-            range(1, attempt(server, "queue://q"))
-        ):  # some more if it waits more often
+        # some more if it waits more often
+        for step in some(range(1, attempt(server, "queue://q"))):
             attempt(server, f"queue://q{step}", step)

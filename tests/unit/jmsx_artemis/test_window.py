@@ -57,9 +57,8 @@ def test_a_batch_ends_before_its_bytes_fill_the_window() -> None:
     """Large messages: the ACK is due by bytes long before it is by number, or nothing would come any more."""
     talk = Talk(AUTO, dialect=DIALECT)
     talk.subscribe(prefetch=100, optimize=OptimizeAcknowledge(timeout=0.0))
-    body = (
-        "x" * 6_000
-    )  # a message is three times its name here; two fill 65 % of a window for 100 small ones
+    # a message is three times its name here; two fill 65 % of a window for 100 small ones
+    body = "x" * 6_000
     talk.comes(f"a{body}", f"b{body}", f"c{body}")
     talk.receive()
     assert talk.wrote() == []

@@ -371,9 +371,8 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
         DeliveryLedger(tmp_path / "nowhere" / "ledger.db")
 
 
-@pytest.mark.parametrize(
-    "lock", ["EXCLUSIVE", "IMMEDIATE"]
-)  # SQLite itself waits for the former only
+# SQLite itself waits for the former only
+@pytest.mark.parametrize("lock", ["EXCLUSIVE", "IMMEDIATE"])
 @pytest.mark.parametrize("store", [DeliveryLedger, SqliteStore])
 def test_a_file_that_another_process_is_making(
     path: Path, store: type, lock: str, monkeypatch: pytest.MonkeyPatch
