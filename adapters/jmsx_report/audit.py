@@ -62,7 +62,7 @@ def audit(
 
 def _judged(held: Books, told: pl.DataFrame) -> tuple[Audit, pl.Series]:
     """Judge by `told`; also return the keys of what was sent, or may have been, and was not settled in time."""
-    stories = stories_within(balance.but_dropped(told), held.asked)
+    stories = stories_within(balance.but_dropped(told, held.context.sockets), held.asked)
     by_key = balance.keys(stories, held.doubts, held.routes, held.clocks)
     senders = by_key.select("sender", "route").drop_nulls().unique()
     now = balance.moments(
@@ -225,24 +225,32 @@ def _but_given_up(found: pl.DataFrame, stories: pl.DataFrame, held: Books) -> pl
     """
     Take for `elsewhere` one of a key that was to be a dead letter last, and the link was lost before that was answered.
 
-    The broker may have made it one.
+    The broker may have made it one, unless somebody surely got it afterwards.
     """
-    given_up = (
-        balance.deliveries_by_route(stories, held.routes)
-        .filter((pl.col("kind") == flows.LATE) & (pl.col("outcome") == LateOutcome.IN_DOUBT.value))
-        .group_by("msg_key", "route")
-        .agg(pl.col("last_us").max().alias("given_up_us"))
+    late = pl.col("kind") == flows.LATE
+    told = balance.with_hosts(balance.deliveries_by_route(stories, held.routes), held.clocks)
+    given_up = told.filter(late & (pl.col("outcome") == LateOutcome.IN_DOUBT.value))
+    if given_up.is_empty():
+        return found
+    told = told.filter(~late).with_columns(pl.col("recv_us").alias("last_us"))
+    again = balance.surely_before(held.clocks, "", "_again").any()
+    perhaps = (
+        given_up.join(told, on=["msg_key", "route"], how="left", suffix="_again")
+        .group_by("msg_key", "route", "writer", "last_us")
+        .agg(again.alias("again"))
+        .filter(~pl.col("again"))
+        .select("msg_key", "route", perhaps=True)
+        .unique()
     )
-    perhaps = (pl.col("given_up_us") >= pl.col("last_us")) & (pl.col("unaccounted") > 0)
     return (
-        found.join(given_up, on=["msg_key", "route"], how="left")
+        found.join(perhaps, on=["msg_key", "route"], how="left")
         .with_columns(
-            pl.when(perhaps)
+            pl.when(pl.col("perhaps") & (pl.col("unaccounted") > 0))
             .then(pl.max_horizontal("elsewhere", 1))
             .otherwise("elsewhere")
             .alias("elsewhere")
         )
-        .drop("given_up_us")
+        .drop("perhaps")
     )
 
 

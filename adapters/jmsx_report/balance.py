@@ -211,31 +211,39 @@ _DROPPED: Final = "dropped"
 
 
 @of_rows
-def but_dropped(stories: pl.DataFrame) -> pl.DataFrame:
+def but_dropped(stories: pl.DataFrame, sockets: pl.DataFrame) -> pl.DataFrame:
     """
-    Say of what was sent again with its duplicate id that it was dropped; rows as `flows.stories`.
+    Say of what was sent again with its duplicate id that it was dropped, or `perhaps`; rows as `flows.stories`.
 
     A broker that knows such ids has one message of each destination and id, and confirms the others: it is the one that
-    was delivered. If none was, it is the first that was confirmed.
+    was delivered. If none was, it is the first that was confirmed. What was sent to another address was dropped only if
+    both are of one broker, or of a live one and its backup, and no line tells that. `sockets` as that partial.
     """
     one = ["dest", "duplicate_id"]
-    outcome = pl.col("outcome")
+    outcome, made = pl.col("outcome"), pl.col("msg_key")
     delivered = stories.filter(kind="delivery")["msg_key"].drop_nulls().unique()
-    there = pl.col("msg_key").is_in(delivered.implode())
+    there = made.is_in(delivered.implode())
+    socket = ("writer", "session_id", "epoch")
+    stories = stories.with_row_index("story")
     again = (
         stories.filter(pl.col("duplicate_id").is_not_null() & outcome.is_in(_AWAITED))
+        .join(sockets.select(*socket, "broker"), on=socket, how="left", nulls_equal=True)
         .sort(~there, outcome != "confirmed", "first_us", "msg_key")
-        .with_columns(pl.col("msg_key").first().over(one).alias("kept"))
-        .filter(~there & (pl.col("msg_key") != pl.col("kept")))
-        .select(*one, "msg_key", dropped=True)
-        .unique()
+        .select(
+            "story",
+            again=~there & (made != made.first().over(one)),
+            dropped=made != made.first().over(*one, "broker"),
+        )
+        .filter("again")
+        .drop("again")
     )
     return (
-        stories.join(again, on=[*one, "msg_key"], how="left")
+        stories.join(again, on="story", how="left")
         .with_columns(
-            pl.when("dropped").then(pl.lit(_DROPPED)).otherwise("outcome").alias("outcome")
+            pl.when("dropped").then(pl.lit(_DROPPED)).otherwise("outcome").alias("outcome"),
+            (~pl.col("dropped")).fill_null(value=False).alias("perhaps"),
         )
-        .drop("dropped")
+        .drop("story", "dropped")
     )
 
 
@@ -247,12 +255,12 @@ def keys(
     Bring both ends of every message together: one row a key and route; `stories` and `doubts` as those partials.
 
     Columns: msg_key, route, dest (of the send; else where it was read), key_us, bucket, hour_us, confirmed,
-    unconfirmed, refused, rolled_back (sends), settled, done, dead_lettered, effects (of handlers, but for those that
-    were rolled back), running (handlers whose link was lost, and of which nobody tells how that went), abandoned
-    (deliveries), doubtful (deliveries in transactions in doubt), sender, expires_us,
-    fanned, sent_anywhere (also to what is not audited), readers (writers whose handlers succeeded), last_us, last_fate
-    (of its deliveries), back_us (when the last of them ended, at the latest, by a clock that is set right), and what
-    `_died` tells.
+    unconfirmed, refused, rolled_back, dropped, perhaps_dropped (sends), settled, done, dead_lettered, effects (of
+    handlers, but for those that were rolled back), running (handlers whose link was lost, and of which nobody tells how
+    that went), abandoned (deliveries), doubtful (deliveries in transactions in doubt), sender, expires_us, fanned,
+    sent_anywhere (also to what is not audited), readers (writers whose handlers succeeded), last_us, last_fate (of its
+    deliveries), back_us (when the last of them ended, at the latest, by a clock that is set right), and what `_died`
+    tells.
     """
     in_tx = pl.col("tx_id").is_not_null()
     in_doubt = pl.col("doubt").fill_null(value=False)
@@ -288,6 +296,7 @@ def keys(
                     (_DROPPED, _DROPPED),
                 )
             ),
+            n.filter("perhaps").sum().alias("perhaps_dropped"),
             pl.col("writer").min().alias("sender"),
             pl.col("expires_us").max(),
             pl.col("fanned").all(),
@@ -329,6 +338,7 @@ def keys(
         "refused",
         "rolled_back",
         _DROPPED,
+        "perhaps_dropped",
         "doubtful",
         "settled",
         "done",
@@ -361,6 +371,30 @@ def keys(
     )
 
 
+def with_hosts(rows: pl.DataFrame, clocks: Clocks) -> pl.DataFrame:
+    """Add `host`, if it is known, to rows with `writer`."""
+    return rows.join(clocks.offsets.select("writer", "host"), on="writer", how="left")
+
+
+def surely_before(clocks: Clocks, first: str, then: str) -> pl.Expr:
+    """
+    Return whether the `last_us` of what has the suffix `first` surely was before that of `then`.
+
+    Both have `writer` and `host`, too: those of one host have the same clock, and others are compared by clocks as far
+    as these are known.
+    """
+    writers = f"writer{first}", f"writer{then}"
+    early, late = f"last_us{first}", f"last_us{then}"
+    one_clock = (pl.col(f"host{first}") == pl.col(f"host{then}")) & ~(
+        clocks.was_set(writers[0]) | clocks.was_set(writers[1])
+    )
+    return (
+        pl.when(one_clock)
+        .then(pl.col(early) < pl.col(late))
+        .otherwise(clocks.latest(early, writers[0]) < clocks.earliest(late, writers[1]))
+    )
+
+
 @of_rows
 def _died(delivered: pl.DataFrame, clocks: Clocks) -> pl.DataFrame:
     """
@@ -368,14 +402,13 @@ def _died(delivered: pl.DataFrame, clocks: Clocks) -> pl.DataFrame:
     it was done), unordered (one may have, and nothing tells); `delivered` as `deliveries_by_route`. Done is also what
     could not be acknowledged any more.
 
-    One process writes its lines in order, whatever its clock shows; others are told apart by clocks as far as these
-    are known, but for those of one host, which have the same.
+    One process writes its lines in order, whatever its clock shows; others are told apart as by `surely_before`.
     """
     outcome = pl.col("outcome")
     dead = delivered.filter(outcome == Outcome.DEAD_LETTERED.value)
     told = (*KEY, "writer", "last_seq", "last_us", "host")
     done, died = (
-        rows.join(clocks.offsets.select("writer", "host"), on="writer", how="left").select(told)
+        with_hosts(rows, clocks).select(told)
         for rows in (
             delivered.filter(pl.col("effects") > 0, pl.col("doubtful") == 0).join(
                 dead, on=list(KEY), how="semi"
@@ -384,20 +417,12 @@ def _died(delivered: pl.DataFrame, clocks: Clocks) -> pl.DataFrame:
         )
     )
     of_one = pl.col("writer") == pl.col("writer_dead")
-    of_host = (pl.col("host") == pl.col("host_dead")) & ~(
-        clocks.was_set("writer") | clocks.was_set("writer_dead")
-    )
 
     def before(first: str, then: str) -> pl.Expr:
-        by_clocks = clocks.latest(f"last_us{first}", f"writer{first}") < clocks.earliest(
-            f"last_us{then}", f"writer{then}"
-        )
         return (
             pl.when(of_one)
             .then(pl.col(f"last_seq{first}") < pl.col(f"last_seq{then}"))
-            .when(of_host)
-            .then(pl.col(f"last_us{first}") < pl.col(f"last_us{then}"))
-            .otherwise(by_clocks)
+            .otherwise(surely_before(clocks, first, then))
         )
 
     return (
@@ -621,7 +646,7 @@ def judged(
     other way round somebody moved the dead letter back. unordered: nothing tells which of the two it was. phantoms:
     rolled back by its sender, and settled. refused_settled: its sender was told of an error, and it was settled.
     elsewhere: so many that are not settled may have been where nobody sent them: that was read there was one of these,
-    or a dead letter of the same key.
+    or a dead letter of the same key; or a broker has dropped them for their duplicate id.
     """
     confirmed, perhaps, settled = pl.col("confirmed"), pl.col("unconfirmed"), pl.col("settled")
     due = confirmed + perhaps
@@ -683,7 +708,9 @@ def judged(
             ).alias("earlier"),
         )
         .with_columns(left("moved").alias("lost"), left("stray").alias("surely"))
-        .with_columns((pl.col("lost") - pl.col("surely")).alias("elsewhere"))
+        .with_columns(
+            (pl.col("lost") - pl.col("surely") + pl.col("perhaps_dropped")).alias("elsewhere")
+        )
         .with_columns(pl.when(before | away).then(0).otherwise(lost).alias("lost"))
         # What was in a transaction in doubt may have been done.
         .with_columns(pl.when(went & ~doubtful).then(lost).otherwise(0).alias("removed"))

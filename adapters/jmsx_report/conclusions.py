@@ -75,7 +75,7 @@ PROOFS: Final = {
     "phantoms": "{} rolled back by their sender, and settled",
 }
 DOUBTS: Final = {
-    "explained": "{} not settled, but a gap in the log, the broker, a consumer or another queue may explain it",
+    "explained": "{} not settled, but a gap in the log, the broker, a consumer, another queue or its id may explain it",
     "undated": "{} not settled, and the clocks do not tell whether they are overdue",
     "resent": "{} sent more than once under one key, and done as often",
     "unread": "{} sent to where nobody in the log reads",

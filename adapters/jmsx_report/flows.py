@@ -277,7 +277,7 @@ def _told(events: Events, wanted: pl.Series) -> pl.DataFrame:
             pl.col("ts_us").min().alias("first_us"),
             pl.col("ts_us").max().alias("last_us"),
             pl.col("seq").max().alias("last_seq"),
-            pl.col("expires_us", "until_us", "kept").max(),
+            pl.col("recv_us", "expires_us", "until_us", "kept").max(),
             pl.col("duplicate_id").min(),
         )
         .collect()
@@ -291,8 +291,9 @@ def stories(buckets: pl.Series) -> Partial:
 
     Columns: writer, session_id, epoch, kind, outcome, dest, subscription, msg_key, key_us, bucket, hour_us, n, effects,
     running, tx_id (only where the outcome leaves open how the transaction ended), first_us, last_us (when, by the
-    writer's clock), last_seq, expires_us; of a send duplicate_id; and of each `PLANNED` line consumer, plan (its seq),
-    until_us (by the writer's clock), kept (whether the consumer surely keeps it until then; null: it is another line).
+    writer's clock), last_seq, recv_us (the last receipt, by that clock), expires_us; of a send duplicate_id; and of
+    each `PLANNED` line consumer, plan (its seq), until_us (by the writer's clock), kept (whether the consumer surely
+    keeps it until then; null: it is another line).
     """
     wanted, nothing = buckets.unique(), Events()
     return Partial(
@@ -305,6 +306,7 @@ def stories(buckets: pl.Series) -> Partial:
             "first_us": Adds.MIN,
             "last_us": Adds.MAX,
             "last_seq": Adds.MAX,
+            "recv_us": Adds.MAX,
             "expires_us": Adds.MAX,
             "until_us": Adds.MAX,
             "kept": Adds.MAX,

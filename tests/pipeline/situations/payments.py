@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tests.pipeline.situations.fleet import HOUR, MINUTE, SECOND, SECOND_BROKER, START
 from tests.pipeline.situations.scene import Scene, situation
@@ -212,6 +212,43 @@ def rejected_and_the_answer_was_lost(scene: Scene) -> Truth:
     shop.ship(scene.directory)
     truth = _only(shop, UNVERIFIABLE)
     truth.numbers = {"unaccounted": 3, "duplicates": 0}
+    return truth
+
+
+def _sent_again_elsewhere(shop: Shop, *, done: int) -> None:
+    """Send payments with their ids, and again to another address; `done`: of the two so many are, the first first."""
+    sender = shop.senders[0]
+    session = sender.connects_to(SECOND_BROKER, START)
+    for number in range(3):
+        shop.now = START + (number + 1) * 5 * MINUTE
+        payment: dict[str, Any] = {"by": sender, "duplicate_id": f"payment-{number}"}
+        first = shop.send(ORDERS, **payment)
+        again = shop.send(ORDERS, **payment, session_id=session, at=shop.now + SECOND)
+        for message in (first, again)[:done]:
+            shop.deliver(message)
+        if not done:
+            shop.books.lost.add(first.key)
+
+
+@situation
+def sent_again_to_the_backup_or_to_another_broker(scene: Scene) -> Truth:
+    """A backup that knows the id confirms and drops it, another broker has lost it: no line tells which it is."""
+    shop = scene.shop().usual()
+    _sent_again_elsewhere(shop, done=1)
+    shop.ship(scene.directory)
+    truth = _only(shop, UNVERIFIABLE)
+    truth.numbers = {"unaccounted": 3, "dropped": 0, "duplicates": 0}
+    return truth
+
+
+@situation
+def sent_again_to_another_address_and_nowhere_done(scene: Scene) -> Truth:
+    """Of each id one message is lost, whether the other address is of the same broker or not."""
+    shop = scene.shop().usual()
+    _sent_again_elsewhere(shop, done=0)
+    shop.ship(scene.directory)
+    truth = _only(shop, SUSPECT)
+    truth.numbers = {"unaccounted": 6, "explained": 3, "dropped": 0}
     return truth
 
 

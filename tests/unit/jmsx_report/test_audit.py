@@ -136,7 +136,7 @@ def test_a_gap_explains_no_more_than_its_lines() -> None:
         f"{ORDERS}: 3 sent and not settled after the deadline"
     ]
     assert findings(summary, "explained") == [
-        f"{ORDERS}: 1 not settled, but a gap in the log, the broker, a consumer or another queue may explain it"
+        f"{ORDERS}: 1 not settled, but a gap in the log, the broker, a consumer, another queue or its id may explain it"
     ]
 
 

@@ -350,14 +350,21 @@ def test_what_was_done_and_sent_on_to_another_broker_is_no_repeat() -> None:
     assert told(ended(log))["verdict"] == "balanced"
 
 
-def repeated(first: str = "confirmed", *done: str, other: bool = False) -> dict[str, Any]:
-    """What is told of two sends with one duplicate id, or with two; `done`: keys that are delivered, `a` or `b`."""
+def repeated(
+    first: str = "confirmed", *done: str, other: bool = False, address: str = "b:61613"
+) -> dict[str, Any]:
+    """
+    What is told of two sends with one duplicate id, or with two; `done`: keys that are delivered, `a` or `b`.
+
+    The second one is sent to the broker at `address`.
+    """
     log = trade()
     at = START + 30 * MINUTE
     ids = ("order-42", "order-43" if other else "order-42")
+    log.line(SENDER, "conn.up", at, session_id=f"{SENDER}-1", epoch=2, broker=address)
     keys = {
         "a": log.send(SENDER, at, outcome=first, duplicate_id=ids[0]),
-        "b": log.send(SENDER, at + MINUTE, duplicate_id=ids[1]),
+        "b": log.send(SENDER, at + MINUTE, duplicate_id=ids[1], epoch=2),
     }
     for one in done:
         log.deliver(WORKER, keys[one], at + 2 * MINUTE)
@@ -383,6 +390,25 @@ def test_another_duplicate_id_explains_nothing() -> None:
     """That one was done; this one was not."""
     summary = repeated("confirmed", "a", other=True)
     assert (summary["verdict"], summary["unaccounted"], summary["dropped"]) == ("suspect", 1, 0)
+
+
+@pytest.mark.parametrize("done", ["a", "b"])
+def test_what_another_broker_may_have_dropped_is_neither_lost_nor_balanced(done: str) -> None:
+    """Live and backup know the same ids, and two brokers do not; an address tells neither."""
+    summary = repeated("confirmed", done, address="other:61613")
+    assert (summary["verdict"], summary["unaccounted"], summary["dropped"]) == (
+        "unverifiable",
+        1,
+        0,
+    )
+    assert (summary["explained"], summary["lost"]) == (1, [])
+
+
+def test_one_of_a_duplicate_id_is_lost_if_no_broker_delivered_one() -> None:
+    """The second broker may be the backup of the first; one of them had it."""
+    summary = repeated(address="other:61613")
+    assert (summary["verdict"], summary["unaccounted"], summary["dropped"]) == ("suspect", 2, 0)
+    assert (summary["explained"], len(summary["lost"])) == (1, 1)
 
 
 def test_what_the_broker_did_not_drop_is_counted_as_any_other() -> None:
@@ -470,3 +496,36 @@ def test_a_dead_letter_whose_nack_was_not_answered_is_not_surely_lost(
     summary = told(ended(log))
     assert (summary["verdict"], summary["unaccounted"]) == (verdict, int(again != "dead_lettered"))
     assert len(summary["lost"]) == int(verdict == "suspect")
+
+
+@pytest.mark.parametrize(
+    ("skew", "received", "verdict"),
+    [
+        (0, MINUTE, "suspect"),
+        (-HOUR, MINUTE, "suspect"),
+        (HOUR, MINUTE, "suspect"),
+        (0, -MINUTE, "unverifiable"),
+        (HOUR, -MINUTE, "unverifiable"),
+        (-HOUR, -MINUTE, "unverifiable"),
+    ],
+)
+def test_who_came_last_to_a_dead_letter_without_an_answer_is_told_by_clocks_set_right(
+    skew: int, received: int, verdict: str
+) -> None:
+    """Another process gave the message up, and had got it after that, or before; its clock is wrong by an hour."""
+    log, other = trade(), "other"
+    asked = START + 30 * MINUTE
+    made = log.send(SENDER, asked - 5 * MINUTE)
+    log.opens(other).reads(other)
+    for writer, ahead in ((SENDER, 0), (WORKER, 0), (other, skew)):
+        log.line(
+            writer, "broker.clock", START + ahead, broker="b:61613", ahead_us=-ahead, within_us=0
+        )
+    log.deliver(WORKER, made, asked, outcome="abandoned", error_type="ValueError")
+    log.late(WORKER, made, asked, "in_doubt")
+    # It noticed late that its link was lost.
+    at: dict[str, Any] = {"recv_us": asked + received + skew, "start_us": None, "end_us": None}
+    log.deliver(other, made, asked + 2 * MINUTE + skew, outcome="abandoned", **at)
+    log.closes(other, START + 2 * HOUR + skew)
+    summary = told(ended(log))
+    assert (summary["verdict"], summary["unaccounted"]) == (verdict, 1)
