@@ -41,15 +41,31 @@ class _Browser:
 
 
 class _Question:
-    """A question whether the broker still shows one message; without one, whether it has come to the end."""
+    """A question whether the broker shows a message, or what is on its way to a subscription and then the end."""
 
     def __init__(
-        self, delivery: Delivery | None, until: float, last: float, told: Callable[[bool], None]
+        self,
+        destination: str,
+        selector: str,
+        told: Callable[[bool], None],
+        last: float,
+        *,
+        delivery: Delivery | None = None,
+        subscription_id: str = "",
     ) -> None:
-        self.delivery = delivery
-        self.until = until  #: seconds, monotonic
-        self.last = last  #: it is never prolonged beyond that
+        self.destination = destination
+        self.selector = selector
         self.told = told
+        self.last = last  #: seconds, monotonic: it waits no longer than that
+        self.delivery = delivery  #: None: it is for the end
+        self.subscription_id = subscription_id
+        self.until = last
+        self.came = False  #: something has come to the subscription since it was asked
+
+    def prolong(self, now: float) -> None:
+        """Wait for SILENCE seconds from now on, if it is for the end."""
+        if self.delivery is None:
+            self.until = min(now + SILENCE, self.last)
 
 
 class Browsers:
@@ -103,55 +119,67 @@ class Browsers:
         """
         destination = queue_of(delivery, self._dialect)
         selector = f"{one_message(delivery.message_id)} AND {that}"
-        until = now + PATIENCE
-        self._ask(destination, selector, _Question(delivery, until, until, told))
+        self._ask(_Question(destination, selector, told, now + PATIENCE, delivery=delivery), now)
 
-    def ask_for_end(
-        self, destination: str, told: Callable[[bool], None], now: float, last: float
+    def await_end(
+        self, subscription_id: str, destination: str, then: Callable[[], None], now: float
     ) -> None:
         """
-        Ask for the end of what the broker has dispatched from a queue when it reads this.
+        Run `then` when nothing more of a queue is on its way to a subscription.
 
-        `told(True)` is called when all of it has come; `told(False)` if that cannot be asked, at `last` (seconds,
-        monotonic), or when nothing has come for SILENCE seconds: a broker that does not answer keeps nobody waiting. If
-        the link is lost before, neither is. Source: the broker shows a browser the end behind what it dispatches in the
+        The broker is asked for the end of what it has dispatched when it reads that; once more where something has come
+        meanwhile, for it may have a step more to go. A broker that tells no end keeps nobody waiting: nothing is waited
+        for where that cannot be asked, for SILENCE seconds in which nothing comes, and PATIENCE in all. If the link is
+        lost before, `then` is never run. Source: the broker shows a browser the end behind what it dispatches in the
         same step, on the same thread (BROKER.md C38).
         """
-        self._ask(destination, _NONE, _Question(None, min(now + SILENCE, last), last, told))
+        question = _Question(
+            destination,
+            _NONE,
+            lambda _ended: then(),
+            now + PATIENCE,
+            subscription_id=subscription_id,
+        )
+        self._ask(question, now)
 
-    def prolong(self, now: float) -> None:
-        """Note that messages come: their end is behind them."""
+    def came(self, subscription_id: str, now: float) -> None:
+        """Note that messages come to a subscription: the end of those of any one is behind them."""
         for question in self.questions.values():
-            if question.delivery is None:
-                question.until = min(now + SILENCE, question.last)
+            question.prolong(now)
+            question.came = question.came or question.subscription_id == subscription_id
 
-    def _ask(self, destination: str, selector: str, question: _Question) -> None:
+    def _ask(self, question: _Question, now: float) -> None:
         self._asked += 1
         name = f"jmsx-question-{self._asked}"
         try:
             headers = self._dialect.untranslated(
                 self._dialect.writing.browse_headers(
-                    destination=destination, prefetch=1, selector=selector
+                    destination=question.destination, prefetch=1, selector=question.selector
                 )
             )
         except JmsxError:  # of a header that its sender wrote
             question.told(False)  # noqa: FBT003 - the callback takes the answer alone
             return
+        question.came = False
+        question.prolong(now)
         self.questions[name] = question
 
         def begun(_now: float, error: JmsxError | None) -> JmsxError | None:
-            if error is not None and not silent(error):
-                self._tell(name, shown=False)
+            # The broker would complain of its UNSUBSCRIBE, for there is no such subscription.
+            if error is not None and not silent(error) and self.questions.pop(name, None):
+                question.told(False)  # noqa: FBT003 - the callback takes the answer alone
             return error
 
-        request = self._requests.open("SUBSCRIBE", destination, begun)
+        request = self._requests.open("SUBSCRIBE", question.destination, begun)
         named = {"id": name, **headers, "receipt": request.receipt_id}
         self._outbox.transmit(Frame("SUBSCRIBE", named))
 
-    def _tell(self, name: str, *, shown: bool) -> None:
-        question = self.questions.pop(name, None)
-        if question is not None:
-            self._outbox.transmit(Frame("UNSUBSCRIBE", {"id": name}))
+    def _tell(self, name: str, now: float, *, shown: bool) -> None:
+        question = self.questions.pop(name)
+        self._outbox.transmit(Frame("UNSUBSCRIBE", {"id": name}))
+        if shown and question.came:
+            self._ask(question, now)
+        else:
             question.told(shown)
 
     def next_timer(self) -> float | None:
@@ -160,18 +188,21 @@ class Browsers:
             return None
         return min(one.until for one in self.questions.values())
 
-    def handle_timer(self, now: float) -> None:
-        """Answer the questions whose time is over with False."""
-        for name in [name for name, one in self.questions.items() if one.until <= now]:
-            self._tell(name, shown=False)
+    def handle_timer(self, now: float, *, half: bool) -> None:
+        """Answer the questions whose time is over with False; `half`: a frame has come in part."""
+        for name, question in list(self.questions.items()):
+            if half and question.until <= now:
+                question.prolong(now)
+            if question.until <= now:
+                self._tell(name, now, shown=False)
 
-    def accept(self, subscription_id: str, deliveries: list[Delivery]) -> None:
+    def accept(self, subscription_id: str, deliveries: list[Delivery], now: float) -> None:
         """Keep the messages that the broker shows a browser; messages for a browser that is closed are ignored."""
         question = self.questions.get(subscription_id)
         if question is not None:
             asked = question.delivery
             shown = asked is None or is_same(deliveries[0].frame, asked.frame, self._dialect)
-            self._tell(subscription_id, shown=shown)
+            self._tell(subscription_id, now, shown=shown)
             return
         browser = self._open.get(subscription_id)
         if browser is None:

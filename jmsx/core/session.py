@@ -266,7 +266,7 @@ class SessionCore:
                 self._work.markers.accept(deliveries, now)
             elif not self._consumers.accept(subscription_id, deliveries, now):
                 # A browser's, or its consumer was closed meanwhile and the broker takes them back.
-                self.browsers.accept(subscription_id, deliveries)
+                self.browsers.accept(subscription_id, deliveries, now)
         self._work.received()
 
     def take_actions(self) -> list[Action]:
@@ -284,16 +284,16 @@ class SessionCore:
                 due = _earlier(due, next_timer())
         return due
 
-    def handle_timer(self, now: float, *, unread: bool = False) -> None:
+    def handle_timer(self, now: float, *, unread: bool = False, half: bool = False) -> None:
         """
         Do what is due.
 
         `unread`: bytes have come that are not given to `receive` yet. What is due because nothing comes then stays due;
-        call this again a moment later.
+        call this again a moment later. `half`: a frame is among them that has come in part.
         """
         self._dead_letters.handle_timer(now)
         self.broker_errors.handle_timer(now)
-        self.browsers.handle_timer(now)
+        self.browsers.handle_timer(now, half=half)
         self._work.handle_timer(now)
         for consumer in self._consumers.agenda.take_due(now):
             consumer.handle_timer(now, unread=unread)

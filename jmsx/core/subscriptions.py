@@ -11,7 +11,7 @@ import math
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.browsers import PATIENCE, Browsers
+from jmsx.core.browsers import Browsers
 from jmsx.core.consumer import ConsumerCore
 from jmsx.core.dead_letters import DeadLetters
 from jmsx.core.delivery import Delivery
@@ -75,8 +75,6 @@ class Subscriptions:
         self._unsubscribing: list[Request] = []  #: the UNSUBSCRIBEs that are not answered
         self._closing: list[str] = []  #: consumers closed inside a transaction
         self._leaving: dict[str, ConsumerMemory] = {}  #: closed consumers that are subscribed yet
-        #: When something last came for those of them for which something did since they asked
-        self._late: dict[str, float] = {}
         self._left: dict[str, ConsumerMemory] = {}  #: unsubscribed ones, for which more may come
         self.linked = False  #: there is a link to write to
         self.on_lost_links = HeldOnLostLinks(outbox)
@@ -137,14 +135,12 @@ class Subscriptions:
     def accept(self, subscription_id: str, deliveries: list[Delivery], now: float) -> bool:
         """Give messages that came to their consumer; False if there is none."""
         if self._leaving:
-            self._browsers.prolong(now)
+            self._browsers.came(subscription_id, now)
         consumer = self._consumers.get(subscription_id)
         if consumer is None:
             memory = self._leaving.get(subscription_id, self._left.get(subscription_id))
             if memory is not None:
                 memory.given_back(deliveries)
-                if subscription_id in self._leaving:
-                    self._late[subscription_id] = now
             return False
         if self._narrow_ended:
             deliveries = self._without_late(consumer, deliveries)
@@ -379,7 +375,6 @@ class Subscriptions:
         self.close_deferred(now)
         self._unsubscribing.clear()
         self._leaving.clear()
-        self._late.clear()
         self._left.clear()
         self._narrowed.clear()
         self._beside.clear()
@@ -539,41 +534,23 @@ class Subscriptions:
             note(consumer.copies.owed)
             flags = settings.kind is DestinationKind.QUEUE and self._dialect.flags_redelivery
             if room and flags:
-                self._leave_when_all_has_come(settings, frames, now, now + PATIENCE)
+                # Classic flags all that it has dispatched, and drops what an UNSUBSCRIBE overtakes: nobody would know
+                # then that nobody saw it (BROKER.md C38).
+                name, destination = settings.subscription_id, settings.destination
+                self._browsers.await_end(name, destination, lambda: self._leave(name, frames), now)
             else:
-                self._leave(settings, frames)
+                self._leave(settings.subscription_id, frames)
 
         note(left)  # if they come again, only their ACK is owed
         # An ACK after UNSUBSCRIBE is ignored or refused, so copies that are on their way come first.
         self._dead_letters.after(consumer, leave, now)
         return request
 
-    def _leave_when_all_has_come(
-        self, settings: ConsumerSettings, frames: Sequence[Frame], now: float, last: float
-    ) -> None:
-        """
-        End a subscription with `frames` when nothing more is on its way to it, at `last` in any case.
-
-        Classic flags all that it has dispatched, and drops what an UNSUBSCRIBE overtakes: nobody would know then that
-        nobody saw it (BROKER.md C38). While something comes, the broker may have a step more to go.
-        """
-
-        def told(ended: bool) -> None:  # noqa: FBT001 - a callback with one answer
-            came_at = self._late.get(settings.subscription_id)
-            if ended and came_at is not None:
-                self._leave_when_all_has_come(settings, frames, came_at, last)
-            else:
-                self._leave(settings, frames)
-
-        self._late.pop(settings.subscription_id, None)
-        self._browsers.ask_for_end(settings.destination, told, now, last)
-
-    def _leave(self, settings: ConsumerSettings, frames: Sequence[Frame]) -> None:
+    def _leave(self, subscription_id: str, frames: Sequence[Frame]) -> None:
         """End a subscription with `frames`, and remember its consumer for what comes yet."""
-        self._left[settings.subscription_id] = self._leaving.pop(settings.subscription_id)
+        self._left[subscription_id] = self._leaving.pop(subscription_id)
         if len(self._left) > _LEFT:
             del self._left[next(iter(self._left))]
-        self._late.pop(settings.subscription_id, None)
         self._outbox.transmit(*frames)
 
 

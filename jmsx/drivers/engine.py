@@ -256,7 +256,7 @@ class Engine:
         timer = self.core.next_timer()
         due = timer is not None and timer <= now
         if due and self.state in LINKED and not self._may_bring_more():
-            self.core.handle_timer(now)
+            self.core.handle_timer(now, half=self.link.incomplete is not None)
             self.changed.notify_all()
 
     def check(self) -> None:
@@ -439,7 +439,8 @@ class Engine:
         unread = False
         if timer is not None and timer <= now and self.state in LINKED:
             unread = now - timer < GLANCES and self._may_bring_more()
-            self.core.handle_timer(now, unread=unread)
+            half = self.link.incomplete is not None
+            self.core.handle_timer(now, unread=unread, half=half)
         if self.state in LINKED and (dead := self._epoch.beat(now)) is not None:
             self._lose(*dead)
         elif self.state in LINKED and (measured := self._epoch.measured(now)) is not None:

@@ -572,6 +572,49 @@ def test_a_large_frame_that_comes_slowly_is_read() -> None:
         connection.close()
 
 
+def test_a_consumer_leaves_behind_a_frame_that_comes_slowly() -> None:
+    """It has asked for the end of what comes to it; a broker that writes a large message is not silent."""
+    asked: list[str] = []
+
+    def slowly(client: Client, consumer: str, question: Frame) -> None:
+        answer = receipt(question)
+        data = message(consumer, 1, b"x" * 14_000)
+        for start in range(0, len(data), 1000):
+            client.say(data[start : start + 1000])
+            time.sleep(0.1)
+        client.say(answer, end_of(question))
+
+    def end_of(question: Frame) -> bytes:
+        return message(question.headers["id"], 0, b"", "browser:end\n")
+
+    def close(client: Client) -> None:
+        subscribe = client.obey(until="SUBSCRIBE")
+        assert subscribe is not None
+        client.say(receipt(subscribe))
+        for frame in client.frames():
+            asked.append(f"{frame.command} {frame.headers.get('id', '').partition('~')[0]}")
+            if frame.command == "SUBSCRIBE" and len(asked) == 1:
+                slowly(client, subscribe.headers["id"], frame)
+            elif frame.command == "SUBSCRIBE":
+                client.say(receipt(frame), end_of(frame))
+            else:
+                client.say(receipt(frame))
+
+    with nothing_left(), Liar(close) as liar:
+        connection = Connection(liar.url, heartbeat=(0, 0))
+        consumer = connection.create_session().create_consumer(QUEUE)
+        consumer.close()
+        connection.close()
+    assert asked == [
+        "SUBSCRIBE jmsx-question-1",
+        "UNSUBSCRIBE jmsx-question-1",
+        "SUBSCRIBE jmsx-question-2",
+        "UNSUBSCRIBE jmsx-question-2",
+        "UNSUBSCRIBE 1",
+        "DISCONNECT ",
+    ]
+
+
 def test_a_queue_whose_first_frame_ends_every_link(caplog: pytest.LogCaptureFixture) -> None:
     """Readiness and one line of the log say which queue it is, and why."""
     garbage = message("1", 7, b"abcdef").replace(b"content-length:6", b"content-length:3")

@@ -789,10 +789,10 @@ def test_what_came_before_a_consumer_asked_keeps_it_no_longer() -> None:
 
 
 def test_a_consumer_leaves_though_the_broker_tells_no_end() -> None:
-    """It refuses the question, or is silent for half a second."""
+    """It is silent for half a second, or refuses the question, and would complain of an UNSUBSCRIBE for that."""
     talk = closing()
     talk.refuse("java.lang.SecurityException: User x is not authorized to read from queue://q")
-    assert talk.wrote()[1:] == [ENDED.format(1), "UNSUBSCRIBE 1 ?"]
+    assert talk.wrote()[1:] == ["UNSUBSCRIBE 1 ?"]
     talk = closing()
     talk.wait_until(0.4)
     talk.comes("a")
@@ -816,6 +816,35 @@ def test_a_consumer_waits_while_messages_come() -> None:
     assert talk.wrote() == [ASKS.format(1)]
     talk.wait_until(5.1)
     assert talk.wrote() == [ENDED.format(1), "UNSUBSCRIBE 1 ?"]
+
+
+def test_a_consumer_waits_while_half_a_message_is_here() -> None:
+    """A large one takes a slow link longer than half a second; five seconds at the most."""
+    talk = closing()
+    assert talk.wrote() == [ASKS.format(1)]
+    while (due := talk.core.next_timer()) is not None and due < 5:
+        talk.core.handle_timer(due, half=True)
+        assert talk.wrote() == []
+    talk.core.handle_timer(5.0, half=True)
+    assert talk.wrote() == [ENDED.format(1), "UNSUBSCRIBE 1 ?"]
+    talk = closing()
+    talk.wrote()
+    talk.core.handle_timer(0.5, half=True)
+    talk.core.handle_timer(1.0)
+    assert talk.wrote() == [ENDED.format(1), "UNSUBSCRIBE 1 ?"]
+
+
+def test_the_time_of_a_second_question_begins_when_it_is_asked() -> None:
+    """However long ago the last message came."""
+    talk = closing()
+    talk.comes("a")
+    talk.wait_until(0.4)
+    ends(talk, 1)
+    talk.wrote()
+    talk.wait_until(0.8)
+    assert talk.wrote() == []
+    talk.wait_until(0.9)
+    assert talk.wrote() == [ENDED.format(2), "UNSUBSCRIBE 1 ?"]
 
 
 def test_a_question_for_the_end_dies_with_its_link() -> None:
