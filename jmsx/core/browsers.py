@@ -83,6 +83,7 @@ class Browsers:
         self._requests = requests
         self._outbox = outbox
         self._open: dict[str, _Browser] = {}
+        self._closing: list[Request] = []  #: the UNSUBSCRIBEs of which some may not be answered
         self._asked = 0
         self.questions: dict[str, _Question] = {}
 
@@ -91,6 +92,11 @@ class Browsers:
 
     def __contains__(self, subscription_id: str) -> bool:
         return subscription_id in self._open or subscription_id in self.questions
+
+    @property
+    def showing(self) -> bool:
+        """Whether the broker may be showing messages to a browser; it may show any number, acknowledged or not."""
+        return bool(self._open) or not all(request.done for request in self._closing)
 
     def open(self, subscription_id: str, destination: str, headers: Mapping[str, str]) -> Request:
         """
@@ -165,9 +171,9 @@ class Browsers:
         self.questions[name] = question
 
         def begun(_now: float, error: JmsxError | None) -> JmsxError | None:
-            # The broker would complain of its UNSUBSCRIBE, for there is no such subscription.
-            if error is not None and not silent(error) and self.questions.pop(name, None):
-                question.told(False)  # noqa: FBT003 - the callback takes the answer alone
+            if name in self.questions and error is not None and not silent(error):
+                # The broker would complain of its UNSUBSCRIBE, for there is no such subscription.
+                self.questions.pop(name).told(False)  # noqa: FBT003 - as above
             return error
 
         request = self._requests.open("SUBSCRIBE", question.destination, begun)
@@ -240,6 +246,7 @@ class Browsers:
         if self._open.pop(subscription_id, None) is None:  # the link was lost, and with it this
             return answered("UNSUBSCRIBE", destination)
         request = self._requests.open("UNSUBSCRIBE", destination)
+        self._closing = [*(one for one in self._closing if not one.done), request]
         acks = [] if taken is None else [Frame("ACK", {"id": taken.ack_id})]
         headers = {"id": subscription_id, "receipt": request.receipt_id}
         self._outbox.transmit(*acks, Frame("UNSUBSCRIBE", headers))

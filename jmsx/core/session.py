@@ -14,6 +14,7 @@ Source: `ActiveMQSession.java:724-824,1843-1848`, `ActiveMQMessageConsumer.java:
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -329,9 +330,9 @@ class SessionCore:
         return consumer is not None and consumer.is_ready(now)
 
     @property
-    def prefetch(self) -> int:
-        """How many messages the broker may send without an acknowledgement, to all consumers together."""
-        return sum(max(one.settings.prefetch, 1) for one in self._consumers)
+    def ahead(self) -> float:
+        """How many messages the broker may send without an acknowledgement, in front of an answer too."""
+        return math.inf if self.browsers.showing else self._consumers.prefetch
 
     def is_window_full(self, subscription_id: str) -> bool:
         """

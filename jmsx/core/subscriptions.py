@@ -72,7 +72,8 @@ class Subscriptions:
         self._consumers: dict[str, ConsumerCore] = {}
         self.agenda = Agenda()
         self._lost_deliveries = lost_deliveries
-        self._unsubscribing: list[Request] = []  #: the UNSUBSCRIBEs that are not answered
+        #: The UNSUBSCRIBEs of which some may not be answered, and the prefetch of each one's consumer
+        self._unsubscribing: dict[Request, int] = {}
         self._closing: list[str] = []  #: consumers closed inside a transaction
         self._leaving: dict[str, ConsumerMemory] = {}  #: closed consumers that are subscribed yet
         self._left: dict[str, ConsumerMemory] = {}  #: unsubscribed ones, for which more may come
@@ -94,6 +95,12 @@ class Subscriptions:
 
     def __contains__(self, subscription_id: str) -> bool:
         return subscription_id in self._consumers
+
+    @property
+    def prefetch(self) -> int:
+        """How many messages the broker may send without an acknowledgement, to all together and to those that close."""
+        closing = (one for request, one in self._unsubscribing.items() if not request.done)
+        return sum(max(one, 1) for one in (*(one.settings.prefetch for one in self), *closing))
 
     def get(self, subscription_id: str) -> ConsumerCore | None:
         """Return the consumer, or None if it is closed."""
@@ -517,7 +524,8 @@ class Subscriptions:
         self._forget(settings.subscription_id)
         consumer.reports.closed(now)
         request = self._requests.open("UNSUBSCRIBE", settings.destination)
-        self._unsubscribing = [*(one for one in self._unsubscribing if not one.done), request]
+        self._unsubscribing = {one: n for one, n in self._unsubscribing.items() if not one.done}
+        self._unsubscribing[request] = settings.prefetch
         receipt = {"receipt": request.receipt_id}
         ids = reversed(self._wires(consumer))
         *further, first = [Frame("UNSUBSCRIBE", {"id": one}) for one in ids]

@@ -39,6 +39,9 @@ Begin = Callable[[SessionCore, Delivery, float], None]
 #: Attempts to give back what a `receive()` that was interrupted had been given; each may be interrupted.
 GIVE_BACK: Final = 5
 
+#: Times `request_timeout` that an answer is waited for at most, while messages come in behind which it may stand.
+MOST_TIMES: Final = 10
+
 _log = logger("jmsx.session")
 
 
@@ -148,18 +151,21 @@ class Calls:
         Wait for an answer; return the seconds in which none came, None if it did.
 
         It may stand behind all messages that the broker sent before it was asked, which take a slow link minutes. Who
-        is `patient` waits while they come in, for no more of them than the prefetch allows.
+        is `patient` waits while they come in, for no more of them than the broker may send ahead, and no more than
+        MOST_TIMES as long.
         """
         link, waited = self.engine.link, 0.0
         first, before = link.came_in
-        while not self.engine.changed.wait_for(lambda: request.done, seconds):
+        for _ in range(MOST_TIMES):
+            if self.engine.changed.wait_for(lambda: request.done, seconds):
+                return None
             waited += seconds or 0.0
             last, now = link.came_in
-            ahead = link is self.engine.link and last - first <= self.engine.core.prefetch
+            ahead = link is self.engine.link and last - first <= self.engine.core.ahead
             if not (patient and ahead and seconds and now - before >= SLOWEST * seconds):
-                return waited
+                break
             before = now
-        return None
+        return waited
 
     def _advice(self, request: Request) -> str:
         """Return what may be wrong where this is not answered."""

@@ -66,12 +66,17 @@ class ThinProxy(Proxy):
         return super()._pass_on(data, source, sink, to_broker=to_broker)
 
 
-def test_an_answer_stands_behind_what_was_sent_before(broker: Broker, queue: Queue) -> None:
-    """A slow link takes longer for the messages in front of it than an answer may."""
+def fill(broker: Broker, queue: Queue) -> None:
+    """Twelve messages of half a megabyte: three seconds of the thin link."""
     with Connection(broker.url) as sender:
         producer = sender.create_session().create_producer(queue)
         for number in range(12):
             producer.send(Message(f"{number:06}" + "x" * 500_000))
+
+
+def test_an_answer_stands_behind_what_was_sent_before(broker: Broker, queue: Queue) -> None:
+    """A slow link takes longer for the messages in front of it than an answer may."""
+    fill(broker, queue)
     with (
         ThinProxy(broker.url) as proxy,
         Connection(proxy.url, request_timeout=1.0) as connection,
@@ -83,6 +88,66 @@ def test_an_answer_stands_behind_what_was_sent_before(broker: Broker, queue: Que
             assert text(consumer.receive(20))[:6] == f"{number:06}"
             session.commit()
         assert consumer.receive(0.5) is None
+
+
+def test_a_consumer_is_closed_behind_what_was_sent_before(broker: Broker, queue: Queue) -> None:
+    """So is its session: the answer to a close stands behind the same messages."""
+    fill(broker, queue)
+    with ThinProxy(broker.url) as proxy:
+        connection = Connection(proxy.url, request_timeout=1.0)
+        connection.start()
+        session = connection.create_session()
+        consumer = session.create_consumer(queue)
+        assert text(consumer.receive(20))[:6] == "000000"
+        consumer.close()
+        session.close()
+        connection.close()
+
+
+def test_a_browser_is_closed_behind_what_it_is_shown(queue: Queue) -> None:
+    """That may be all that lies in the queue, for nothing of it is acknowledged."""
+
+    def show(client: Client) -> None:
+        subscribe = client.obey(until="SUBSCRIBE")
+        assert subscribe is not None
+        shown = subscribe.headers["id"]
+        client.say(receipt(subscribe), message(shown, 0))
+        unsubscribe = client.obey(until="UNSUBSCRIBE")
+        assert unsubscribe is not None
+        for number in range(12):
+            time.sleep(0.1)
+            client.say(message(shown, number, b"x" * 1000))
+        client.say(receipt(unsubscribe))
+        client.obey()
+
+    with Liar(show) as liar:
+        connection = Connection(liar.url, request_timeout=0.5)
+        connection.start()
+        with connection.create_session().create_browser(queue) as browser:
+            messages = iter(browser)
+            assert text(next(messages)) == "x"
+        connection.close()
+
+
+def test_an_answer_that_never_comes_is_not_waited_for_behind_a_trickle(queue: Queue) -> None:
+    """However much the broker might send ahead: what comes so slowly stands in front of nothing."""
+
+    def trickle(client: Client) -> None:
+        subscribe = client.obey(until="SUBSCRIBE")
+        assert subscribe is not None
+        client.say(receipt(subscribe))
+        client.obey(until="SEND")
+        for number in range(1000):
+            client.say(message(subscribe.headers["id"], number, b"x" * 1000))
+            time.sleep(0.05)
+
+    with Liar(trickle) as liar:
+        connection = Connection(liar.url, request_timeout=0.1)
+        session = connection.create_session()
+        session.create_consumer(queue)
+        with pytest.raises(BrokerTimeoutError, match=r"did not answer SEND .* in 1 s"):
+            session.create_producer(queue).send(Message("x"))
+        connection.abort()
 
 
 def test_an_answer_that_does_not_come_is_not_waited_for_behind_more_than_the_prefetch(
