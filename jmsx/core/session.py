@@ -414,6 +414,12 @@ class SessionCore:
             if only is not None or failure.disposition is Disposition.REDELIVER:
                 self._failed_deliveries.give_back(consumer, failure, now, only=only)
 
+    def ended_late(self, delivery: Delivery, failure: Failure | None, now: float) -> None:
+        """Report how a delivery went where no link comes again, and do nothing else; None: it is done."""
+        consumer = self._consumers.get(delivery.subscription_id)
+        if consumer is not None:
+            consumer.ended_late(delivery, now, failure)
+
     def close_consumer(self, subscription_id: str, now: float, *, idle: bool = True) -> Request:
         """
         Close a consumer; one with messages in an open transaction is closed when that ends.

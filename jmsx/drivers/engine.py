@@ -246,6 +246,13 @@ class Engine:
                     if self._ending:
                         self._finish_losing()
 
+    def tell(self, operation: Callable[[SessionCore, float], object]) -> None:
+        """Run an operation that reports something, although there will be no link; not once the session has ended."""
+        with self.lock:
+            if self.state not in CLOSED:
+                operation(self.core, self.now())
+                self._report_only()
+
     def do_due(self, now: float) -> None:
         """
         Do what is due by now; for an operation of `work`, on a thread of the session's own.

@@ -13,7 +13,7 @@ from jmsx.core.values import Failure
 from jmsx.drivers.calls import Calls
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.threads import start
-from jmsx.errors import JmsxError, ResourceAllocationError
+from jmsx.errors import JmsxError, LinkError, ResourceAllocationError
 from jmsx.jms.failures import HandlerCall
 from jmsx.jms.handlers import check_ran
 from jmsx.jms.message import Message
@@ -264,6 +264,8 @@ class Dispatcher:
             self._end()
         elif self._engine.error is None:
             following = self._engine.call(lambda core, now: self._settle(core, call, failure, now))
+        elif not isinstance(raised, LinkError):  # which tells of the link, and not of the message
+            self._engine.tell(lambda core, now: core.ended_late(call.delivery, failure, now))
         if raised is not None and failure is not None:
             call.tell(self._engine.core, raised, failure)
         return following

@@ -92,6 +92,33 @@ def test_its_end_is_told_when_it_comes(
     assert ends.late[0].at > ends.lost[0].at
 
 
+@pytest.mark.parametrize("how", ["returns", "raises", "is told of the link"])
+@pytest.mark.parametrize("mode", AcknowledgeMode)
+def test_a_listener_s_end_is_told_where_no_link_comes_again(
+    server: FakeBrokerServer, mode: AcknowledgeMode, how: str
+) -> None:
+    """Whoever gets the message next does it once more. What is told of the link says nothing of the message."""
+    ends = Ends()
+
+    def listen(_message: Message) -> None:
+        server.drop_connections()
+        assert eventually(lambda: bool(ends.lost), 10)
+        if how == "raises":
+            raise ValueError("no")
+        if how == "is told of the link":
+            session.create_producer(Queue("out")).send(Message("b"))
+
+    with Connection(server.url, observers=[ends]) as connection:
+        connection.start()
+        session = connection.create_session(mode)
+        session.create_consumer(Queue("in")).set_listener(listen)
+        with Connection(server.url) as other:
+            other.create_session().create_producer(Queue("in")).send(Message("a"))
+        assert eventually(lambda: bool(ends.lost), 10)
+    told = {"returns": [(1, "done", None)], "raises": [(1, "failed", "ValueError")]}.get(how, [])
+    assert [(one.epoch, one.outcome, one.error_type) for one in ends.late] == told
+
+
 @pytest.mark.parametrize(
     ("does", "outcome"),
     [("commit", "done"), ("roll back", "undone"), ("roll back for an error", "failed"), ("", None)],
