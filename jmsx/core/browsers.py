@@ -173,7 +173,8 @@ class Browsers:
         def begun(_now: float, error: JmsxError | None) -> JmsxError | None:
             if name in self.questions and error is not None and not silent(error):
                 # The broker would complain of its UNSUBSCRIBE, for there is no such subscription.
-                self.questions.pop(name).told(False)  # noqa: FBT003 - as above
+                del self.questions[name]
+                question.told(False)  # noqa: FBT003 - the callback takes the answer alone
             return error
 
         request = self._requests.open("SUBSCRIBE", question.destination, begun)
