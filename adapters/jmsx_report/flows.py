@@ -85,21 +85,29 @@ def bucket(key: pl.Expr, instant: pl.Expr, number: pl.Expr | None = None) -> pl.
     )
 
 
-def _sends(events: Events) -> pl.DataFrame:
-    return events.coded("send").select(
+#: Columns that one kind of line has and another has not.
+_OF_SOME: Final[dict[str, type[pl.DataType]]] = {
+    "subscription": pl.Categorical,
+    "sent_us": pl.Int64,
+    "recv_us": pl.Int64,
+    "tx_id": pl.String,
+    "expires_us": pl.Int64,
+}
+
+
+_NONE: Final = pl.lit(0)
+
+
+def _of(lines: pl.DataFrame, effects: pl.Expr = _NONE, running: pl.Expr = _NONE) -> pl.DataFrame:
+    """Return one row a line, as `keyed` has them."""
+    there = {name: optional(lines, name, of) for name, of in _OF_SOME.items()}
+    return lines.select(
         *_HERE[:-1],
-        pl.lit(None, pl.Categorical).alias("subscription"),
-        "msg_key",
-        "seq",
-        "ts_us",
-        pl.col("ts_us").alias("told_us"),
-        "mono_us",
-        pl.lit(None, pl.Int64).alias("sent_us"),
-        pl.lit(None, pl.Int64).alias("recv_us"),
-        "tx_id",
-        "expires_us",
-        pl.lit(0, pl.Int64).alias("effects"),
-        pl.lit(0, pl.Int64).alias("running"),
+        *("msg_key", "seq", "ts_us", "mono_us"),
+        *there.values(),
+        pl.coalesce(there["sent_us"], there["recv_us"], "ts_us").alias("told_us"),
+        effects.cast(pl.Int64).alias("effects"),
+        running.cast(pl.Int64).alias("running"),
     )
 
 
@@ -118,43 +126,18 @@ def _deliveries(events: Events) -> pl.DataFrame:
         & pl.col("error_type").is_null()
         & called.fill_null(value=False)
     )
-    return events.coded("delivery").select(
-        *_HERE[:-1],
-        "subscription",
-        "msg_key",
-        "seq",
-        "ts_us",
-        pl.coalesce("sent_us", "recv_us", "ts_us").alias("told_us"),
-        "mono_us",
-        "sent_us",
-        "recv_us",
-        "tx_id",
-        pl.lit(None, pl.Int64).alias("expires_us"),
-        (done | (had & (ended != settled))).cast(pl.Int64).alias("effects"),
-        (had & (ended == settled)).cast(pl.Int64).alias("running"),
+    return _of(
+        events.coded("delivery"), done | (had & (ended != settled)), had & (ended == settled)
     )
 
 
 def _late(events: Events) -> pl.DataFrame:
     """Return what became of deliveries of which `running` had counted one."""
-    return events.coded(LATE).select(
-        *_HERE[:-1],
-        "subscription",
-        "msg_key",
-        "seq",
-        "ts_us",
-        pl.col("ts_us").alias("told_us"),
-        "mono_us",
-        pl.lit(None, pl.Int64).alias("sent_us"),
-        pl.lit(None, pl.Int64).alias("recv_us"),
-        pl.lit(None, pl.String).alias("tx_id"),
-        pl.lit(None, pl.Int64).alias("expires_us"),
-        (pl.col("outcome") == LateOutcome.DONE.value).cast(pl.Int64).alias("effects"),
-        pl.when(pl.col("outcome") != LateOutcome.IN_DOUBT.value)
-        .then(-1)
-        .otherwise(0)
-        .cast(pl.Int64)
-        .alias("running"),
+    outcome = pl.col("outcome")
+    return _of(
+        events.coded(LATE),
+        outcome == LateOutcome.DONE.value,
+        pl.when(outcome != LateOutcome.IN_DOUBT.value).then(-1).otherwise(0),
     )
 
 
@@ -166,7 +149,7 @@ def keyed(events: Events) -> pl.DataFrame:
     when its link was lost; a line `LATE`, which older releases do not have, takes that back.
     """
     return (
-        pl.concat([_sends(events), _deliveries(events), _late(events)])
+        pl.concat([_of(events.coded("send")), _deliveries(events), _late(events)])
         .lazy()
         .with_columns(
             key_us(pl.col("msg_key")).alias("key_us"),

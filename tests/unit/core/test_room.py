@@ -6,6 +6,7 @@ So it is asked first: a dead letter is sent in a transaction that is aborted.
 
 from __future__ import annotations
 
+from jmsx.core.events import DeliveryEndedLate
 from jmsx.core.values import DeadLetterStrategy
 from tests.unit.core.harness import (
     ASKS_FOR_ROOM,
@@ -65,10 +66,11 @@ def test_what_does_not_tell_that_there_is_no_room() -> None:
 
 
 def test_a_link_that_is_lost_meanwhile() -> None:
-    """It is no delivery more, and asked again."""
+    """It is no delivery more, and asked again. The broker was not asked to move the message, which is in no doubt."""
     talk = failed()
     talk.wrote()
     talk.lose()
+    assert talk.reported(DeliveryEndedLate) == []
     talk.comes("a", redelivered="true")
     assert talk.receive() is None
     assert talk.wrote() == ASKS_FOR_ROOM
