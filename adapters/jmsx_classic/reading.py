@@ -175,6 +175,10 @@ class ClassicReading(Reading):
         """
         return command == "COMMIT" and "rollback only" in text
 
+    def breaks_limit(self, text: str) -> bool:
+        """Return whether it is what the wire format says of a frame or header line that is too large (C53)."""
+        return text.startswith("The maximum ")
+
     def complaint(self, frame: Frame) -> str:
         """Return the `message` header of an ERROR, or else its body."""
         return frame.headers.get("message") or frame.body.decode("utf-8", "replace").strip()

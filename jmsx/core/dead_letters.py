@@ -17,7 +17,7 @@ Source: `ActiveMQMessageConsumer.java:1281-1298`; BROKER.md C26, C30-C32, C43 an
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from jmsx.core.browsers import Browsers
@@ -91,6 +91,8 @@ class _Move:
     copy_first_to: str = ""  #: URI of a copy that may have to be confirmed before the NACK
     #: How often the broker has refused its NACK on this link, or has ended one over its copy
     refused: int = 0
+    receipt: str = ""  #: which one answers its copy
+    too_large: bool = False  #: the broker has ended the link over its copy's size
 
     def __post_init__(self) -> None:
         self.in_doubt = not self.destination
@@ -368,6 +370,18 @@ class DeadLetters:
                 move.in_doubt = True
                 self._outbox.transmit(nack(move.delivery, self._ask(move).receipt_id))
 
+    def too_large(self) -> None:
+        """
+        Note that the broker ends the link over a frame beyond a limit of its own: over the copy that it would answer
+        next, if it would answer one.
+
+        On the next link that copy is without what only people read; if it is too large again, the broker moves the
+        message itself, whole, where NACK does that. Else it would end each link for ever.
+        """
+        request = self._requests.oldest("SEND")
+        for move in self._open:
+            move.too_large |= request is not None and move.receipt == request.receipt_id
+
     def lose(self, now: float) -> list[tuple[ConsumerCore, Delivery]]:
         """
         Forget and return all that is not confirmed, because the link is gone.
@@ -380,9 +394,12 @@ class DeadLetters:
         self.refused, self._ready = [], []
         for move in moves:
             refused = _refused_before(move.delivery) + move.refused
+            too_large = _too_large_before(move.delivery) + move.too_large
             sure = not move.in_doubt
             move.delivery.dies_of(
-                DeadLetterCause(move.reason, move.failure, sure=sure, refused=refused)
+                DeadLetterCause(
+                    move.reason, move.failure, sure=sure, refused=refused, too_large=too_large
+                )
             )
             move.consumer.end([move.delivery], Outcome.ABANDONED, now)
             move.consumer.ended_late(move.delivery, now, move.failure)  # given back before
@@ -409,8 +426,10 @@ class DeadLetters:
             return self._dialect.nack_dead_letters
         if not self._dialect.reading.carries(delivery.headers, delivery.frame.body):
             return self._dialect.copying.dead_lettered_by_broker(delivery, consumer.settings.kind)
-        if strategy != DeadLetterStrategy.SAFE or reason == UNDECODABLE:
+        if reason == UNDECODABLE:
             return False  # whoever reads it again may not understand the original either
+        if strategy != DeadLetterStrategy.SAFE and _too_large_before(delivery) <= 1:
+            return False
         if _refused_before(delivery) >= FEW:
             return False
         return self._dialect.copying.dead_lettered_by_broker(delivery, consumer.settings.kind)
@@ -438,6 +457,9 @@ class DeadLetters:
     def _copy_frames(self, move: _Move, **headers: str) -> list[Frame]:
         """Return the SEND of the copy, with `headers`, behind the frames that must precede it."""
         settings, failure = move.consumer.settings, move.failure
+        if _too_large_before(move.delivery):  # the log has what it lacks then
+            failure = replace(failure, error_message=None, stack=None)
+        move.receipt = headers["receipt"]
         lay = settings.destination
         if is_pattern(lay):  # it was in one of those that the consumer reads, and tells which
             told = self._dialect.reading.addresses(move.delivery.headers)
@@ -711,3 +733,9 @@ def _refused_before(delivery: Delivery) -> int:
     """Return how often the broker has refused its NACK, or a copy that ended the link, on earlier links."""
     cause = delivery.dead_letter_cause
     return 0 if cause is None else cause.refused
+
+
+def _too_large_before(delivery: Delivery) -> int:
+    """Return how often the broker has ended a link because a copy of it was too large."""
+    cause = delivery.dead_letter_cause
+    return 0 if cause is None else cause.too_large

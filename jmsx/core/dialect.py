@@ -235,6 +235,10 @@ class Reading(Protocol):
         """Return whether the broker, which answers `command` with ERROR `text`, may tell its cause in another ERROR."""
         return False
 
+    def breaks_limit(self, text: str) -> bool:
+        """Return whether ERROR `text` says that the link ends because a frame is beyond a limit of the broker."""
+        return False
+
     def complaint(self, frame: Frame) -> str:
         """Return what an ERROR says, without what the application sent, which may hold secrets."""
         return frame.headers.get("message", "")

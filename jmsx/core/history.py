@@ -37,6 +37,7 @@ class DeadLetterCause(NamedTuple):
     failure: Failure
     sure: bool  #: the broker cannot have made it a dead letter already
     refused: int = 0  #: NACKs of it, or copies that ended their links, that the broker has refused
+    too_large: int = 0  #: copies of it over whose size the broker has ended their links
 
     def holds(self, *, flagged: bool) -> bool:
         """Return whether it counts when the message comes; else it was moved back to be new, or the broker crashed."""

@@ -766,6 +766,8 @@ class SessionCore:
         if self.transacted and (complaint is not None or self._dialect.errors_close):
             self._work.complained = True
         if complaint is not None:
+            if self._dialect.reading.breaks_limit(complaint):
+                self._dead_letters.too_large()
             self._work.set_rollback_only(complaint)
             self.broker_errors.explain(now)
             late = "receipt-id" in error.headers and not self.transacted

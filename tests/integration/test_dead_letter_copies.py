@@ -24,6 +24,7 @@ from jmsx.core.events import (
 )
 from jmsx.core.frames import Frame
 from jmsx.testing import FakeBrokerServer
+from jmsx_broker import ClassicBroker, classic_recipe
 from jmsx_broker.wire import Wire
 from tests.integration.broker_support import eventually
 from tests.integration.proxy import Proxy
@@ -362,3 +363,29 @@ def test_a_copy_that_is_refused_while_closing(diary: Diary) -> None:
             assert broker.queue("dead").browse() == []
     assert diary.outcomes() == {Outcome.RELEASED: 1}
     assert sum(isinstance(event, DeadLetterFailed) for event in diary.events) == 1
+
+
+def test_a_copy_that_is_larger_than_the_broker_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is nearly as large as `maxFrameSize` leaves its queue all the same, and what is behind it is handled."""
+    limit = 64 * 1024
+    monkeypatch.setattr(classic_recipe, "_MAX_FRAME_SIZE", limit)
+    queue, named, seen = fresh_queue(), fresh_queue(), []
+    with ClassicBroker() as broker:
+        app = App(broker.url, redelivery=NO_RETRY, dead_letter=named.uri, broker_stats=0)
+
+        @app.consumer(queue)
+        def refuse(message: Message) -> None:
+            seen.append(message.properties["room"])
+            if message.properties["room"]:
+                raise ValueError("no" * 500)
+
+        with app:
+            for room in (2_000, 400, 0):
+                body = b"x" * (limit - room if room else 1)
+                app.send(queue, body, properties={"room": room})
+            assert eventually(lambda: 0 in seen, 40)
+            assert eventually(lambda: broker.statistics(queue.name).size == 0)
+        assert seen == [2_000, 400, 0]
+        (copy,) = broker.browse(named.name)
+        assert copy.headers["jmsx_exception"] == "ValueError"
+        assert broker.statistics("ActiveMQ.DLQ").size == 1

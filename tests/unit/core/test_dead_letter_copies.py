@@ -13,6 +13,7 @@ from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.process_memory import ProcessMemory
 from jmsx.core.values import DeadLetterStrategy, DestinationKind, Failure
 from tests.unit.core.harness import (
+    ASKS_FOR_ROOM,
     AUTO,
     BROKEN,
     CLASSIC,
@@ -308,6 +309,59 @@ def test_lost_link_begins_the_burial_anew() -> None:
     assert talk.ended()[1:] == ["a#2 dead_lettered"]
     (dead,) = talk.reported(MessageDeadLettered)
     assert (dead.attempts, dead.error_type) == (1, BROKEN.error_type)
+
+
+def test_a_copy_that_is_too_large_becomes_smaller_and_then_the_brokers() -> None:
+    """The broker ends the link over it (C53), each time: its queue must not wait for it for ever."""
+    talk = Talk(AUTO, dialect=CLASSIC, dead_letter="queue://dead")
+    talk.subscribe(policy=ONCE)
+    talk.comes("a", "b")
+    talk.listen(replace(BROKEN, stack="in shop.py"))
+    whole = {"jmsx_exception", "jmsx_exception_message", "jmsx_stack"}
+    for number, told in enumerate([whole, {"jmsx_exception"}], 1):
+        assert talk.wrote() == copies("a", to="queue:dead", number=number)
+        assert whole & talk.frames[-1].headers.keys() == told
+        talk.complain("The maximum frame size was exceeded")
+        talk.lose()
+        talk.comes("a", "b", redelivered="true")
+        assert talk.receive() is None
+    assert talk.wrote() == ASKS_FOR_ROOM
+    talk.answer()
+    assert talk.wrote() == ["NACK a"]
+    assert talk.receive() == "b#1"
+    assert dead_letters(talk) == [("a", 1, "max_redeliveries", None, False)]
+
+
+def test_only_the_copy_that_the_broker_would_answer_next_is_too_large() -> None:
+    """Those before it are answered, and those behind it were not read."""
+    talk = Talk(INDIVIDUAL, dialect=CLASSIC, dead_letter="queue://dead")
+    talk.subscribe(policy=ONCE)
+    talk.comes("a", "b", "c")
+    for _ in range(3):
+        talk.listen(BROKEN)
+    talk.wrote()
+    talk.answer()
+    talk.complain("The maximum frame size was exceeded")
+    talk.lose()
+    talk.comes("a", "b", "c", redelivered="true")
+    assert talk.receive() is None
+    assert len(talk.wrote()) == 3 * len(copies("a"))
+    again = [one for one in talk.frames if one.command == "SEND"][3:]
+    assert [one.body for one in again if "jmsx_exception_message" not in one.headers] == [b"b"]
+
+
+def test_another_complaint_says_nothing_of_a_copy() -> None:
+    """It keeps why its message died."""
+    talk = Talk(AUTO, dialect=CLASSIC, dead_letter="queue://dead")
+    talk.subscribe(policy=ONCE)
+    talk.comes("a")
+    talk.listen(BROKEN)
+    talk.complain("ProtocolException: of something else")
+    talk.lose()
+    talk.comes("a", redelivered="true")
+    assert talk.receive() is None
+    talk.wrote()
+    assert "jmsx_exception_message" in talk.frames[-1].headers
 
 
 # -- closing while a copy is awaited ----------------------------------------------------------------------------------
