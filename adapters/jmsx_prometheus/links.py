@@ -256,7 +256,9 @@ class Links:
         """Note that a message waits for the end of its back-off."""
         link = self._current(source)
         if link is not None and event.delay > 0:
-            heappush(link.due.setdefault((consumer, event.blocking), []), event.at + event.delay)
+            due = link.due.setdefault((consumer, event.blocking), [])
+            _drop_over(due, event.at)  # where nobody scrapes, nobody else does
+            heappush(due, event.at + event.delay)
 
     def note_waiting(self, consumers: Iterable[ConsumerSeries], now: float) -> None:
         """Let `consumers` show how long messages wait and how many are in back-off; `now` in seconds, monotonic."""
@@ -268,8 +270,7 @@ class Links:
                 since = min(held, default=now)
                 consumer.oldest.value = max(consumer.oldest.value, now - since)
             for (consumer, blocking), due in link.due.items():
-                while due and due[0] <= now:
-                    heappop(due)
+                _drop_over(due, now)
                 (consumer.pending_blocking if blocking else consumer.pending).value += len(due)
             for consumer, (buffered, in_process) in link.here.items():
                 consumer.buffered.value += buffered
@@ -325,6 +326,12 @@ class Links:
             self._table.tally(heard, broker=broker).value = min(listening)
         else:
             self._table.forget(heard, broker=broker)
+
+
+def _drop_over(due: list[float], now: float) -> None:
+    """Take the back-offs that are over at `now` (seconds, monotonic) out of the heap `due`."""
+    while due and due[0] <= now:
+        heappop(due)
 
 
 def _take_out(came: list[float], held: list[float]) -> None:

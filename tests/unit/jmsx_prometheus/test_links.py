@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
 from hypothesis import given
@@ -182,6 +183,18 @@ def test_a_redelivery_is_pending_until_its_back_off_is_over() -> None:
     assert _told(*told, (UNSUBSCRIBED, SOURCE)).value(name) == 0
     assert _told(*told, (_LOST, SOURCE), (REDELIVERY, SOURCE)).value(name) == 0
     assert _told(*_HELD, (replace(REDELIVERY, delay=0.0), SOURCE)).value(name) == 0
+
+
+def test_redeliveries_take_no_room_where_nobody_scrapes() -> None:
+    """A process whose metrics are not asked for forgets back-offs that are over, too."""
+    observer = _told(*_HELD)
+    tracemalloc.start()
+    try:
+        for second in range(20_000):
+            observer.observe(replace(REDELIVERY, at=AT + second, delay=0.5), SOURCE)
+        assert tracemalloc.get_traced_memory()[0] < 300_000
+    finally:
+        tracemalloc.stop()
 
 
 _EVENTS = st.sampled_from(
