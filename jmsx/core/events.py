@@ -173,8 +173,8 @@ class DeliveryEndedLate:
     """
     How a delivery went that ended `abandoned`, because its link was lost while the application had it.
 
-    Of a dead letter that the broker was asked for without an answer it is told at once. Not told where the process,
-    session or consumer ends before.
+    Of a dead letter that the broker was asked for without an answer it is told at once, and that the application has
+    given the message back before is an event of its own. Not told where the process, session or consumer ends before.
 
     Args:
         at: when; seconds, monotonic.
