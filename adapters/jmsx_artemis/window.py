@@ -67,13 +67,13 @@ class _Credits:
 class ByteWindow:
     """The windows of all subscriptions that feed one consumer."""
 
-    counting: Final = True  #: each ACK gives credits back
-
     def __init__(self, settings: ConsumerSettings) -> None:
         self._settings = settings
         self._frames = 0
         self._bytes = 0
         holds = settings.individual or not settings.acknowledges_itself
+        #: Each ACK gives credits back; a session that acknowledges before it waits for more never asks for them
+        self.counting: Final = holds
         self._grows = settings.kind is DestinationKind.QUEUE
         first = self._room(settings.prefetch) if self._grows or not holds else UNLIMITED
         self._credits = {settings.subscription_id: _Credits(first)}

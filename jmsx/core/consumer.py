@@ -208,7 +208,8 @@ class ConsumerCore:
             self._know_again(deliveries)
         self.waiting.extend(deliveries)
         self._refuse_flood()
-        self.window.arrived(deliveries)
+        if self.window.counting:
+            self.window.arrived(deliveries)
         self._idle_since = None
         commit_refused = [one.redelivery_count for one in deliveries if one.history.commit_refused]
         if commit_refused:

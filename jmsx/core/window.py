@@ -37,7 +37,7 @@ class Window(Protocol):
 
     @property
     def counting(self) -> bool:
-        """Whether what is settled changes anything; if not, nobody need tell it."""
+        """Whether what comes, or is settled, changes anything; if not, nobody need tell it."""
 
     @property
     def subscription_ids(self) -> Sequence[str]:

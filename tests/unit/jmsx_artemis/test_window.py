@@ -132,6 +132,22 @@ def test_an_ack_gives_back_what_it_covers(*, single: bool) -> None:
         assert made.patience(1) is None
 
 
+@pytest.mark.parametrize(
+    ("mode", "ack", "counts"),
+    [
+        (AUTO, StompAck.CLIENT, False),
+        (AUTO, StompAck.CLIENT_INDIVIDUAL, True),  # messages that failed rest
+        (CLIENT, StompAck.CLIENT, True),
+        (TRANSACTED, StompAck.CLIENT, True),
+    ],
+)
+def test_credits_are_counted_where_a_session_may_hold_them(
+    mode: AcknowledgeMode, ack: StompAck, *, counts: bool
+) -> None:
+    """What acknowledges each message before it waits for more never looks how many are left."""
+    assert window(mode, stomp_ack=ack).counting == counts
+
+
 def test_a_further_window_of_large_messages_is_no_larger_than_the_broker_reads() -> None:
     """A thousand messages of 5 MB would be 5 GB, and the broker refuses what is no Java int with the link's end."""
     made = window(CLIENT, prefetch=1000)
