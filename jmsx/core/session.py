@@ -292,10 +292,12 @@ class SessionCore:
         `unread`: bytes have come that are not given to `receive` yet. What is due because nothing comes then stays due;
         call this again a moment later. `half`: a frame is among them that has come in part.
         """
-        self._dead_letters.handle_timer(now)
-        self.broker_errors.handle_timer(now)
-        self.browsers.handle_timer(now, half=half)
-        self._work.handle_timer(now)
+        if self._dead_letters.refused or self.broker_errors.held or self.browsers.questions:
+            self._dead_letters.handle_timer(now)
+            self.broker_errors.handle_timer(now)
+            self.browsers.handle_timer(now, half=half)
+        if self.transacted:
+            self._work.handle_timer(now)
         for consumer in self._consumers.agenda.take_due(now):
             consumer.handle_timer(now, unread=unread)
 
