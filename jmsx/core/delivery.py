@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum, auto
 from typing import Final, NamedTuple
 
 from jmsx.core.delivery_state import (
@@ -15,7 +16,16 @@ from jmsx.core.delivery_state import (
 from jmsx.core.events import Outcome
 from jmsx.core.frames import MessageFrame
 from jmsx.core.headers import COUNT_HEADER, SUBSCRIPTION_SEPARATOR, time_ms
-from jmsx.core.history import FLAGGED, NEW, DeadLetterCause, Lost, Remembered, merge
+from jmsx.core.history import (
+    FLAG,
+    FLAGGED,
+    NEW,
+    NOTHING,
+    DeadLetterCause,
+    Lost,
+    Remembered,
+    merge,
+)
 from jmsx.core.ledger import Entry
 from jmsx.core.values import Failure
 
@@ -34,6 +44,18 @@ class MessageIdentity(NamedTuple):
     name: str  #: whether its sender sent it before: the key and a digest of the body; empty if there is no key
     copy: str  #: whether it came before: the broker's id and time, and a digest of the body; empty if there is no id
     vouched: bool  #: whether the sender's key was made for this message, so that its count of deliveries is believed
+
+
+class Limit(IntEnum):
+    """Whether a message is over its limit, and what the application's store says of it then."""
+
+    WITHIN = auto()
+    OVER = auto()  #: it is handed out only for the store to be asked whether it was done
+    NOT_DONE = auto()  #: it was not, as far as that store knows
+
+
+#: A name of the module, as in `delivery_state`.
+WITHIN: Final = Limit.WITHIN
 
 
 class Failures(NamedTuple):
@@ -64,28 +86,25 @@ class Delivery:
         "arrival",
         "as_it_came",
         "asked",
+        "before",
         "dead_letter_cause",
         "ended_at",
         "entry",
         "epoch",
         "expires_at",
         "failed",
-        "flagged",
         "frame",
         "history",
         "identity",
         "is_last",
+        "limit",
         "looked_at",
-        "lost",
         "memory_key",
         "message_id",
-        "not_done",
         "order",
-        "over_limit",
         "owed_end",
         "received_at",
         "runs_on",
-        "sent_back",
         "started_at",
         "state",
         "subscribed",
@@ -126,13 +145,10 @@ class Delivery:
         self.subscribed = subscribed  #: URI of what its consumer reads, or nothing
         self.identity: MessageIdentity | None = None  #: what it is known by, once somebody asked
         self.memory_key: int | None = None  #: the same for the memory of the process
-        #: The broker says that it was delivered before
-        self.flagged: Final = headers.get("redelivered") == "true"
-        #: Redeliveries before it was sent back to the broker, which has it as a new message since
-        self.sent_back = 0
-        self.lost: Lost | None = None  #: what its session knows of it from a lost link
+        flagged = headers.get("redelivered") == "true"
+        self.before = FLAG if flagged else NOTHING  #: what is known of earlier ones when it comes
+        self.history = FLAGGED if flagged else NEW  #: all that is known of those before this one
         self.asked = False  #: what the process and a ledger know of it is in its history
-        self.history = FLAGGED if self.flagged else NEW  #: its deliveries before this one
         self.entry: Entry | None = None  #: its last hand-out in the ledger, if one counts
         #: If its process dies with it, the ledger's count makes it a dead letter
         self.is_last = False
@@ -145,9 +161,7 @@ class Delivery:
         self.state = WAITING
         #: How it ends as soon as its ACK is written, which waits for its turn; None: that is not put off
         self.owed_end: Outcome | None = None
-        #: It is over its limit, and was handed out only for the application's store to be asked whether it was done
-        self.over_limit = False
-        self.not_done = False  #: as far as that store knows
+        self.limit = WITHIN
         #: Why it becomes a dead letter as soon as it is handed out; None: it does not
         self.dead_letter_cause: DeadLetterCause | None = None
         self.unseen = False  #: it becomes a dead letter before the application gets it
@@ -223,19 +237,33 @@ class Delivery:
         """Note why the message becomes a dead letter as soon as it is handed out."""
         self.dead_letter_cause = cause
 
+    def go_over_limit(self) -> None:
+        """Note that the message is over its limit: it is a dead letter, unless the application's store is asked."""
+        self.limit = Limit.OVER
+
+    def note_not_done(self) -> None:
+        """Note that the application's store does not know the message, which is over its limit, as done."""
+        self.limit = Limit.NOT_DONE
+
     def dies_unseen(self) -> None:
         """Note that the message becomes a dead letter before the application gets it."""
         self.unseen = True
 
     def continue_after_sending_back(self, redeliveries: int) -> None:
         """Count on from the redeliveries before the message was sent back to the broker for later."""
-        self.sent_back = redeliveries
-        self.history = merge(flagged=self.flagged, sent_back=redeliveries, lost=self.lost)
+        self.before = self.before._replace(sent_back=redeliveries)
+        self._merge()
 
     def continue_after_loss(self, lost: Lost) -> None:
         """Count on from before a link was lost, which is why the broker delivers the message again."""
-        self.lost = lost
-        self.history = merge(flagged=self.flagged, sent_back=self.sent_back, lost=lost)
+        self.before = self.before._replace(lost=lost)
+        self._merge()
+
+    def _merge(self, remembered: Remembered | None = None, entry: Entry | None = None) -> None:
+        flagged, sent_back, lost = self.before
+        self.history = merge(
+            flagged=flagged, sent_back=sent_back, lost=lost, remembered=remembered, entry=entry
+        )
 
     def recover(self, failed: Failures, cause: DeadLetterCause | None) -> None:
         """Continue what was known of the message when its link was lost: how it failed, and why it is to die."""
@@ -253,13 +281,7 @@ class Delivery:
         if self.asked:
             return
         if remembered is not None or entry is not None:
-            self.history = merge(
-                flagged=self.flagged,
-                sent_back=self.sent_back,
-                lost=self.lost,
-                remembered=remembered,
-                entry=entry,
-            )
+            self._merge(remembered, entry)
         self.asked = True
 
     def forget_hand_out(self) -> None:

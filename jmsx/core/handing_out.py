@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from jmsx.core.consumer import ConsumerCore
 from jmsx.core.dead_letters import DeadLetters
-from jmsx.core.delivery import Delivery, Held
+from jmsx.core.delivery import WITHIN, Delivery, Held, Limit
 from jmsx.core.delivery_state import DeliveryInput
 from jmsx.core.dialect import Dialect
 from jmsx.core.events import AckTrigger
@@ -107,8 +107,8 @@ class HandingOut:
         any.
 
         A message that is over its limit becomes a dead letter instead. If the application `asks_store` whether a
-        message was done, it gets that one too, marked as `over_limit`: then it acknowledges it as done, or gives it
-        back as `not_done`, and no handler is called.
+        message was done, it gets that one too, with its `limit` OVER: then it acknowledges it as done, or gives it
+        back as NOT_DONE, and no handler is called.
         """
         consumer = self._consumers.find(delivery.subscription_id)
         if delivery.is_acknowledged and delivery.dead_letter_cause is None:
@@ -181,12 +181,13 @@ class HandingOut:
             consumer.acknowledge_originals([delivery], now)
             return False
         cause = None if remembered is None else remembered.dead_letter_cause
-        if cause is not None and cause.holds(flagged=delivery.flagged):
+        if cause is not None and cause.holds(flagged=delivery.before.flagged):
             delivery.dies_of(cause)
-        delivery.over_limit = delivery.over_limit or _over_limit(
-            consumer, delivery, delivery.failures
+        if delivery.limit is WITHIN and _over_limit(consumer, delivery, delivery.failures):
+            delivery.go_over_limit()
+        over = delivery.limit is not WITHIN and not (
+            asks_store and _is_asked_for(consumer, delivery)
         )
-        over = delivery.over_limit and not (asks_store and _is_asked_for(consumer, delivery))
         if over or delivery.dead_letter_cause is not None:
             self._failed_deliveries.dead_letter_unseen(consumer, delivery, now)
             return False
@@ -254,7 +255,9 @@ def _is_asked_for(consumer: ConsumerCore, delivery: Delivery) -> bool:
 
     That is done for one failure, for it may be the question that its processes die of.
     """
-    return not (delivery.not_done or _over_limit(consumer, delivery, delivery.failures - 1))
+    return delivery.limit is not Limit.NOT_DONE and not _over_limit(
+        consumer, delivery, delivery.failures - 1
+    )
 
 
 def _dies_with_process(consumer: ConsumerCore, delivery: Delivery) -> bool:
@@ -262,4 +265,4 @@ def _dies_with_process(consumer: ConsumerCore, delivery: Delivery) -> bool:
     policy, entry = consumer.settings.policy, delivery.entry
     if entry is None or not policy.pre_dispatch_check:
         return False
-    return given_up(policy, delivery.sent_back + entry.failures + entry.in_doubt + 1)
+    return given_up(policy, delivery.before.sent_back + entry.failures + entry.in_doubt + 1)

@@ -29,6 +29,15 @@ class Lost(NamedTuple):
     failure: Failure | None = None
 
 
+class Before(NamedTuple):
+    """What is known of earlier deliveries when a message comes, with nobody asked."""
+
+    flagged: bool = False  #: the broker says that it was delivered before
+    #: Redeliveries before it was sent back to the broker, which has it as a new message since
+    sent_back: int = 0
+    lost: Lost | None = None  #: what its session knows of it from a lost link
+
+
 class DeadLetterCause(NamedTuple):
     """Why a message becomes a dead letter as soon as it is handed out."""
 
@@ -89,6 +98,10 @@ class History(NamedTuple):
         """Return the history in which one delivery has not failed that else would count as a failure."""
         return self._replace(failures=self.failures - 1, untold=max(self.untold - 1, 0))
 
+
+#: Of most messages nothing is known when they come, and of some only the flag.
+NOTHING: Final = Before()
+FLAG: Final = Before(flagged=True)
 
 #: Nobody knows of any.
 NEW: Final = History(0, 0, 0)

@@ -77,7 +77,9 @@ class LostDeliveries:
                     history.failures + handed_out,
                     refused,
                     history.flag_unexplained,
-                    None if handed_out or delivery.lost is None else delivery.lost.failure,
+                    None
+                    if handed_out or delivery.before.lost is None
+                    else delivery.before.lost.failure,
                 ),
                 processed or delivery.state in ENDED,
                 None if processed else delivery.owed_end,
@@ -110,7 +112,7 @@ class LostDeliveries:
         if past is None:
             return
         cause = past.dead_letter_cause
-        if cause is not None and not cause.holds(flagged=delivery.flagged):
+        if cause is not None and not cause.holds(flagged=delivery.before.flagged):
             return
         if past.only_ack_owed and delivery.is_alive:
             delivery.owe(past.owed_end)

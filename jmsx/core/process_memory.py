@@ -196,7 +196,7 @@ class ConsumerMemory:
         lost, others may hear of before this session does.
         """
         delivery.was_handed_out = True
-        if delivery.flagged or not self._dialect.flags_redelivery:
+        if delivery.before.flagged or not self._dialect.flags_redelivery:
             self.in_hand([delivery])
 
     def in_hand(self, batch: Iterable[Delivery]) -> None:
@@ -224,7 +224,7 @@ class ConsumerMemory:
             (one, _returned(one))
             for one in batch
             if one.was_handed_out
-            or not (one.flagged and self._able and self.key(one) in self._memory)
+            or not (one.before.flagged and self._able and self.key(one) in self._memory)
         )
 
     def acknowledged(self, batch: Iterable[Delivery]) -> None:

@@ -61,7 +61,7 @@ class ConsumerReports:
         """Report the messages that came in one chunk."""
         if not self._outbox.detailed:
             return
-        settings, flagged = self._settings, sum([one.flagged for one in deliveries])
+        settings, flagged = self._settings, sum([one.before.flagged for one in deliveries])
         self._outbox.report(
             events.MessagesReceived(
                 now, settings.name, settings.destination, len(deliveries), flagged

@@ -228,8 +228,8 @@ class Subscriptions:
         # It may have come again before the application was done.
         name = consumer.memory.key(delivery)
         for one in (one for each in self for one in each.waiting):
-            if one.lost is not None and not one.asked and consumer.memory.key(one) == name:
-                one.continue_after_loss(told(one.lost))
+            if one.before.lost is not None and not one.asked and consumer.memory.key(one) == name:
+                one.continue_after_loss(told(one.before.lost))
 
     def _finish(self, delivery: Delivery) -> None:
         """Have the ledger note that the hand-out did not fail; once, however often that is told."""
@@ -351,7 +351,7 @@ class Subscriptions:
     def _end_narrow(self, consumer: ConsumerCore, now: float) -> None:
         """End its narrow subscription; it is subscribed wholly when the broker has confirmed that."""
         subscription_id = consumer.settings.subscription_id
-        lost = [one for one in consumer.come_again(now) if one.lost is not None]
+        lost = [one for one in consumer.come_again(now) if one.before.lost is not None]
         self._lost_deliveries.note(consumer, lost, handed_out=False)
         self._lost_deliveries.trim()
 

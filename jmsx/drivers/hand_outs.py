@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from jmsx.core.consumer import begun
-from jmsx.core.delivery import Delivery, Held
+from jmsx.core.delivery import WITHIN, Delivery, Held
 from jmsx.core.frames import MessageFrame, Record
 from jmsx.core.ledger import Entry, HandOutEnd, StagedLedger, StoreKey
 from jmsx.core.session import SessionCore
@@ -114,9 +114,9 @@ class HandOuts:
         """
         if not self.asks_store:
             return False
-        over = [one for one in deliveries if one.over_limit]
+        over = [one for one in deliveries if one.limit is not WITHIN]
         for one in over:
-            one.not_done = True
+            one.note_not_done()
         return bool(over)
 
     def reach(self, deliveries: Iterable[Delivery], now: float) -> None:
