@@ -107,8 +107,8 @@ def read(contents: Sequence[Content]) -> Reading:
     found: dict[str, list[pl.DataFrame]] = {}
     rest, odd = lines, []
     for kind in _IN_TURN:
-        if not rest.height:
-            break
+        if rest.height <= _FEW:
+            break  # they go the exact path, whatever their kind is
         begins = rest["text"].str.starts_with(_BEGINNING % kind)
         if begins.any():
             shaped, others = _by_shape(kind, rest.filter(begins))
