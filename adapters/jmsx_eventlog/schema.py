@@ -768,6 +768,19 @@ def markdown() -> str:
             " unknown kind or a newer version, is put aside by readers; further fields are not."
         ),
         "",
+        (
+            "Segments lie in the log's folder as `date=2026-11-30/hour=14/WRITER-SEQ.jsonl`: the UTC hour in which"
+            " one was begun, and the `seq` of its first line in 12 digits; `.jsonl.open` until it is complete. What"
+            " `log.gap` tells of has no `seq`. A process with a connection open writes `conn.stats` every 15 s, so"
+            " one that is silent for long is no idle one."
+        ),
+        "",
+        (
+            "A delivery is the last one of its message if it ends as `acknowledged`, `committed`, `dead_lettered`,"
+            " `discarded`, `duplicate` (done before) or `expired`; after `rolled_back`, `released` (by a close) and"
+            " `abandoned` (by a lost link) the message comes again."
+        ),
+        "",
         "| kind | meaning | requires |",
         "|---|---|---|",
         *(f"| `{kind.name}` | {kind.meaning} | {_names(kind.required)} |" for kind in KINDS),

@@ -54,8 +54,9 @@ class ReportResult:
     Where the report lies, and what it says.
 
     The `verdict` of `audit` is "balanced" (all that was sent was settled, once), "suspect" (something was not, or
-    twice) or "unverifiable" (the log cannot tell; `reasons` say why). Its numbers are messages: sent (confirmed),
-    settled, done, dead_lettered, discarded, suppressed, expired, unaccounted (sent to where jmsx reads, and never
+    twice) or "unverifiable" (the log cannot tell; `reasons` say why). Its numbers are messages: sent (confirmed,
+    or settled), settled, done, dead_lettered, discarded, suppressed, expired (of these six each time, also of foreign
+    senders: done twice counts twice), unaccounted (sent to where jmsx reads, and never
     settled), explained (so many of these a gap in the log, the broker, a consumer or another queue may explain; the
     others are lost), in_flight (sent, or planned to come again, less than the deadline ago), unread (sent to where
     jmsx does not read), removed (not settled when their durable subscription was removed), duplicates (done more than
