@@ -536,8 +536,9 @@ def in_hand(
     has them all, but for those that it keeps for a planned redelivery, which are known. What a busy one had, a line
     tells of later, but for what is `stuck` (of `in_hand`): its application had that already when it spoke before, and
     no line tells that it is done with it.
-    It was said at `told_us`, and since `idle_us`, or later, none of those that are not busy is done with any message;
-    both are set right as far as that is proven. `told` as `Books.in_hand`, `planned` as `plans`.
+    It was said at `told_us`. What was sent before `idle_us` none of those that are not busy has, but what is `stuck`:
+    each was last done with a message that the broker had got then, or later. Both are set right as far as that is
+    proven. `told` as `Books.in_hand`, `planned` as `plans`.
     """
     living = found.writers.filter(
         (pl.col("ended") == "open") & ~pl.col("writer").is_in(until.silent["writer"].implode())
@@ -568,6 +569,7 @@ def in_hand(
     done_with_one = had_one & (pl.col("still_in_process") == pl.col("in_process"))
     stuck = pl.col("still_in_process") - done_with_one.fill_null(value=False).cast(pl.Int64)
     stuck = stuck.clip(lower_bound=0)
+    has = unknown.clip(lower_bound=0)
     return (
         last.join(known, on=one, how="left", nulls_equal=True)
         .join(
@@ -576,14 +578,20 @@ def in_hand(
         )
         .join(routes.reads, on=["dest", "subscription"], nulls_equal=True)
         .with_columns(
-            pl.when(busy).then(stuck).otherwise(0).alias("stuck"),
-            pl.when(busy).then(stuck).otherwise(unknown.clip(lower_bound=0)).alias("in_hand"),
+            pl.when(busy)
+            .then(stuck)
+            .otherwise(pl.min_horizontal("still_in_process", has))
+            .alias("stuck"),
+            pl.when(busy).then(stuck).otherwise(has).alias("in_hand"),
         )
         .group_by("route")
         .agg(
             pl.col("in_hand", "stuck").sum(),
             (pl.col("told_us") - clocks.believed()).max().alias("told_us"),
-            clocks.earliest("last_us").filter(~busy).min().alias("idle_us"),
+            pl.min_horizontal(clocks.earliest("last_us"), "came_us")
+            .filter(~busy)
+            .min()
+            .alias("idle_us"),
         )
     )
 

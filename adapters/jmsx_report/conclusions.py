@@ -319,10 +319,10 @@ def explained(
     A gap that ended before a message was sent explains nothing, and a gap of so many lines no more than so many
     messages (but see `_with_removals`); nor does the broker hold more than it says, nor consumers (`in_hand`), whose
     messages the broker counts, too, until they are acknowledged: so where it counted after they spoke, its word is the
-    last one. Messages come to a consumer in order: what was overdue when it last was done with another one, it does not
-    have, unless it is stuck there. What is beyond that is proven, though not of which key: `explained` takes the
-    oldest, so that it adds up to what is explained in all; `explicable` does so in each hour by itself; `proven` are
-    only the keys that nothing explains.
+    last one. Messages come to a consumer in order: what was overdue when the one was sent that it last was done with,
+    it does not have, unless it is stuck there. What is beyond that is proven, though not of which key: `explained`
+    takes the oldest, so that it adds up to what is explained in all; `explicable` does so in each hour by itself;
+    `proven` are only the keys that nothing explains.
     """
     by_route = (
         _with_removals(missing.filter("reads"), held)

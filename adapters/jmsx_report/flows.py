@@ -486,6 +486,7 @@ def _in_hand(events: Events) -> pl.DataFrame:
     done = pl.struct(
         pl.col("seq").alias("done_seq"),
         pl.col("ts_us").alias("last_us"),
+        pl.when(pl.col("sent_us").is_between(*PLAUSIBLE_US)).then("sent_us").alias("came_us"),
         pl.when(by_it).then("start_us").alias("from_us"),
         pl.when(by_it).then("end_us").alias("to_us"),
     ).alias("done")
@@ -495,14 +496,16 @@ def _in_hand(events: Events) -> pl.DataFrame:
     )
     line = (*IN_HAND.keys, "seq", "ts_us")
     lines = pl.concat(
-        [opened.select(line), ended.select(*line, "outcome", "start_us", "end_us")], how="diagonal"
+        [opened.select(line), ended.select(*line, "outcome", "sent_us", "start_us", "end_us")],
+        how="diagonal",
     )
     rows = [told.select(*IN_HAND.keys, said), lines.select(*IN_HAND.keys, done)]
     return added(IN_HAND, pl.concat(rows, how="diagonal")).pipe(named)
 
 
 #: How many messages each consumer of a session `said` last that it has: that it has them no other line tells. `done`:
-#: the last delivery to it that ended, and from when to when the application had it; or else, that it was opened.
+#: the last delivery to it that ended, when the broker had got that message (`came_us`), and from when to when the
+#: application had it; or else, that it was opened.
 IN_HAND: Final = Partial(
     "in_hand",
     ("writer", "session_id", "dest", "consumer"),

@@ -112,6 +112,51 @@ def prefetched_behind_a_slow_handler(scene: Scene) -> Truth:
 
 
 @situation
+def prefetched_behind_one_that_was_slow(scene: Scene) -> Truth:
+    """A handler was done after twenty minutes, and has the next; a dozen sent since the first wait for it still."""
+    shop = scene.shop().usual()
+    worker = shop.consumers[ORDERS][1]
+    first, *had = _prefetched(shop, 13, worker)
+    shop.now += 20 * MINUTE
+    shop.deliver(first, by=worker, after=shop.now - first.sent_at)
+    _has(worker, shop.now + 5 * SECOND, buffered=11, in_process=1, still=0)
+    alive(shop, until=shop.now + 10 * SECOND)
+    shop.ship(scene.directory)
+    return _overdue(shop, had, explained=12)
+
+
+@situation
+def one_of_two_handlers_has_the_oldest(scene: Scene) -> Truth:
+    """A handler has run for an hour; the one beside it is done with what came later; nothing comes any more."""
+    shop = scene.shop().usual()
+    worker = shop.consumers[ORDERS][0]
+    stuck = shop.send(ORDERS)
+    shop.now += HOUR
+    shop.deliver(shop.send(ORDERS), by=worker)
+    shop.now += MINUTE
+    _has(worker, shop.now, buffered=0, in_process=1, still=1)
+    alive(shop, until=shop.now + 5 * SECOND)
+    shop.ship(scene.directory)
+    return _overdue(shop, [stuck], explained=1)
+
+
+@situation
+def lost_before_what_is_in_hand(scene: Scene) -> Truth:
+    """A message went astray an hour before one that a consumer was done with; what it has now came later."""
+    shop = scene.shop().usual()
+    worker = shop.consumers[ORDERS][0]
+    gone = shop.send(ORDERS)
+    shop.now += HOUR
+    shop.deliver(shop.send(ORDERS), by=worker)
+    shop.books.add(ORDERS, "in_flight")
+    shop.send(ORDERS)
+    _has(worker, shop.now + 2 * SECOND, buffered=0, in_process=1, still=0)
+    alive(shop, until=shop.now + 5 * SECOND)
+    shop.ship(scene.directory)
+    return _overdue(shop, [gone], explained=0)
+
+
+@situation
 def one_handler_of_several_is_stuck(scene: Scene) -> Truth:
     """A handler has run for an hour, and others of the same consumer go on beside it; nothing is lost."""
     shop = scene.shop().usual()
