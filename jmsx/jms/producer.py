@@ -54,7 +54,8 @@ class MessageProducer:
     Sends messages in one session; made by `Session.create_producer`.
 
     `persistent`, `priority` and `time_to_live` (0: for ever) hold for what is sent without saying otherwise. Times are
-    seconds, a timedelta, or a text such as "2s".
+    seconds, a timedelta, or a text such as "2s". With `disable_message_timestamp` the broker tells its own time of a
+    message.
     """
 
     def __init__(self, link: SessionLink, target: Destination | None) -> None:
@@ -65,6 +66,7 @@ class MessageProducer:
         self.persistent = True
         self.priority = 4
         self.time_to_live: Duration = _UNSAID
+        self.disable_message_timestamp = False  #: of what is sent the broker tells its own time
 
     def send(
         self,
@@ -140,7 +142,7 @@ class MessageProducer:
         headers, body = self._content(message, key, prepared, self._asked(delay, dedupe_id))
         sent_at = int(link.machine.wall() * 1000)
         renewed = lives > 0 and delay > 0 and link.dialect.delay_renews_expiry
-        headers.update(link.dialect.sent_at(0 if renewed else sent_at))
+        headers.update(self._time_headers(0 if renewed else sent_at))
         if renewed:
             headers[TIME_HEADER] = str(sent_at)
         expires = sent_at + round(lives * 1000) if lives > 0 else 0
@@ -240,6 +242,11 @@ class MessageProducer:
                 )
             asked[dialect.duplicate_id_header] = dedupe_id
         return asked
+
+    def _time_headers(self, sent_at: int) -> dict[str, str]:
+        """Return the headers that tell a time of ours (epoch milliseconds; 0: none), if any is wanted."""
+        untold = self.disable_message_timestamp and sent_at
+        return {} if untold else self._link.dialect.sent_at(sent_at)
 
     def _send_in_transaction(
         self, frame: Frame, key: str, to: PreparedSend, *, limit: float | None

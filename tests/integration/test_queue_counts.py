@@ -11,6 +11,7 @@ import pytest
 
 from jmsx import Connection, Message, Queue, plugins
 from jmsx.app import App, service
+from jmsx.clock import SystemClock
 from jmsx_broker import ClassicBroker, classic_recipe
 from jmsx_classic import statistics
 from jmsx_eventlog import EventLog
@@ -73,6 +74,20 @@ def test_the_brokers_counts_stand_in_the_log(broker: Broker, queue: Queue, tmp_p
     assert abs(clock["ahead_us"]) <= clock["within_us"] + 2_000
     known = {line["session_id"] for line in of_kind(lines(tmp_path), "conn.up")}
     assert {line["session_id"] for line in (*read, *sent)} <= known
+
+
+def test_a_clock_that_is_wrong_is_told(
+    broker: Broker, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker's own time is compared, and not what a message of ours said."""
+    right = time.time
+    monkeypatch.setattr(time, "time", lambda: right() + 3600)
+    monkeypatch.setattr(SystemClock, "wall", staticmethod(time.time))
+    monkeypatch.setattr(service, "LAST", 30.0)
+    with forwarding(broker.url, queue, fresh_queue(), EventLog(tmp_path, service="shop")):
+        pass
+    (clock, *_) = of_kind(lines(tmp_path), "broker.clock")
+    assert abs(clock["ahead_us"] + 3_600_000_000) <= clock["within_us"] + 2_000
 
 
 def test_an_app_that_ends_in_its_first_look_tells_the_clock_too(

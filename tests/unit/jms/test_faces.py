@@ -27,7 +27,7 @@ FACES: Final = {
     " create_shared_consumer create_shared_durable_consumer create_temporary_queue create_temporary_topic create_topic"
     " mode recover rollback transacted unsubscribe",
     MessageConsumer: "close destination receive receive_no_wait set_listener",
-    MessageProducer: "close persistent priority send time_to_live",
+    MessageProducer: "close disable_message_timestamp persistent priority send time_to_live",
     QueueBrowser: "close queue",
     Message: "acknowledge body correlation_id delivery_count destination expiration group_id group_sequence identity"
     " json key message_id original_destination persistent priority properties readable redelivered reply_to text"
