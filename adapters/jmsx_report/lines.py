@@ -22,7 +22,7 @@ import io
 import re
 from collections import Counter
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import accumulate
 from operator import add
 from typing import TYPE_CHECKING, Any, Final
@@ -107,8 +107,8 @@ def read(contents: Sequence[Content]) -> Reading:
     found: dict[str, list[pl.DataFrame]] = {}
     rest, odd = lines, []
     for kind in _IN_TURN:
-        if not rest.height:
-            break
+        if rest.height <= _FEW:
+            break  # they go the exact path, whatever their kind is
         begins = rest["text"].str.starts_with(_BEGINNING % kind)
         if begins.any():
             shaped, others = _by_shape(kind, rest.filter(begins))
@@ -204,76 +204,95 @@ def _shape(kind: str, text: str) -> tuple[str, ...] | None:
 
 
 def _of_shape(
-    kind: str, shape: Sequence[str], lines: pl.DataFrame
+    kind: str, shape: tuple[str, ...], lines: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Read those of `lines` that have the members of `shape`, each in its cell and of its type; and give all others."""
     rules = _RULES[kind]
-    names = [name for name in shape if name not in _KNOWN]  # the beginning of the line told those
-    cells = {name: pl.col(f"{name} cell") for name in names}
-    texts = [name for name in names if name in rules.texts]
-    numbers = [name for name in names if name in rules.limits]
-    truths = [name for name in names if name not in texts and name not in numbers]
+    table = lines.with_columns(_split(shape)).unnest("cells")
+    again = _come_again([name for name in shape if name in rules.texts], rules, table)
+    table = table.with_columns(_cell(name).cast(pl.Categorical) for name in again)
+    seen = table.select(_cell(name).unique().implode().alias(name) for name in again)
+    places = seen.select(pl.all().to_physical())
+    inside = [
+        pl.lit(_inside(name, seen[name][0], places[name][0], rules.words.get(name)))
+        .gather(_cell(name).to_physical())
+        .alias(name)
+        for name in again
+    ]
+    cut, typed, good, columns = _steps(kind, shape, again)
+    # One step after the other: what several columns need would be made for each of them again.
+    read = (
+        table.lazy()
+        .with_columns(*inside, *cut)
+        .with_columns(typed)
+        .with_columns(good)
+        .select(columns)
+        .collect()
+    )
+    sound = read.drop_in_place("good")
+    if sound.all():
+        return coded(read), lines.clear()
+    return coded(read.filter(sound)), lines.filter(~sound)
+
+
+def _cell(name: str) -> pl.Expr:
+    return pl.col(f"{name} cell")
+
+
+@lru_cache
+def _split(shape: tuple[str, ...]) -> pl.Expr:
+    """Split `text` into a cell for each member, NAME cell."""
     # The last cell has whatever comes behind its comma: of a line with more of them it is not what it must be.
-    split = pl.col("text").str.head(-1).str.splitn(",", len(shape)).alias("cells")
-    table = lines.with_columns(
-        split.struct.rename_fields([f"{name} cell" for name in shape])
-    ).unnest("cells")
-    again = _come_again({name: cells[name] for name in texts}, rules, table)
-    table = table.with_columns(cells[name].cast(pl.Categorical) for name in again)
-    seen = table.select(cells[name].unique().implode().alias(name) for name in again)
-    inside = {name: _inside(name, seen[name][0], rules.words.get(name)) for name in again}
-    unlike = [name for name in texts if name not in inside]
+    cells = pl.col("text").str.head(-1).str.splitn(",", len(shape))
+    return cells.struct.rename_fields([f"{name} cell" for name in shape]).alias("cells")
+
+
+@lru_cache
+def _steps(
+    kind: str, shape: tuple[str, ...], again: tuple[str, ...]
+) -> tuple[list[pl.Expr], list[pl.Expr], pl.Expr, list[pl.Expr]]:
+    """
+    Return how cells become columns, step by step, and which columns there are: made once, for there are some 150.
+
+    What is inside the cells `again` is known. What should be inside the others is cut out, what should be a number is
+    made one, and whether the line is good is told.
+    """
+    rules = _RULES[kind]
+    names = [name for name in shape if name not in _KNOWN]  # the beginning of the line told those
+    cells = {name: _cell(name) for name in names}
+    unlike = [name for name in names if name in rules.texts and name not in again]
+    numbers = [name for name in names if name in rules.limits]
+    truths = [name for name in names if name not in rules.texts and name not in numbers]
+    read = {name: pl.col(f"{name} read") for name in numbers}
+    # All but so many characters from the beginning: faster than a slice from there.
+    cut = [
+        *(cells[name].str.tail(-len(_before(name))).str.head(-1).alias(name) for name in unlike),
+        *(cells[name].str.tail(-len(f'"{name}":')).alias(name) for name in numbers),
+        *((cells[name] == f'"{name}":true').alias(name) for name in truths),
+    ]
+    typed = [
+        pl.col(name).cast(SCHEMAS[kind][name], strict=False).alias(f"{name} read")
+        for name in numbers
+    ]
     sound = [
         pl.col("text").str.ends_with("}"),
-        *(pl.col(name).is_not_null() for name in inside),
+        *(pl.col(name).is_not_null() for name in again),
         *(_is_text(name, cells[name]) for name in unlike),
         *(cells[name].str.starts_with(f'"{name}":') for name in numbers),
         # JSON has no plus and no leading zero.
         *((pl.col(name) >= "1") | (pl.col(name) == "0") for name in numbers),
-        *(pl.col(f"{name} read").is_between(*rules.limits[name]) for name in numbers),
+        *(read[name].is_between(*rules.limits[name]) for name in numbers),
         *((cells[name] == f'"{name}":false') | pl.col(name) for name in truths),
     ]
-    # One step after the other: what several columns need would be made for each of them again.
-    read = (
-        table.lazy()
-        .with_columns(
-            *(
-                pl.lit(found).gather(cells[name].to_physical()).alias(name)
-                for name, found in inside.items()
-            ),
-            *(
-                cells[name].str.slice(len(_before(name))).str.head(-1).alias(name)
-                for name in unlike
-            ),
-            *(cells[name].str.slice(len(f'"{name}":')).alias(name) for name in numbers),
-            *((cells[name] == f'"{name}":true').alias(name) for name in truths),
-        )
-        .with_columns(
-            pl.col(name).cast(SCHEMAS[kind][name], strict=False).alias(f"{name} read")
-            for name in numbers
-        )
-        .with_columns(pl.all_horizontal(sound).fill_null(value=False).alias("good"))
-        .select(
-            *texts,
-            *(pl.col(f"{name} read").alias(name) for name in numbers),
-            *truths,
-            "line",
-            "good",
-        )
-        .collect()
-    )
-    others = lines.clear()
-    if not read["good"].all():
-        read, others = read.filter("good"), lines.filter(~read["good"])
     known = {"v": VERSION, "kind": kind}
-    frame = read.select(
-        *(
-            name if name in names else pl.lit(known.get(name), of).alias(name)
-            for name, of in SCHEMAS[kind].items()
-        ),
-        "line",
-    )
-    return coded(frame), others
+    columns = [
+        read.get(name, pl.col(name)).alias(name)
+        if name in cells
+        else pl.lit(known.get(name), pl.Categorical if name in NAMES else of).alias(name)
+        for name, of in SCHEMAS[kind].items()
+    ]
+    good = pl.all_horizontal(sound).fill_null(value=False).alias("good")
+    return cut, typed, good, [*columns, pl.col("line"), pl.col("good")]
 
 
 def _before(name: str) -> str:
@@ -292,27 +311,29 @@ def _is_text(name: str, cell: pl.Expr) -> pl.Expr:
     )
 
 
-def _come_again(cells: Mapping[str, pl.Expr], rules: _Rules, lines: pl.DataFrame) -> list[str]:
-    """Name the `cells` of texts in which few come again and again, and those of words."""
-    few = lines.head(_FEW).select(cell.n_unique().alias(name) for name, cell in cells.items())
-    return [name for name in cells if few[name][0] < _FEW // 2 or name in rules.words]
+def _come_again(texts: Sequence[str], rules: _Rules, lines: pl.DataFrame) -> tuple[str, ...]:
+    """Name those of `texts` in whose cells few come again and again, and words."""
+    few = lines.head(_FEW).select(_cell(name).n_unique().alias(name) for name in texts)
+    return tuple(name for name in texts if few[name][0] < _FEW // 2 or name in rules.words)
 
 
-def _inside(name: str, seen: pl.Series, words: Iterable[str] | None) -> pl.Series:
+def _inside(
+    name: str, seen: pl.Series, places: pl.Series, words: Iterable[str] | None
+) -> pl.Series:
     """
-    Return, at the place that is the number of each of the `seen` cells, the text between its quotes; null if it is odd.
+    Return, at the place of each of the `seen` cells, which is its number, the text between its quotes; null: it is odd.
 
     So each cell is looked at once, and not at each line, and no name is made a number again for the partials.
     """
     before = _before(name)
     text = f"(?:{'|'.join(map(re.escape, words))})" if words else r'[^"\\\x00-\x1f]*'
     sound = re.compile(f'{before}{text}"')
-    seen = seen.drop_nulls()
-    places: list[int] = seen.to_physical().to_list()
-    texts: list[str | None] = [None] * (max(places, default=0) + 1)
-    for place, cell in zip(places, seen.cast(pl.String), strict=True):
-        if sound.fullmatch(cell):
-            texts[place] = cell[len(before) : -1]
+    inside = {
+        place: cell[len(before) : -1] if sound.fullmatch(cell) else None
+        for place, cell in zip(places, seen.cast(pl.String), strict=True)
+        if cell is not None
+    }
+    texts = map(inside.get, range(max(inside, default=0) + 1))
     return pl.Series(texts, dtype=pl.String).cast(pl.Categorical if name in NAMES else pl.String)
 
 

@@ -12,7 +12,7 @@ from jmsx.core.dialect import DOUBTFUL
 from jmsx.core.requests import Request, silent
 from jmsx.core.session import SessionCore
 from jmsx.drivers.engine import DISCONNECT_WAIT, LONGEST_WAIT, Engine
-from jmsx.drivers.epoch import SLOWEST
+from jmsx.drivers.epoch import Patience
 from jmsx.drivers.link_state import LEAVING, RESTORING
 from jmsx.drivers.tcp import HELD_BACK
 from jmsx.errors import (
@@ -38,9 +38,6 @@ Begin = Callable[[SessionCore, Delivery, float], None]
 
 #: Attempts to give back what a `receive()` that was interrupted had been given; each may be interrupted.
 GIVE_BACK: Final = 5
-
-#: Times `request_timeout` that an answer is waited for at most, while messages come in behind which it may stand.
-MOST_TIMES: Final = 10
 
 _log = logger("jmsx.session")
 
@@ -147,25 +144,15 @@ class Calls:
             raise request.error
 
     def _wait(self, request: Request, seconds: float | None, *, patient: bool) -> float | None:
-        """
-        Wait for an answer; return the seconds in which none came, None if it did.
-
-        It may stand behind all messages that the broker sent before it was asked, which take a slow link minutes. Who
-        is `patient` waits while they come in, for no more of them than the broker may send ahead, and no more than
-        MOST_TIMES as long.
-        """
+        """Wait for an answer, longer if `patient`; return the seconds in which none came, None if it did."""
         link, waited = self.engine.link, 0.0
-        first, before = link.came_in
-        for _ in range(MOST_TIMES):
-            if self.engine.changed.wait_for(lambda: request.done, seconds):
-                return None
+        patience = Patience(link, seconds or 0.0)
+        while not self.engine.changed.wait_for(lambda: request.done, seconds):
             waited += seconds or 0.0
-            last, now = link.came_in
-            ahead = link is self.engine.link and last - first <= self.engine.core.ahead
-            if not (patient and ahead and seconds and now - before >= SLOWEST * seconds):
-                break
-            before = now
-        return waited
+            same = link is self.engine.link
+            if not (patient and seconds and same and patience.lasts(self.engine.core.ahead)):
+                return waited
+        return None
 
     def _advice(self, request: Request) -> str:
         """Return what may be wrong where this is not answered."""

@@ -27,7 +27,7 @@ from jmsx.core.frames import Action, Disconnect, Effect, Frame, Record, Refused,
 from jmsx.core.requests import Request
 from jmsx.core.session import SessionCore
 from jmsx.core.values import ConsumerSettings
-from jmsx.drivers.epoch import Epoch
+from jmsx.drivers.epoch import Epoch, Patience
 from jmsx.drivers.hand_outs import HandOuts
 from jmsx.drivers.link import Arrival, LinkLost, StompLink
 from jmsx.drivers.link_state import (
@@ -568,10 +568,13 @@ class Engine:
 
     def _resubscribe(self, requests: list[Request]) -> None:
         """Wait until the broker has confirmed every consumer; raises if the link is of no use."""
-        deadline = self.now() + (self.request_timeout or LONGEST_WAIT)
+        seconds = self.request_timeout or LONGEST_WAIT
+        patience, deadline = Patience(self.link, seconds), self.now() + seconds
         while self.state in LINKED and not all(request.done for request in requests):
             if self.now() >= deadline:
-                break
+                if not patience.lasts(self.core.ahead):
+                    break
+                deadline += seconds
             self._listen(deadline)
         with self.lock:
             failures = [request.error for request in requests if request.error is not None]

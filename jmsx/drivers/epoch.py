@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 #: Bytes in a second by which a frame grows at least that is still coming in; a beat inside it is one.
 SLOWEST: Final = 1024
 
+#: Times that an answer is waited for while messages come in, however little of them is on its way at that moment.
+MOST_TIMES: Final = 10
+
 #: Seconds that what has come is given to say why the link ended, when a write has failed.
 LAST_WORDS: Final = 1.0
 
@@ -83,6 +86,32 @@ class Seal:
             name: frame.headers[name] + self._suffix for name in names if name in frame.headers
         }
         return Frame(frame.command, {**frame.headers, **sealed}, frame.body) if sealed else frame
+
+
+class Patience:
+    """
+    Says how often the `seconds` for an answer are waited for once more.
+
+    It may stand behind all messages that the broker sent before it was asked, which take a slow link minutes.
+    """
+
+    def __init__(self, link: StompLink, seconds: float) -> None:
+        self._link = link
+        self._seconds = seconds
+        self._times = 0
+        self._first, self._before = link.came_in
+
+    def lasts(self, ahead: float) -> bool:
+        """
+        Return whether to wait once more: messages come in, and no more of them than the broker may send `ahead`.
+
+        What trickles in is waited for MOST_TIMES in all; what a slow link is full of is here in part at any time.
+        """
+        self._times += 1
+        last, now = self._link.came_in
+        grown, self._before = now - self._before, now
+        comes = last - self._first <= ahead and grown >= SLOWEST * self._seconds
+        return comes and (self._times < MOST_TIMES or self._link.incomplete is not None)
 
 
 class Epoch:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx import Connection, Message, PrefetchPolicy, Queue
+from jmsx import Connection, Message, PrefetchPolicy, Queue, ReconnectPolicy
 from jmsx.errors import BrokerTimeoutError
 from tests.integration.liar import Liar, message, receipt
 from tests.integration.proxy import Proxy
@@ -127,6 +127,57 @@ def test_a_browser_is_closed_behind_what_it_is_shown(queue: Queue) -> None:
             messages = iter(browser)
             assert text(next(messages)) == "x"
         connection.close()
+
+
+def test_a_link_is_restored_behind_what_it_brings(queue: Queue) -> None:
+    """A consumer's messages come at once, in front of the answers to the SUBSCRIBEs of others."""
+
+    def hang_up(client: Client) -> None:
+        subscribe = client.obey(until="SUBSCRIBE")
+        assert subscribe is not None
+        client.say(receipt(subscribe))
+
+    def bring(client: Client) -> None:
+        subscribe = client.obey(until="SUBSCRIBE")
+        assert subscribe is not None
+        for number in range(12):
+            time.sleep(0.1)
+            client.say(message(subscribe.headers["id"], number, b"x" * 1000))
+        client.say(receipt(subscribe))
+        client.obey()
+
+    with Liar(hang_up, bring) as liar:
+        reconnect = ReconnectPolicy(initial_delay=0.01)
+        connection = Connection(liar.url, request_timeout=0.5, reconnect=reconnect)
+        connection.start()
+        consumer = connection.create_session().create_consumer(queue)
+        assert text(consumer.receive(10)) == "x" * 1000
+        connection.abort()
+        assert len(liar.clients) == 2
+
+
+def test_an_answer_behind_one_large_message_is_waited_for(queue: Queue) -> None:
+    """However slow the link is: it brings something all the time."""
+
+    def pour(client: Client) -> None:
+        subscribe = client.obey(until="SUBSCRIBE")
+        assert subscribe is not None
+        client.say(receipt(subscribe))
+        send = client.obey(until="SEND")
+        assert send is not None
+        data = message(subscribe.headers["id"], 0, b"x" * 75_000)
+        for start in range(0, len(data), 500):
+            client.say(data[start : start + 500])
+            time.sleep(0.01)
+        client.say(receipt(send))
+        client.obey()
+
+    with Liar(pour) as liar:
+        connection = Connection(liar.url, request_timeout=0.1)
+        session = connection.create_session()
+        session.create_consumer(queue)
+        session.create_producer(queue).send(Message("x"))
+        connection.abort()
 
 
 def test_an_answer_that_never_comes_is_not_waited_for_behind_a_trickle(queue: Queue) -> None:
