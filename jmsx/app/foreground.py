@@ -16,7 +16,7 @@ from jmsx.app.overview import overview
 from jmsx.app.service import Service
 from jmsx.app.signals import Beside, Signals
 from jmsx.errors import JmsxError, from_a_signal
-from jmsx.log import logger
+from jmsx.log import counted, logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ def run(service: Service, limit: float, patience: float | None, announce: Announ
             _log.info("draining", why=why, running=busy, drain_timeout=limit)
             _tell(
                 announce,
-                f"{why}: waiting for {busy} running handlers, {limit:g} s at the most;"
+                f"{why}: waiting for {counted(busy, 'running handler')}, {limit:g} s at the most;"
                 " a second signal aborts",
             )
             _wait_for_end(signals.beside(partial(service.stop, limit), "jmsx-stop"))

@@ -135,9 +135,11 @@ class Calls:
         with self.engine.lock:
             waited = self._wait(request, seconds, patient=limit is None)
             if waited is not None:
+                # 0 where writing it has taken all the time
+                within = "in time" if waited == 0 else f"in {_told(waited)}"
                 late = BrokerTimeoutError(
                     f"{self.engine.source.broker} did not answer {request.command} {request.subject}"
-                    f" in {_told(waited)}{self._advice(request)}"
+                    f" {within}{self._advice(request)}"
                 )
                 self.engine.work(lambda core, now: core.abandon(request, late, now))
         if request.error is not None:
@@ -161,6 +163,8 @@ class Calls:
         doubt = "; it may or may not have been done"
         if self.engine.state in RESTORING:
             return f"{doubt}: {self.engine.cause}"
+        if self.engine.write_fault:
+            return f"{doubt}: {self.engine.write_fault}"
         return f"{doubt}. If nothing else is wrong, {self.engine.core.lacks_marker or HELD_BACK}"
 
     def finish(self, operation: Callable[[SessionCore, float], Request]) -> None:

@@ -292,6 +292,11 @@ class Engine:
         return self._thread.is_alive()
 
     @property
+    def write_fault(self) -> str:
+        """Why the last write failed, if it took too long: its link ends in a moment; empty where none has."""
+        return self._epoch.cause("")
+
+    @property
     def reconnect_policy(self) -> ReconnectPolicy | None:
         """How a lost link is restored; None: it is not."""
         return self._connector.policy

@@ -76,7 +76,7 @@ def test_a_signal_drains(
         out, errors = process.communicate(timeout=10)
         assert process.returncode == 0, errors
         assert out == ""
-        assert "waiting for 1 running handlers" in errors
+        assert "waiting for 1 running handler," in errors
         assert "Traceback" not in errors
     assert bodies(classic_broker, queue) == ["b"]
     assert settles(classic_broker, queue, size=1)

@@ -17,6 +17,7 @@ from jmsx.core.session import SessionCore
 from jmsx.drivers.link_state import LinkState
 from jmsx.errors import (
     BrokerFaultError,
+    BrokerTimeoutError,
     ConnectionFailedError,
     IllegalStateError,
     SendUnconfirmedError,
@@ -456,3 +457,16 @@ def test_nothing_is_written_behind_disconnect() -> None:
                 link.calls.submit("SEND", lambda _core, _now: pytest.fail("it was written"))
         closing.join(10)
         assert not closing.is_alive()
+
+
+def test_a_send_whose_time_went_into_the_write_says_why() -> None:
+    """It was not answered "in 0 s", and nobody was told that the broker does not read."""
+    with FakeBrokerServer("classic") as server, Connection(server.url, request_timeout=1) as one:
+        producer = one.create_session().create_producer(Queue("q"))
+        # its link may have ended by then, or not
+        late = pytest.raises(
+            (BrokerTimeoutError, ConnectionFailedError), match="did not read what was written"
+        )
+        with server.broker(), late as sent:  # which reads nothing meanwhile
+            producer.send(Message("x" * 20_000_000), timeout=0.5)
+        assert "in 0 s" not in str(sent.value)
