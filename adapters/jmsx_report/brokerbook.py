@@ -111,7 +111,7 @@ BOOK: Final = {
     "size": pl.Int64,  # at to_us
     "counted_us": pl.Int64,  # when the last count was, by what is believed of its writer's clock
     "foreign_in": pl.Int64,  # at least so many came from senders that keep no log here
-    "foreign_out": pl.Int64,  # at least so many went to consumers that keep no log here
+    "foreign_out": pl.Int64,  # at least so many went to consumers that keep no log here, or elsewhere
     "fewer_in": pl.Int64,  # so many more were confirmed to senders than the broker counts
     "fewer_out": pl.Int64,  # so many more were settled than the broker counts
     "proven": pl.Boolean,  # all that ever came was settled in this log

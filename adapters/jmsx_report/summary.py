@@ -59,7 +59,7 @@ _BY_THE_BROKER: Final = {
     ),
     "foreign_out": (
         "foreign_consumers",
-        "at least {} went to foreign consumers, which keep no log here",
+        "at least {} went to foreign consumers, which keep no log here, or were moved or removed by hand",
     ),
     "fewer_in": (
         "uncounted_sends",
@@ -85,7 +85,10 @@ _IN_A_GAP: Final = {
     ),
     "foreign_out": (
         "untold_consumers",
-        "at least {} went of which no line is here: to foreign consumers, or the lines are missing",
+        (
+            "at least {} went of which no line is here: to foreign consumers, moved or removed by hand, or the lines"
+            " are missing"
+        ),
     ),
 }
 
@@ -275,7 +278,8 @@ def _doubted(held: Books, rows: pl.DataFrame) -> dict[str, str]:
     for row in held.book.join(opened, on="route", how="left").sort("route").iter_rows(named=True):
         if row["foreign_out"]:
             doubts[row["route"]] = (
-                f"{row['foreign_out']} messages went to consumers of which no line is here"
+                f"{counted(row['foreign_out'], 'message')} went to consumers of which no line is here, or were moved or"
+                " removed by hand"
             )
         elif row["size"] > (row["open"] or 0) and not held.horizon.living:
             doubts[row["route"]] = f"{row['size']} messages wait in the queue unread"
