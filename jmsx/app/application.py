@@ -278,7 +278,8 @@ class App:
         consumer raises, and IllegalStateError if the app runs, was stopped and with it its observers, or was told to
         stop before; some JmsxError if it is told to stop meanwhile.
         """
-        self._service.start()
+        service = self._service
+        service.start(service.lifecycle.start())
 
     def connect(self, *others: Never, **options: Unpack[ConnectionKeywords]) -> Connection:
         """Return a connection with the app's URL, observers and options; those given win."""
@@ -463,11 +464,12 @@ class App:
         foreground.run(self._service, limit, patience, announce)
 
     def __enter__(self) -> Self:
-        self._check_not_running()
+        service = self._service
+        told = service.lifecycle.start()
         try:
-            self.start()
+            service.start(told)
         except BaseException:
-            self.abort()
+            service.abort(told)
             raise
         return self
 
@@ -494,7 +496,8 @@ class App:
 
         Cancelled meanwhile, it drains what flows already; cancelled again, it aborts.
         """
-        await foreground.enter(self._service, self.start, DRAIN_TIMEOUT)
+        service = self._service
+        await foreground.enter(service, service.lifecycle.start(), service.start, DRAIN_TIMEOUT)
         return self
 
     async def __aexit__(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: As `Lifecycle.start` returns it, and `Service` takes it.
+Told: TypeAlias = threading.Event | None
+
 #: Is given words for the operator.
 Announce: TypeAlias = "Callable[[str], object]"
 
@@ -34,12 +38,12 @@ _log = logger("jmsx.app")
 
 def run(service: Service, limit: float, patience: float | None, announce: Announce) -> None:
     """Do as `App.run` does; `limit` and `patience` (None: for ever) are its two durations, in seconds."""
-    service.lifecycle.check_not_running()
     with Signals() as signals:
+        told = service.lifecycle.start()
         service.wake = signals.wake
         try:
-            if not _start_beside(service, limit, signals):
-                service.abort()
+            if not _start_beside(service, told, limit, signals):
+                service.abort(told)
                 return
             _tell_what_runs(service, announce)
             if patience is not None:
@@ -54,21 +58,20 @@ def run(service: Service, limit: float, patience: float | None, announce: Announ
                 f"{why}: waiting for {counted(busy, 'running handler')}, {limit:g} s at the most;"
                 " a second signal aborts",
             )
-            _wait_for_end(signals.beside(partial(service.stop, limit), "jmsx-stop"))
+            _wait_for_end(signals.beside(partial(service.stop, limit, told), "jmsx-stop"))
         except BaseException:
-            service.abort()
+            service.abort(told)
             raise
 
 
 async def serve(service: Service, limit: float, announce: Announce) -> None:
     """Do as `App.serve` does; it drains for `limit` seconds."""
-    service.lifecycle.check_not_running()
-    told, loop = asyncio.Event(), asyncio.get_running_loop()
+    woken, loop = asyncio.Event(), asyncio.get_running_loop()
     task = asyncio.current_task()
 
     def wake() -> None:
         with contextlib.suppress(RuntimeError):  # of a loop that is closed
-            loop.call_soon_threadsafe(told.set)
+            loop.call_soon_threadsafe(woken.set)
 
     def signalled() -> None:
         if service.lifecycle.told.is_set() and task is not None:
@@ -76,84 +79,85 @@ async def serve(service: Service, limit: float, announce: Announce) -> None:
         service.quit()
 
     with on_signals(loop, signalled):
+        told = service.lifecycle.start()
         service.wake = wake
-        if not await enter(service, service.start_unless_told, limit):
-            await abort(service)
+        if not await enter(service, told, service.start_unless_told, limit):
+            await abort(service, told)
             return
         _tell_health(service, announce)
         try:
-            await told.wait()
+            await woken.wait()
         finally:
             _tell(announce, f"waiting for running handlers, {limit:g} s at the most")
-            await leave(service, limit)
+            await leave(service, limit, told)
 
 
-async def enter(service: Service, start: Callable[[], T], drain_timeout: float) -> T:
+async def enter(
+    service: Service, told: Told, start: Callable[[Told], T], drain_timeout: float
+) -> T:
     """
     Return what `start` does, while the event loop goes on, on which `async def` handlers run from then on.
 
-    Whoever is cancelled meanwhile drains, and aborts when cancelled once more.
+    Whoever is cancelled meanwhile drains, and aborts when cancelled once more. `told` as `lifecycle.start` returns it.
     """
-    service.lifecycle.check_not_running()
     service.given_loop = asyncio.get_running_loop()
-    starting = asyncio.ensure_future(beside(start))
+    starting = asyncio.ensure_future(beside(start, told))
     try:
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
-            if await _has_started(service, starting, drain_timeout):
-                await leave(service, drain_timeout)
+            if await _has_started(service, told, starting, drain_timeout):
+                await leave(service, drain_timeout, told)
             raise
     except BaseException:
         with out_of_scope():
-            await abort(service)
+            await abort(service, told)
         raise
 
 
-async def leave(service: Service, drain_timeout: float) -> None:
+async def leave(service: Service, drain_timeout: float, told: Told = None) -> None:
     """Stop, while the event loop goes on; whoever is cancelled meanwhile aborts."""
     with out_of_scope():
         try:
-            await beside(service.stop, drain_timeout)
+            await beside(service.stop, drain_timeout, told)
         except asyncio.CancelledError:
-            await beside(service.abort)
+            await beside(service.abort, told)
             raise
         finally:
             service.given_loop = None
 
 
-async def abort(service: Service) -> None:
+async def abort(service: Service, told: Told = None) -> None:
     """Drop all, while the event loop goes on."""
-    await beside(service.abort)
+    await beside(service.abort, told)
     service.given_loop = None
 
 
 async def _has_started(
-    service: Service, starting: asyncio.Future[Any], drain_timeout: float
+    service: Service, told: Told, starting: asyncio.Future[Any], drain_timeout: float
 ) -> bool:
     """Have a start end that is not wanted any more; whether it has, and messages flow all the same."""
     with out_of_scope(), contextlib.suppress(TimeoutError):
         async with asyncio.timeout(drain_timeout):
             while not starting.done():
-                service.leave()  # again, for what it opens next
+                service.leave(told)  # again, for what it opens next
                 await asyncio.wait([starting], timeout=LOOK)
     return starting.done() and starting.exception() is None
 
 
-def _start_beside(service: Service, limit: float, signals: Signals) -> bool:
+def _start_beside(service: Service, told: Told, limit: float, signals: Signals) -> bool:
     """
     Open the consumers beside the main thread, and let messages flow; False if a signal or `quit()` came or comes.
 
     Whatever of the application's keeps the opening from ending then is waited for `limit` seconds at the most. Raises
     KeyboardInterrupt after a second signal.
     """
-    told = service.lifecycle.start()
     if told is None:
         return False
     opening = signals.beside(partial(service.open, told), "jmsx-start")
     try:
         if opening.wait() is not None:
-            _leave_opening(service, opening, limit)
+            _leave_opening(service, told, opening, limit)
             return False
         service.begin(told)
     except JmsxError as error:
@@ -168,11 +172,11 @@ def _wait_for_end(stopping: Beside) -> None:
         raise KeyboardInterrupt
 
 
-def _leave_opening(service: Service, opening: Beside, limit: float) -> None:
+def _leave_opening(service: Service, told: Told, opening: Beside, limit: float) -> None:
     """Have it end that the app is opened, within `limit` seconds; raises what `_start_beside` does."""
     until = service.machine.monotonic() + limit
     while not opening.over and service.machine.monotonic() < until:
-        service.leave()  # again, for what it opens next
+        service.leave(told)  # again, for what it opens next
         if opening.wait(LOOK) is not None:
             raise KeyboardInterrupt
 
@@ -183,7 +187,7 @@ def _leave_when_idle(service: Service, patience: float) -> None:
         since = service.machine.monotonic() - patience
         if service.workers.idle_since(since):
             _log.info("idle: the app ends", seconds=patience)
-            service.leave()
+            service.leave(told)
 
 
 def _tell_what_runs(service: Service, announce: Announce) -> None:

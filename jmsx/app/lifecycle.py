@@ -3,8 +3,8 @@ The states of an app, and what leads from one to another: whatever asks whether 
 
 Starting and stopping take time, and an app may be told to stop at any moment, from any thread and by a signal handler
 in the middle of either. So a move is one step for Python, and who makes it learns what it found. An app that was
-dropped while it started may be started again before that has ended: each start has an event of its own, by which what
-belongs to it is known, and that ends no other one.
+dropped while it started may be started again before that has ended: by then its event is set, and the next start has
+another one, by which what belongs to it is known, and that ends no other one.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Lifecycle:
     def __init__(self) -> None:
         self._state = State.RESTING
         self._lock = reentrant()
-        #: Set when it is told to stop; each start has its own, unless nobody has set the one before.
+        #: Set when it is told to stop. A start has its own: another one than the last, if anybody has set that.
         self.told = threading.Event()
 
     def after_fork(self) -> None:
@@ -139,12 +139,18 @@ class Lifecycle:
             self._move(Move.QUIT)
             self.told.set()
 
-    def leave(self) -> threading.Event:
-        """Tell it to stop, and return what was set; where it does not run, that is over, and nothing comes of it."""
+    def leave(self, told: threading.Event | None = None) -> threading.Event:
+        """
+        Tell what began with `told` to stop (None: what runs), and return what is set.
+
+        Where it does not run that is over, and nothing comes of it.
+        """
         with self._lock:
-            self._move(Move.LEAVE)
-            self.told.set()
-            return self.told
+            if told is None or told is self.told:
+                self._move(Move.LEAVE)
+                told = self.told
+            told.set()
+            return told
 
     def end(self, told: threading.Event) -> None:
         """Note that nothing runs any more of what began with `told`."""

@@ -120,17 +120,15 @@ class Service:
 
     # Up --------------------------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Do as `App.start` does."""
-        told = self.lifecycle.start()
+    def start(self, told: threading.Event | None) -> None:
+        """Do as `App.start` does, behind `lifecycle.start`, which has returned `told`."""
         if told is None:
             raise IllegalStateError("the app was told to stop before it started")
         self.open(told)
         self.begin(told)
 
-    def start_unless_told(self) -> bool:
+    def start_unless_told(self, told: threading.Event | None) -> bool:
         """Do as `start` does; False if the application tells it to stop meanwhile, or has before."""
-        told = self.lifecycle.start()
         if told is None:
             return False
         try:
@@ -151,8 +149,11 @@ class Service:
         with self.workers.turn:
             self._check_wanted(told)
             self.failure = None
+            self._up = []
             try:
                 self._open_all(told)
+                # who has ended it meanwhile has taken down what was up by then, and no more
+                self._check_wanted(told)
             except BaseException as error:
                 self._drop(told)
                 if self.failure is not None and isinstance(error, JmsxError):
@@ -166,7 +167,7 @@ class Service:
 
     def _open_all(self, told: threading.Event) -> None:
         app = self._app
-        self._up = [self.workers.close]
+        self._up.append(self.workers.close)
         if app.health is not None:
             self.endpoint = Endpoint(app.health, app.wsgi)
             self._up.append(self.endpoint.close)
@@ -234,10 +235,11 @@ class Service:
         self.lifecycle.quit()
         self._wake_all()
 
-    def leave(self) -> threading.Event:
-        """Do as `quit` does, and nothing to a start that comes later; returns what was set."""
-        told = self.lifecycle.leave()
-        self._wake_all()
+    def leave(self, told: threading.Event | None = None) -> threading.Event:
+        """Do as `quit` does, and nothing to another start than `told` (None: what runs); returns what is set."""
+        told = self.lifecycle.leave(told)
+        if told is self.lifecycle.told:
+            self._wake_all()
         return told
 
     def _wake_all(self) -> None:
@@ -249,10 +251,10 @@ class Service:
         """End the app because of what has ended a worker of the start that has this `told`, unless it has ended."""
         if self.lifecycle.goes_on(told):
             self.failure = self.failure or error
-            self.leave()
+            self.leave(told)
 
-    def stop(self, timeout: float) -> None:
-        """Do as `App.stop` does, within so many seconds."""
+    def stop(self, timeout: float, told: threading.Event | None = None) -> None:
+        """Do as `App.stop` does, within so many seconds, to the start that has this `told` (None: what runs)."""
         if self.workers.calling() is not None:
             raise IllegalStateError(
                 "stop() waits for handlers to end, so it would wait for its own; in a handler call quit()"
@@ -270,7 +272,7 @@ class Service:
         if self.lifecycle.left:
             self.outgoing.close(timeout)
             return
-        told = self.leave()
+        told = self.leave(told)
         turn: list[bool] = []
         try:
             # In one step for Python, as in locks.py.
@@ -303,21 +305,30 @@ class Service:
             if failure is not None:
                 raise failure
 
-    def abort(self) -> None:
-        """Do as `App.abort` does."""
+    def abort(self, told: threading.Event | None = None) -> None:
+        """Do as `App.abort` does, to the start that has this `told` (None: what runs)."""
         if self.lifecycle.left:
             self.outgoing.abort()
             return
-        told = self.lifecycle.leave()
-        self._drop(told)
+        told = self.lifecycle.leave(told)
+        if told is not self.lifecycle.told:  # it has ended, and another one has begun
+            return
+        self.workers.abort()
+        self.outgoing.abort()
+        self._take_down(told)
         self._end(told)
         self.wake()
 
     def _drop(self, told: threading.Event) -> None:
-        """Drop all sockets; the app may be started again."""
+        """
+        Drop what the start has up that has this `told`, and the turn; the app may be started again.
+
+        It may have been ended, and the next one wait for the turn: what is up is its own all the same.
+        """
+        self.workers.abort()
         if told is self.lifecycle.told:
-            self.workers.abort()
             self.outgoing.abort()
+        _close_all(self._up)
         self._take_down(told)
 
     def _end(self, told: threading.Event) -> None:
@@ -328,16 +339,25 @@ class Service:
                 Observers(self.observers).close()
 
     def _take_down(self, told: threading.Event) -> None:
-        """Close what is up beside the workers, which have stopped; each once, whoever else does so meanwhile."""
+        """Close what is up beside the workers, which have stopped; nothing of another start than the one of `told`."""
         up = self._up
-        while told is self.lifecycle.told:  # or `up` may be what the next start has up
-            try:
-                close = up.pop()
-            except IndexError:
-                self.endpoint = self.watch = self.counting = self.loop = None
-                self.lifecycle.end(told)
-                break
-            close()
+        # asked behind that, or it may be what the next start has up
+        if told is not self.lifecycle.told:
+            return
+        _close_all(up)
+        if told is self.lifecycle.told:
+            self.endpoint = self.watch = self.counting = self.loop = None
+            self.lifecycle.end(told)
+
+
+def _close_all(up: list[Callable[[], object]]) -> None:
+    """Take down the last one first; each once, whoever else does so meanwhile."""
+    while True:
+        try:
+            close = up.pop()
+        except IndexError:
+            return
+        close()
 
 
 def _attempt(step: Callable[..., object], *arguments: object) -> JmsxError | None:

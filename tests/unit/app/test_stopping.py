@@ -21,6 +21,8 @@ from jmsx import (
     Message,
     ReconnectPolicy,
 )
+from jmsx.app import service
+from jmsx.app.endpoint import Endpoint
 from jmsx.core.events import Event, LinkClosed, Source, SubscriptionClosed
 from jmsx.errors import IllegalStateError
 from jmsx.testing import FakeBrokerServer
@@ -229,10 +231,15 @@ def test_an_abort_as_the_last_consumer_has_been_opened(
     assert eventually(lambda: not left())
 
 
+@pytest.mark.parametrize("enters", [False, True], ids=["start", "with"])
 def test_a_start_that_hung_and_was_aborted_does_not_go_on_beside_the_next_one(
-    server: FakeBrokerServer, monkeypatch: pytest.MonkeyPatch, left: Callable[[], list[str]]
+    server: FakeBrokerServer,
+    monkeypatch: pytest.MonkeyPatch,
+    left: Callable[[], list[str]],
+    *,
+    enters: bool,
 ) -> None:
-    """It took the next one's word that it runs for its own, and opened its consumers as well."""
+    """It took the next one's word that it runs for its own, and opened its consumers as well, or ended it."""
     app = App(server.url)
     app.consumer("a")(lambda _message: None)
     workers = app._service.workers
@@ -247,7 +254,7 @@ def test_a_start_that_hung_and_was_aborted_does_not_go_on_beside_the_next_one(
 
     monkeypatch.setattr(workers._stores, "availability", hang_once)
     with ThreadPoolExecutor() as threads:
-        first = threads.submit(app.start)
+        first = threads.submit(app.__enter__ if enters else app.start)
         assert hangs.wait(10)
         app.abort()
         second = threads.submit(app.start)
@@ -260,6 +267,56 @@ def test_a_start_that_hung_and_was_aborted_does_not_go_on_beside_the_next_one(
     assert app.ready().ok
     app.stop()
     assert eventually(lambda: not left())
+
+
+def test_what_an_aborted_start_puts_up_yet_is_taken_down(
+    server: FakeBrokerServer, monkeypatch: pytest.MonkeyPatch, left: Callable[[], list[str]]
+) -> None:
+    """The abort knew nothing of it, and the next start of no other than its own."""
+    app = App(server.url, health="127.0.0.1:0")
+    app.consumer("a")(lambda _message: None)
+    hangs, again, made = threading.Event(), threading.Event(), []
+
+    class Slow(Endpoint):
+        """Hangs the first time."""
+
+        def __init__(self, *given: Any) -> None:
+            made.append(self)
+            if not hangs.is_set():
+                hangs.set()
+                assert again.wait(10)
+            super().__init__(*given)
+
+    monkeypatch.setattr(service, "Endpoint", Slow)
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(app.start)
+        assert hangs.wait(10)
+        app.abort()
+        second = threads.submit(app.start)
+        assert eventually(lambda: app._service.lifecycle.runs)
+        again.set()
+        with pytest.raises(JmsxError):
+            first.result(10)
+        second.result(10)
+    assert app.endpoint is made[1]
+    app.stop()
+    assert eventually(lambda: not left())
+
+
+def test_of_two_that_serve_one_is_told_that_the_app_runs(server: FakeBrokerServer) -> None:
+    """Both had looked whether it runs before either had started, and the one that came late ended the other."""
+    app = App(server.url)
+    app.consumer("a")(lambda _message: None)
+
+    async def serve_twice() -> None:
+        first, second = (asyncio.create_task(app.serve()) for _ in range(2))
+        with pytest.raises(IllegalStateError, match="the app is running"):
+            await second
+        assert await asyncio.to_thread(eventually, lambda: app.ready().ok)
+        app.quit()
+        await asyncio.wait_for(first, 10)
+
+    asyncio.run(serve_twice())
 
 
 async def _in_async_with(app: App) -> None:
