@@ -778,7 +778,8 @@ def markdown() -> str:
         (
             "A delivery is the last one of its message if it ends as `acknowledged`, `committed`, `dead_lettered`,"
             " `discarded`, `duplicate` (done before) or `expired`; after `rolled_back`, `released` (by a close) and"
-            " `abandoned` (by a lost link) the message comes again."
+            " `abandoned` (by a lost link) the message comes again, but for what the broker may have made a dead letter"
+            " by then (`delivery.late`: `in_doubt`)."
         ),
         "",
         "| kind | meaning | requires |",

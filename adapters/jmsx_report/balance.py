@@ -533,12 +533,12 @@ def in_hand(
     idle_us.
 
     Each still runs, and said so last, not long before the end of its log. One that said nothing of any message since
-    has them all, but for those that it keeps for a planned redelivery, which are known. What a busy one had, a line
-    tells of later, but for what is `stuck` (of `in_hand`): its application had that already when it spoke before, and
-    no line tells that it is done with it.
-    It was said at `told_us`. What was sent before `idle_us` none of those that are not busy has, but what is `stuck`:
-    each was last done with a message that the broker had got then, or later. Both are set right as far as that is
-    proven. `told` as `Books.in_hand`, `planned` as `plans`.
+    has them all, but for those that it keeps for a planned redelivery, which are known. Of what a busy one had, lines
+    tell later, but for the `stuck` ones among them: its application had those already when it spoke before, and no
+    line tells that it is done with them.
+    It was said at `told_us`. A consumer that is not busy has nothing that was sent before `idle_us`, but what is
+    stuck: it was last done with a message that the broker had got then, or later. Both times are set right as far as
+    that is proven. `told` as `Books.in_hand`, `planned` as `plans`.
     """
     living = found.writers.filter(
         (pl.col("ended") == "open") & ~pl.col("writer").is_in(until.silent["writer"].implode())

@@ -54,14 +54,14 @@ class ReportResult:
     Where the report lies, and what it says.
 
     The `verdict` of `audit` is "balanced" (all that was sent was settled, once), "suspect" (something was not, or
-    twice) or "unverifiable" (the log cannot tell; `reasons` say why). Its numbers are messages: sent (confirmed,
-    or settled), settled, done, dead_lettered, discarded, suppressed, expired (of these six each time, also of foreign
-    senders: done twice counts twice), unaccounted (sent to where jmsx reads, and never
-    settled), explained (so many of these a gap in the log, the broker, a consumer or another queue may explain; the
-    others are lost), in_flight (sent, or planned to come again, less than the deadline ago), unread (sent to where
-    jmsx does not read), removed (not settled when their durable subscription was removed), duplicates (done more than
-    once), dead_after_done (dead-lettered after they were done once), unsent (settled, but no send of it is logged),
-    foreign (not of a jmsx sender).
+    twice) or "unverifiable" (the log cannot tell; `reasons` say why). Its numbers are messages: sent (confirmed, or
+    settled), settled, done, dead_lettered, discarded, suppressed, expired (of these six each time, also of foreign
+    senders: done twice counts twice), unaccounted (sent to where jmsx reads, and never settled), explained (so many of
+    these a gap in the log, the broker, a consumer, another queue or its id may explain; the others are lost), in_flight
+    (sent, or planned to come again, less than the deadline ago), unread (sent to where jmsx does not read), removed
+    (not settled when their durable subscription was removed), duplicates (done more than once), dead_after_done
+    (dead-lettered after they were done once), unsent (settled, but no send of it is logged), foreign (not of a jmsx
+    sender).
     Beside them `horizon` (up to when all writers are complete; us, epoch) and `since` (messages sent after it),
     `destinations` and `hours` (the same for each), the keys of the unaccounted, `lost` where that is proven and else
     `unsettled` (if a gap may explain only some, nobody knows which), the keys of what was `repeated`, `findings`,

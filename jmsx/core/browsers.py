@@ -195,10 +195,10 @@ class Browsers:
             return None
         return min(one.until for one in self.questions.values())
 
-    def handle_timer(self, now: float, *, half: bool) -> None:
-        """Answer the questions whose time is over with False; `half`: a frame has come in part."""
+    def handle_timer(self, now: float, *, coming: bool) -> None:
+        """Answer the questions whose time is over with False; `coming`: something is here that was not given to us."""
         for name, question in list(self.questions.items()):
-            if half and question.until <= now:
+            if coming and question.until <= now:
                 question.prolong(now)
             if question.until <= now:
                 self._tell(name, now, shown=False)

@@ -376,7 +376,8 @@ class DeadLetters:
         next, if it would answer one.
 
         On the next link that copy is without what only people read; if it is too large again, the broker moves the
-        message itself, whole, where NACK does that. Else it would end each link for ever.
+        message itself, whole, where NACK does that. Else it would end each link for ever. A SEND of a transaction asks
+        for no answer: where that was too large, and a copy behind it, the copy is blamed for it.
         """
         request = self._requests.oldest("SEND")
         for move in self._open:
@@ -426,9 +427,10 @@ class DeadLetters:
             return self._dialect.nack_dead_letters
         if not self._dialect.reading.carries(delivery.headers, delivery.frame.body):
             return self._dialect.copying.dead_lettered_by_broker(delivery, consumer.settings.kind)
-        if reason == UNDECODABLE:
-            return False  # whoever reads it again may not understand the original either
-        if strategy != DeadLetterStrategy.SAFE and _too_large_before(delivery) <= 1:
+        if _too_large_before(delivery) <= 1 and (
+            # whoever reads it again may not understand the original either
+            reason == UNDECODABLE or strategy != DeadLetterStrategy.SAFE
+        ):
             return False
         if _refused_before(delivery) >= FEW:
             return False

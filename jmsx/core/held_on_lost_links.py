@@ -40,7 +40,7 @@ class HeldOnLostLinks:
 
     @property
     def untold(self) -> list[Delivery]:
-        """Of which the application has not told yet how they went, whether that still counts or not."""
+        """The deliveries of which the application has not told yet how they went, whether that still counts or not."""
         return [*self._held, *self._refused]
 
     def of(self, memory: ConsumerMemory) -> list[Delivery]:

@@ -295,7 +295,7 @@ class SessionCore:
         if self._dead_letters.refused or self.broker_errors.held or self.browsers.questions:
             self._dead_letters.handle_timer(now)
             self.broker_errors.handle_timer(now)
-            self.browsers.handle_timer(now, half=half)
+            self.browsers.handle_timer(now, coming=half or unread)
         if self.transacted:
             self._work.handle_timer(now)
         for consumer in self._consumers.agenda.take_due(now):

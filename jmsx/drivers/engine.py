@@ -577,7 +577,9 @@ class Engine:
         patience, deadline = Patience(self.link, seconds), self.now() + seconds
         while self.state in LINKED and not all(request.done for request in requests):
             if self.now() >= deadline:
-                if not patience.lasts(self.core.ahead):
+                with self.lock:
+                    ahead = self.core.ahead
+                if not patience.lasts(ahead):
                     break
                 deadline += seconds
             self._listen(deadline)

@@ -76,18 +76,19 @@ def test_the_brokers_counts_stand_in_the_log(broker: Broker, queue: Queue, tmp_p
     assert {line["session_id"] for line in (*read, *sent)} <= known
 
 
+@pytest.mark.parametrize("ahead", [3600, -3600])
 def test_a_clock_that_is_wrong_is_told(
-    broker: Broker, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: int
 ) -> None:
-    """The broker's own time is compared, and not what a message of ours said."""
+    """The broker's own time is compared, and not what a message of ours said, nor is that over as it comes."""
     right = time.time
-    monkeypatch.setattr(time, "time", lambda: right() + 3600)
+    monkeypatch.setattr(time, "time", lambda: right() + ahead)
     monkeypatch.setattr(SystemClock, "wall", staticmethod(time.time))
     monkeypatch.setattr(service, "LAST", 30.0)
     with forwarding(broker.url, queue, fresh_queue(), EventLog(tmp_path, service="shop")):
         pass
     (clock, *_) = of_kind(lines(tmp_path), "broker.clock")
-    assert abs(clock["ahead_us"] + 3_600_000_000) <= clock["within_us"] + 2_000
+    assert abs(clock["ahead_us"] + ahead * 1_000_000) <= clock["within_us"] + 2_000
 
 
 def test_an_app_that_ends_in_its_first_look_tells_the_clock_too(

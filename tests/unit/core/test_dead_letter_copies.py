@@ -332,6 +332,21 @@ def test_a_copy_that_is_too_large_becomes_smaller_and_then_the_brokers() -> None
     assert dead_letters(talk) == [("a", 1, "max_redeliveries", None, False)]
 
 
+def test_one_that_cannot_be_read_leaves_its_queue_too() -> None:
+    """It goes in a copy as a rule, for whoever reads the broker's own would not understand it either."""
+    talk = Talk(CLIENT, dialect=CLASSIC, dead_letter="queue://dead")
+    talk.subscribe(policy=ONCE)
+    talk.comes("a")
+    talk.core.undecodable(talk.held(), ValueError("odd"), talk.now)
+    for number in (1, 2):
+        assert talk.wrote() == copies("a", to="queue:dead", number=number)
+        talk.complain("The maximum frame size was exceeded")
+        talk.lose()
+        talk.comes("a", redelivered="true")
+        assert talk.take() is None
+    assert talk.wrote() == ASKS_FOR_ROOM
+
+
 def test_only_the_copy_that_the_broker_would_answer_next_is_too_large() -> None:
     """Those before it are answered, and those behind it were not read."""
     talk = Talk(INDIVIDUAL, dialect=CLASSIC, dead_letter="queue://dead")

@@ -818,18 +818,19 @@ def test_a_consumer_waits_while_messages_come() -> None:
     assert talk.wrote() == [ENDED.format(1), "UNSUBSCRIBE 1 ?"]
 
 
-def test_a_consumer_waits_while_half_a_message_is_here() -> None:
-    """A large one takes a slow link longer than half a second; five seconds at the most."""
+@pytest.mark.parametrize("here", ["half", "unread"])
+def test_a_consumer_waits_while_a_message_is_here_that_nobody_has_read(here: str) -> None:
+    """A large one takes a slow link longer than half a second, a busy process too; five seconds at the most."""
     talk = closing()
     assert talk.wrote() == [ASKS.format(1)]
     while (due := talk.core.next_timer()) is not None and due < 5:
-        talk.core.handle_timer(due, half=True)
+        talk.core.handle_timer(due, **{here: True})
         assert talk.wrote() == []
-    talk.core.handle_timer(5.0, half=True)
+    talk.core.handle_timer(5.0, **{here: True})
     assert talk.wrote() == [ENDED.format(1), "UNSUBSCRIBE 1 ?"]
     talk = closing()
     talk.wrote()
-    talk.core.handle_timer(0.5, half=True)
+    talk.core.handle_timer(0.5, **{here: True})
     talk.core.handle_timer(1.0)
     assert talk.wrote() == [ENDED.format(1), "UNSUBSCRIBE 1 ?"]
 
