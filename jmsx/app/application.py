@@ -13,6 +13,7 @@ from jmsx.app.bodies import Data
 from jmsx.app.draining import DRAIN_TIMEOUT
 from jmsx.app.endpoint import Endpoint, application, parse_address
 from jmsx.app.health import HealthLimits, HealthReport, live, ready
+from jmsx.app.lifecycle import Start
 from jmsx.app.loops import beside_a_server
 from jmsx.app.middleware import Middleware, check_middleware
 from jmsx.app.registration import Consumer, ConsumerKeywords, Handler
@@ -278,8 +279,7 @@ class App:
         consumer raises, and IllegalStateError if the app runs, was stopped and with it its observers, or was told to
         stop before; some JmsxError if it is told to stop meanwhile.
         """
-        service = self._service
-        service.start(service.lifecycle.start())
+        self._service.start(Start())
 
     def connect(self, *others: Never, **options: Unpack[ConnectionKeywords]) -> Connection:
         """Return a connection with the app's URL, observers and options; those given win."""
@@ -464,12 +464,11 @@ class App:
         foreground.run(self._service, limit, patience, announce)
 
     def __enter__(self) -> Self:
-        service = self._service
-        told = service.lifecycle.start()
+        start = Start()
         try:
-            service.start(told)
+            self._service.start(start)
         except BaseException:
-            service.abort(told)
+            self._service.abort(start)
             raise
         return self
 
@@ -496,8 +495,7 @@ class App:
 
         Cancelled meanwhile, it drains what flows already; cancelled again, it aborts.
         """
-        service = self._service
-        await foreground.enter(service, service.lifecycle.start(), service.start, DRAIN_TIMEOUT)
+        await foreground.begin(self._service, DRAIN_TIMEOUT)
         return self
 
     async def __aexit__(

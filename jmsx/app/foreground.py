@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
+from jmsx.app.lifecycle import Start
 from jmsx.app.loops import LOOK, beside, on_signals, out_of_scope
 from jmsx.app.overview import overview
 from jmsx.app.service import Service
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: As `Lifecycle.start` returns it, and `Service` takes it.
-Told: TypeAlias = threading.Event | None
-
 #: Is given words for the operator.
 Announce: TypeAlias = "Callable[[str], object]"
 
@@ -38,16 +35,17 @@ _log = logger("jmsx.app")
 
 def run(service: Service, limit: float, patience: float | None, announce: Announce) -> None:
     """Do as `App.run` does; `limit` and `patience` (None: for ever) are its two durations, in seconds."""
+    start = Start()
     with Signals() as signals:
-        told = service.lifecycle.start()
-        service.wake = signals.wake
         try:
-            if not _start_beside(service, told, limit, signals):
-                service.abort(told)
+            begun = service.lifecycle.start(start)
+            _have_woken(service, start, signals.wake)
+            if not (begun and _start_beside(service, start, limit, signals)):
+                service.abort(start)
                 return
             _tell_what_runs(service, announce)
             if patience is not None:
-                idleness = partial(_leave_when_idle, service, patience)
+                idleness = partial(_leave_when_idle, service, start, patience)
                 service.machine.thread(idleness, "jmsx-idle").start()
             number = signals.wait()
             busy = sum(1 for worker in service.workers if worker.call is not None)
@@ -58,15 +56,15 @@ def run(service: Service, limit: float, patience: float | None, announce: Announ
                 f"{why}: waiting for {counted(busy, 'running handler')}, {limit:g} s at the most;"
                 " a second signal aborts",
             )
-            _wait_for_end(signals.beside(partial(service.stop, limit, told), "jmsx-stop"))
+            _wait_for_end(signals.beside(partial(service.stop, limit, start), "jmsx-stop"))
         except BaseException:
-            service.abort(told)
+            service.abort(start)
             raise
 
 
 async def serve(service: Service, limit: float, announce: Announce) -> None:
     """Do as `App.serve` does; it drains for `limit` seconds."""
-    woken, loop = asyncio.Event(), asyncio.get_running_loop()
+    start, woken, loop = Start(), asyncio.Event(), asyncio.get_running_loop()
     task = asyncio.current_task()
 
     def wake() -> None:
@@ -74,94 +72,121 @@ async def serve(service: Service, limit: float, announce: Announce) -> None:
             loop.call_soon_threadsafe(woken.set)
 
     def signalled() -> None:
-        if service.lifecycle.told.is_set() and task is not None:
+        if start.told.is_set() and task is not None:
             task.cancel()
-        service.quit()
+        service.leave(start)
 
+    service.lifecycle.check_not_running()  # before the signals, which may be those of who runs
     with on_signals(loop, signalled):
-        told = service.lifecycle.start()
-        service.wake = wake
-        if not await enter(service, told, service.start_unless_told, limit):
-            await abort(service, told)
+        begun = service.lifecycle.start(start)
+        _have_woken(service, start, wake)
+        if not (begun and await _enter(service, start, service.bring_up_unless_told, limit)):
+            await abort(service, start)
             return
         _tell_health(service, announce)
         try:
             await woken.wait()
         finally:
             _tell(announce, f"waiting for running handlers, {limit:g} s at the most")
-            await leave(service, limit, told)
+            await leave(service, limit, start)
 
 
-async def enter(
-    service: Service, told: Told, start: Callable[[Told], T], drain_timeout: float
+async def begin(service: Service, drain_timeout: float) -> None:
+    """Do as `App.start` does, while the event loop goes on; see `_enter`."""
+    start = Start()
+    try:
+        service.claim(start)
+    except BaseException:
+        await abort(service, start)
+        raise
+    await _enter(service, start, service.bring_up, drain_timeout)
+
+
+async def leave(service: Service, drain_timeout: float, start: Start | None = None) -> None:
+    """Stop, while the event loop goes on; whoever is cancelled meanwhile aborts."""
+    with out_of_scope():
+        try:
+            await beside(service.stop, drain_timeout, start)
+        except asyncio.CancelledError:
+            await beside(service.abort, start)
+            raise
+        finally:
+            _give_back_loop(service, start)
+
+
+async def abort(service: Service, start: Start | None = None) -> None:
+    """Drop all, while the event loop goes on."""
+    try:
+        await beside(service.abort, start)
+    except RuntimeError:  # the process gets no thread for it
+        service.abort(start)
+    finally:
+        _give_back_loop(service, start)
+
+
+async def _enter(
+    service: Service, start: Start, bring_up: Callable[[Start], T], drain_timeout: float
 ) -> T:
     """
-    Return what `start` does, while the event loop goes on, on which `async def` handlers run from then on.
+    Return what `bring_up` does, while the event loop goes on, on which `async def` handlers run from then on.
 
-    Whoever is cancelled meanwhile drains, and aborts when cancelled once more. `told` as `lifecycle.start` returns it.
+    Whoever is cancelled meanwhile drains, and aborts when cancelled once more.
     """
     service.given_loop = asyncio.get_running_loop()
-    starting = asyncio.ensure_future(beside(start, told))
+    starting = asyncio.ensure_future(beside(bring_up, start))
     try:
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
-            if await _has_started(service, told, starting, drain_timeout):
-                await leave(service, drain_timeout, told)
+            if await _has_started(service, start, starting, drain_timeout):
+                await leave(service, drain_timeout, start)
             raise
     except BaseException:
         with out_of_scope():
-            await abort(service, told)
+            await abort(service, start)
         raise
 
 
-async def leave(service: Service, drain_timeout: float, told: Told = None) -> None:
-    """Stop, while the event loop goes on; whoever is cancelled meanwhile aborts."""
-    with out_of_scope():
-        try:
-            await beside(service.stop, drain_timeout, told)
-        except asyncio.CancelledError:
-            await beside(service.abort, told)
-            raise
-        finally:
-            service.given_loop = None
-
-
-async def abort(service: Service, told: Told = None) -> None:
-    """Drop all, while the event loop goes on."""
-    await beside(service.abort, told)
-    service.given_loop = None
-
-
 async def _has_started(
-    service: Service, told: Told, starting: asyncio.Future[Any], drain_timeout: float
+    service: Service, start: Start, starting: asyncio.Future[Any], drain_timeout: float
 ) -> bool:
     """Have a start end that is not wanted any more; whether it has, and messages flow all the same."""
     with out_of_scope(), contextlib.suppress(TimeoutError):
         async with asyncio.timeout(drain_timeout):
             while not starting.done():
-                service.leave(told)  # again, for what it opens next
+                service.leave(start)  # again, for what it opens next
                 await asyncio.wait([starting], timeout=LOOK)
     return starting.done() and starting.exception() is None
 
 
-def _start_beside(service: Service, told: Told, limit: float, signals: Signals) -> bool:
+def _give_back_loop(service: Service, start: Start | None) -> None:
+    """Have handlers run on this loop no more, unless it is that of another start by now."""
+    if start is None or start is service.lifecycle.current:
+        service.given_loop = None
+
+
+def _have_woken(service: Service, start: Start, wake: Callable[[], None]) -> None:
+    """Have `wake` called when the app is told to stop, also if that was before."""
+    service.wake = wake
+    if start.told.is_set():
+        wake()
+
+
+def _start_beside(service: Service, start: Start, limit: float, signals: Signals) -> bool:
     """
-    Open the consumers beside the main thread, and let messages flow; False if a signal or `quit()` came or comes.
+    Open the consumers beside the main thread, and let messages flow; False if a signal or `quit()` comes meanwhile.
 
     Whatever of the application's keeps the opening from ending then is waited for `limit` seconds at the most. Raises
     KeyboardInterrupt after a second signal.
     """
-    if told is None:
-        return False
-    opening = signals.beside(partial(service.open, told), "jmsx-start")
+    opening = signals.beside(partial(service.open, start), "jmsx-start")
     try:
         if opening.wait() is not None:
-            _leave_opening(service, told, opening, limit)
+            _leave_opening(service, start, opening, limit)
             return False
-        service.begin(told)
+        service.begin(start)
     except JmsxError as error:
-        service.check_told(error, told)
+        service.check_told(error, start)
         return False
     return True
 
@@ -172,22 +197,21 @@ def _wait_for_end(stopping: Beside) -> None:
         raise KeyboardInterrupt
 
 
-def _leave_opening(service: Service, told: Told, opening: Beside, limit: float) -> None:
+def _leave_opening(service: Service, start: Start, opening: Beside, limit: float) -> None:
     """Have it end that the app is opened, within `limit` seconds; raises what `_start_beside` does."""
     until = service.machine.monotonic() + limit
     while not opening.over and service.machine.monotonic() < until:
-        service.leave(told)  # again, for what it opens next
+        service.leave(start)  # again, for what it opens next
         if opening.wait(LOOK) is not None:
             raise KeyboardInterrupt
 
 
-def _leave_when_idle(service: Service, patience: float) -> None:
-    told = service.lifecycle.told
-    while not told.wait(min(patience / 4, LOOK_FOR_IDLENESS)):
+def _leave_when_idle(service: Service, start: Start, patience: float) -> None:
+    while not start.told.wait(min(patience / 4, LOOK_FOR_IDLENESS)):
         since = service.machine.monotonic() - patience
         if service.workers.idle_since(since):
             _log.info("idle: the app ends", seconds=patience)
-            service.leave(told)
+            service.leave(start)
 
 
 def _tell_what_runs(service: Service, announce: Announce) -> None:

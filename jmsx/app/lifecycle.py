@@ -3,19 +3,22 @@ The states of an app, and what leads from one to another: whatever asks whether 
 
 Starting and stopping take time, and an app may be told to stop at any moment, from any thread and by a signal handler
 in the middle of either. So a move is one step for Python, and who makes it learns what it found. An app that was
-dropped while it started may be started again before that has ended: by then its event is set, and the next start has
-another one, by which what belongs to it is known, and that ends no other one.
+dropped while it started may be started again before that has ended: so what belongs to a start goes by its `Start`, and
+ends no other one.
 """
 
 from __future__ import annotations
 
 import threading
 from enum import Enum, StrEnum, auto
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from jmsx.drivers.locks import reentrant
 from jmsx.drivers.process import left_behind
 from jmsx.errors import IllegalStateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class State(StrEnum):
@@ -62,19 +65,35 @@ TABLE: Final = {
 }
 
 
+class Start:
+    """One start of an app, and what belongs to it until its end."""
+
+    __slots__ = ("told", "up")
+
+    def __init__(self) -> None:
+        self.told = threading.Event()  #: set when it is told to stop
+        self.up: list[Callable[[], object]] = []  #: what takes down each thing that is up
+
+
 class Lifecycle:
     """The state of one app; all may be called by any thread, and by signal handlers."""
 
     def __init__(self) -> None:
         self._state = State.RESTING
         self._lock = reentrant()
-        #: Set when it is told to stop. A start has its own: another one than the last, if anybody has set that.
-        self.told = threading.Event()
+        self.current = (
+            Start()
+        )  #: the last one, whether it has ended or not; before the first the one that comes
 
     def after_fork(self) -> None:
         """In the child of a fork: see State.LEFT; locks and events are the parent's, so it has others."""
-        self._lock, self.told = reentrant(), threading.Event()
+        self._lock, self.current = reentrant(), Start()
         self._move(Move.FORK)
+
+    @property
+    def told(self) -> threading.Event:
+        """Set when it is told to stop."""
+        return self.current.told
 
     @property
     def runs(self) -> bool:
@@ -102,9 +121,9 @@ class Lifecycle:
         if self.runs:
             raise IllegalStateError("the app is running; do this before start(), or after stop()")
 
-    def start(self) -> threading.Event | None:
+    def start(self, start: Start) -> bool:
         """
-        Begin to start, and return this start's `told`; None if it was told to stop before: then it has not begun.
+        Begin to start; False if it was told to stop before: then it has not begun, and `start` is told so.
 
         Raises IllegalStateError if it runs, or its observers are closed.
         """
@@ -114,24 +133,25 @@ class Lifecycle:
                 raise IllegalStateError(
                     "the app was stopped and its observers are closed; make a new one"
                 )
-            if self.told.is_set():
-                self.told = threading.Event()  # first: who tells it to stop from now on is heard
+            if not self.told.is_set():
+                start.told = self.told  # somebody may wait for it already
+            self.current = start  # first: who tells it to stop from now on is heard
             if self._move(Move.START) is State.RESTING:
-                return self.told
-            self.told.set()
-            return None
+                return True
+            start.told.set()
+            return False
 
-    def goes_on(self, told: threading.Event) -> bool:
-        """Return whether what began with `told` has not ended."""
+    def goes_on(self, start: Start) -> bool:
+        """Return whether this start has not ended."""
         with self._lock:
-            return self.runs and told is self.told
+            return self.runs and start is self.current
 
-    def flow(self, told: threading.Event) -> bool:
+    def flow(self, start: Start) -> bool:
         """Note that all consumers are open; False if it has ended meanwhile."""
         with self._lock:
-            if told is self.told:
+            if start is self.current:
                 self._move(Move.FLOW)
-            return self.goes_on(told)
+            return self.goes_on(start)
 
     def quit(self) -> None:
         """Tell it to stop; where it does not run, the start that comes next is the one that ends."""
@@ -139,29 +159,31 @@ class Lifecycle:
             self._move(Move.QUIT)
             self.told.set()
 
-    def leave(self, told: threading.Event | None = None) -> threading.Event:
+    def leave(self, start: Start | None = None) -> Start:
         """
-        Tell what began with `told` to stop (None: what runs), and return what is set.
+        Tell this start (None: what runs) to stop, and return it.
 
         Where it does not run that is over, and nothing comes of it.
         """
         with self._lock:
-            if told is None or told is self.told:
+            if start is None or start is self.current:
                 self._move(Move.LEAVE)
-                told = self.told
-            told.set()
-            return told
+                start = self.current
+                start.told.set()
+            return start
 
-    def end(self, told: threading.Event) -> None:
-        """Note that nothing runs any more of what began with `told`."""
+    def end(self, start: Start) -> None:
+        """Note that nothing of this start runs any more."""
         with self._lock:
-            if told is self.told:
+            if start is self.current:
                 self._move(Move.END)
 
-    def close(self, told: threading.Event) -> bool:
-        """Note, as `end` does, that it starts no more; False if that was known, or it has started again."""
+    def close(self, start: Start) -> bool:
+        """Note, as `end` does, that the app starts no more; False if that was known, or another start runs."""
         with self._lock:
-            return told is self.told and self._move(Move.CLOSE) is not State.CLOSED
+            if self.runs and start is not self.current:
+                return False
+            return self._move(Move.CLOSE) is not State.CLOSED
 
     def _move(self, move: Move) -> State:
         """Make a move, and return the state before it."""

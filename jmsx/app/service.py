@@ -14,7 +14,7 @@ from jmsx.app.counting import LAST, Counting
 from jmsx.app.endpoint import Endpoint
 from jmsx.app.gates import Gates
 from jmsx.app.health import WorkerState
-from jmsx.app.lifecycle import Lifecycle
+from jmsx.app.lifecycle import Lifecycle, Start
 from jmsx.app.loops import Loop
 from jmsx.app.middleware import Middleware
 from jmsx.app.outgoing import Outgoing
@@ -97,7 +97,7 @@ class Service:
         self.loop: Loop | None = None
         self.watch: Watch | None = None
         self.counting: Counting | None = None
-        self._up: list[Callable[[], object]] = []  #: what takes down each thing that is up
+        self._opened: Start | None = None  #: whose workers there are
         self._ending = reentrant()
 
     def after_fork(self) -> None:
@@ -120,62 +120,67 @@ class Service:
 
     # Up --------------------------------------------------------------------------------------------------------------
 
-    def start(self, told: threading.Event | None) -> None:
-        """Do as `App.start` does, behind `lifecycle.start`, which has returned `told`."""
-        if told is None:
-            raise IllegalStateError("the app was told to stop before it started")
-        self.open(told)
-        self.begin(told)
+    def start(self, start: Start) -> None:
+        """Do as `App.start` does."""
+        self.claim(start)
+        self.bring_up(start)
 
-    def start_unless_told(self, told: threading.Event | None) -> bool:
-        """Do as `start` does; False if the application tells it to stop meanwhile, or has before."""
-        if told is None:
-            return False
+    def claim(self, start: Start) -> None:
+        """Do as `Lifecycle.start` does; raises IllegalStateError, too, if the app was told to stop before."""
+        if not self.lifecycle.start(start):
+            raise IllegalStateError("the app was told to stop before it started")
+
+    def bring_up(self, start: Start) -> None:
+        """Do the rest of a start; raises as `App.start` does."""
+        self.open(start)
+        self.begin(start)
+
+    def bring_up_unless_told(self, start: Start) -> bool:
+        """Do as `bring_up` does; False if the application tells it to stop meanwhile."""
         try:
-            self.open(told)
-            self.begin(told)
+            self.bring_up(start)
         except JmsxError as error:
-            self.check_told(error, told)
+            self.check_told(error, start)
             return False
         return True
 
-    def check_told(self, error: JmsxError, told: threading.Event) -> None:
+    def check_told(self, error: JmsxError, start: Start) -> None:
         """Raise what a start has raised, unless that is because the application told it to stop."""
-        if self.failure is not None or not told.is_set():
+        if self.failure is not None or not start.told.is_set():
             raise error
 
-    def open(self, told: threading.Event) -> None:
-        """Open all consumers of the start that has this `told`; nothing flows yet."""
+    def open(self, start: Start) -> None:
+        """Open all consumers; nothing flows yet."""
         with self.workers.turn:
-            self._check_wanted(told)
-            self.failure = None
-            self._up = []
+            self._check_wanted(start)
+            self.failure, self._opened = None, start
+            self.endpoint = self.watch = self.counting = self.loop = None
             try:
-                self._open_all(told)
+                self._open_all(start)
                 # who has ended it meanwhile has taken down what was up by then, and no more
-                self._check_wanted(told)
+                self._check_wanted(start)
             except BaseException as error:
-                self._drop(told)
+                self._drop(start)
                 if self.failure is not None and isinstance(error, JmsxError):
                     raise self.failure from error  # for which we were told to stop
                 raise
 
-    def _check_wanted(self, told: threading.Event) -> None:
-        """Raise IllegalStateError if the start that has this `told` has ended already: another one may have begun."""
-        if not self.lifecycle.goes_on(told):
+    def _check_wanted(self, start: Start) -> None:
+        """Raise IllegalStateError if a start has ended already: another one may have begun."""
+        if not self.lifecycle.goes_on(start):
             raise IllegalStateError("the app was stopped while it started")
 
-    def _open_all(self, told: threading.Event) -> None:
+    def _open_all(self, start: Start) -> None:
         app = self._app
-        self._up.append(self.workers.close)
+        start.up.append(self.workers.close)
         if app.health is not None:
             self.endpoint = Endpoint(app.health, app.wsgi)
-            self._up.append(self.endpoint.close)
+            start.up.append(self.endpoint.close)
         if any(is_async(consumer.handler) for consumer in app.consumers):
             self.loop = Loop(self.given_loop)
-            self._up.append(self.loop.close)
+            start.up.append(self.loop.close)
         self.gates = Gates(app.consumers, tuple(self.observers))
-        self._up.append(self.gates.close)
+        start.up.append(self.gates.close)
         self.workers.open(
             Shared(
                 consumers=app.consumers,
@@ -186,40 +191,40 @@ class Service:
                 gates=self.gates,
                 loop=self.loop,
                 reply=self.outgoing.reply,
-                failing=partial(self._fail, told),
-                stopping=told,
+                failing=partial(self._fail, start),
+                stopping=start.told,
             )
         )
 
-    def begin(self, told: threading.Event) -> None:
+    def begin(self, start: Start) -> None:
         """Let messages flow; raises IllegalStateError if the app was stopped since it was opened."""
         with self.workers.turn:
+            self._check_wanted(start)
             try:
-                self._begin_all(told)
+                self._begin_all(start)
             except BaseException:
-                self._drop(told)
+                self._drop(start)
                 raise
 
-    def _begin_all(self, told: threading.Event) -> None:
-        self._check_wanted(told)
+    def _begin_all(self, start: Start) -> None:
         self.workers.begin()
         app = self._app
         if app.watch > 0:
             options = self.connection().options
             self.watch = Watch(self.workers, self.progress, options, app.watch)
-            self._up.append(self.watch.close)
-        self._count()
+            start.up.append(self.watch.close)
+        self._count(start)
         self.workers.look_after()
-        if not self.lifecycle.flow(told):  # a handler has aborted it, or a signal's
-            self._drop(told)
+        if not self.lifecycle.flow(start):  # a handler has aborted it, or a signal's
+            raise IllegalStateError("the app was aborted while it started")
 
-    def _count(self) -> None:
+    def _count(self, start: Start) -> None:
         """Have the brokers tell their own counts, if anybody keeps them."""
         every = self._app.broker_stats
         if every > 0 and any(getattr(one, "keeps_counts", False) for one in self.observers):
             uri, told = self._app.connection_uri(), Observers(self.observers)
             self.counting = Counting(self.progress.places, uri, told, every)
-            self._up.append(self.counting.leave)
+            start.up.append(self.counting.leave)
 
     # Down ------------------------------------------------------------------------------------------------------------
 
@@ -235,26 +240,26 @@ class Service:
         self.lifecycle.quit()
         self._wake_all()
 
-    def leave(self, told: threading.Event | None = None) -> threading.Event:
-        """Do as `quit` does, and nothing to another start than `told` (None: what runs); returns what is set."""
-        told = self.lifecycle.leave(told)
-        if told is self.lifecycle.told:
+    def leave(self, start: Start | None = None) -> Start:
+        """Do as `quit` does, to this start alone (None: what runs), and to none that comes later; returns it."""
+        start = self.lifecycle.leave(start)
+        if start is self.lifecycle.current:
             self._wake_all()
-        return told
+        return start
 
     def _wake_all(self) -> None:
         """Wake whoever waits for a broker, or to be told."""
         self.workers.leave_opening()
         self.wake()
 
-    def _fail(self, told: threading.Event, error: JmsxError) -> None:
-        """End the app because of what has ended a worker of the start that has this `told`, unless it has ended."""
-        if self.lifecycle.goes_on(told):
+    def _fail(self, start: Start, error: JmsxError) -> None:
+        """End the app because of what has ended a worker of this start, unless that has ended."""
+        if self.lifecycle.goes_on(start):
             self.failure = self.failure or error
-            self.leave(told)
+            self.leave(start)
 
-    def stop(self, timeout: float, told: threading.Event | None = None) -> None:
-        """Do as `App.stop` does, within so many seconds, to the start that has this `told` (None: what runs)."""
+    def stop(self, timeout: float, start: Start | None = None) -> None:
+        """Do as `App.stop` does, within so many seconds, to this start alone (None: to what runs)."""
         if self.workers.calling() is not None:
             raise IllegalStateError(
                 "stop() waits for handlers to end, so it would wait for its own; in a handler call quit()"
@@ -272,20 +277,22 @@ class Service:
         if self.lifecycle.left:
             self.outgoing.close(timeout)
             return
-        told = self.leave(told)
+        start = self.leave(start)
+        if start is not self.lifecycle.current:
+            return
         turn: list[bool] = []
         try:
             # In one step for Python, as in locks.py.
             turn += map(self.workers.turn.acquire, (True,), (min(timeout, threading.TIMEOUT_MAX),))
             if turn == [False] or not self.workers.stopping:
-                self._drain(told, left, timeout)
+                self._drain(start, left, timeout)
         finally:
             if turn == [True]:
                 self.workers.turn.release()
 
-    def _drain(self, told: threading.Event, left: Callable[[], float], given: float) -> None:
+    def _drain(self, start: Start, left: Callable[[], float], given: float) -> None:
         """Do what `stop` does, in as many seconds as are left of those that were `given`."""
-        if told is not self.lifecycle.told:
+        if start is not self.lifecycle.current:
             return  # another thread has stopped what we were to stop, and somebody has started it again
         try:
             self.workers.stopping = True
@@ -298,66 +305,55 @@ class Service:
             )
             if (counting := self.counting) is not None:
                 counting.close(min(LAST, left()))
-            self._end(told)
+            self._end(start)
         finally:
             self.workers.stopping = False
         for failure in failures:
             if failure is not None:
                 raise failure
 
-    def abort(self, told: threading.Event | None = None) -> None:
-        """Do as `App.abort` does, to the start that has this `told` (None: what runs)."""
+    def abort(self, start: Start | None = None) -> None:
+        """Do as `App.abort` does, to this start alone (None: to what runs)."""
         if self.lifecycle.left:
             self.outgoing.abort()
             return
-        told = self.lifecycle.leave(told)
-        if told is not self.lifecycle.told:  # it has ended, and another one has begun
-            return
-        self.workers.abort()
-        self.outgoing.abort()
-        self._take_down(told)
-        self._end(told)
-        self.wake()
-
-    def _drop(self, told: threading.Event) -> None:
-        """
-        Drop what the start has up that has this `told`, and the turn; the app may be started again.
-
-        It may have been ended, and the next one wait for the turn: what is up is its own all the same.
-        """
-        self.workers.abort()
-        if told is self.lifecycle.told:
+        wake = self.wake  # now, for there may be another start before this ends
+        start = self.lifecycle.leave(start)
+        ours = start is self.lifecycle.current
+        if ours:
+            self.workers.abort()
             self.outgoing.abort()
-        _close_all(self._up)
-        self._take_down(told)
+            self._take_down(start)
+        self._end(start)
+        if ours:
+            wake()
 
-    def _end(self, told: threading.Event) -> None:
+    def _drop(self, start: Start) -> None:
+        """Drop what this start has up, which has the turn; the app may be started again, or is by now."""
+        if start is self._opened:
+            self.workers.abort()
+        if start is self.lifecycle.current:
+            self.outgoing.abort()
+        self._take_down(start)
+
+    def _end(self, start: Start) -> None:
         """Stop what is left, and close the observers: nothing happens any more that they could be told."""
         with self._ending:
-            self._take_down(told)
-            if self.observers and self.lifecycle.close(told):
+            self._take_down(start)
+            if self.observers and self.lifecycle.close(start):
                 Observers(self.observers).close()
 
-    def _take_down(self, told: threading.Event) -> None:
-        """Close what is up beside the workers, which have stopped; nothing of another start than the one of `told`."""
-        up = self._up
-        # asked behind that, or it may be what the next start has up
-        if told is not self.lifecycle.told:
-            return
-        _close_all(up)
-        if told is self.lifecycle.told:
+    def _take_down(self, start: Start) -> None:
+        """Close what this start has up beside the workers, which have stopped; each once, whoever else does so, too."""
+        while True:
+            try:
+                close = start.up.pop()
+            except IndexError:
+                break
+            close()
+        if start is self.lifecycle.current:
             self.endpoint = self.watch = self.counting = self.loop = None
-            self.lifecycle.end(told)
-
-
-def _close_all(up: list[Callable[[], object]]) -> None:
-    """Take down the last one first; each once, whoever else does so meanwhile."""
-    while True:
-        try:
-            close = up.pop()
-        except IndexError:
-            return
-        close()
+            self.lifecycle.end(start)
 
 
 def _attempt(step: Callable[..., object], *arguments: object) -> JmsxError | None:

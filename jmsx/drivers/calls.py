@@ -136,7 +136,7 @@ class Calls:
             waited = self._wait(request, seconds, patient=limit is None)
             if waited is not None:
                 # 0 where writing it has taken all the time
-                within = "in time" if waited == 0 else f"in {_told(waited)}"
+                within = "in time" if round(waited, 3) == 0 else f"in {_told(waited)}"
                 late = BrokerTimeoutError(
                     f"{self.engine.source.broker} did not answer {request.command} {request.subject}"
                     f" {within}{self._advice(request)}"

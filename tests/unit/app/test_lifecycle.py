@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from jmsx import IllegalStateError
-from jmsx.app.lifecycle import TABLE, Lifecycle, Move, State
+from jmsx.app.lifecycle import TABLE, Lifecycle, Move, Start, State
 from tests.unit.interrupts import Interrupt
 
 R, D, S, F, L, C, X = (
@@ -35,8 +35,12 @@ def after(*moves: Move) -> Lifecycle:
 def make(life: Lifecycle, move: Move) -> None:
     """Make one move, of what there is of the app now; a start may be refused."""
     step = getattr(life, move.name.lower())
+    of_the_current = move in (Move.FLOW, Move.END, Move.CLOSE)
     try:
-        step(life.told) if move in (Move.FLOW, Move.END, Move.CLOSE) else step()
+        if move is Move.START:
+            step(Start())
+        else:
+            step(life.current) if of_the_current else step()
     except IllegalStateError:
         assert move is Move.START
 
@@ -71,7 +75,7 @@ def test_any_four_moves() -> None:
             assert not told, moves
         assert life.runs == (was in (S, F, L))
         assert life.flows == (was is F)
-        life.end(life.told)
+        life.end(life.current)
         assert life._state in (R, C, X)
 
 
@@ -80,76 +84,102 @@ def test_a_start() -> None:
     life = Lifecycle()
     for _ in range(2):
         assert not life.flows
-        told = life.start()
-        assert told is not None
+        start = Start()
+        assert life.start(start)
         assert life.runs
-        assert not told.is_set()
-        assert life.flow(told)
+        assert not start.told.is_set()
+        assert life.flow(start)
         assert life.flows
         with pytest.raises(IllegalStateError, match="the app is running"):
-            life.start()
+            life.start(Start())
         assert life.flows
         life.quit()
         assert life.runs
         assert not life.flows
-        life.end(told)
-        assert told.is_set()
+        life.end(start)
+        assert start.told.is_set()
         assert not life.runs
 
 
 def test_a_quit_before_a_start_ends_that_one() -> None:
     """And no second; nor one behind an end that comes between."""
-    life = after(Move.QUIT)
-    assert not life.start()
-    assert life.told.is_set()
-    assert life.start()
-    assert after(Move.QUIT, Move.END).start()
-    assert not after(Move.START, Move.FLOW, Move.END, Move.QUIT).start()
+    life, start = after(Move.QUIT), Start()
+    assert not life.start(start)
+    assert start.told.is_set()
+    assert life.start(Start())
+    assert after(Move.QUIT, Move.END).start(Start())
+    assert not after(Move.START, Move.FLOW, Move.END, Move.QUIT).start(Start())
 
 
 @pytest.mark.parametrize("late", [[], [Move.FLOW], [Move.FLOW, Move.QUIT]])
 def test_what_an_app_says_of_itself_when_it_is_over_ends_no_later_start(late: list[Move]) -> None:
     """As a consumer whose link is lost just then."""
-    assert after(Move.START, *late, Move.END, Move.LEAVE).start()
+    assert after(Move.START, *late, Move.END, Move.LEAVE).start(Start())
 
 
 def test_an_app_that_has_ended_while_it_starts_does_not_flow() -> None:
     """Whoever starts it hears of that; one that was told to stop flows, and leaves."""
     for moves in [(Move.START, Move.END), (Move.START, Move.CLOSE)]:
         ended = after(*moves)
-        assert not ended.flow(ended.told)
+        assert not ended.flow(ended.current)
     leaving = after(Move.START, Move.QUIT)
-    assert leaving.flow(leaving.told)
+    assert leaving.flow(leaving.current)
     assert not leaving.flows
 
 
-def test_what_belongs_to_a_start_that_was_dropped_ends_no_later_one() -> None:
-    """One that hung was aborted, and the app is started again before the first one knows."""
-    life = Lifecycle()
-    first = life.start()
-    assert first is not None
-    assert life.leave() is first
+@pytest.mark.parametrize("told", [False, True], ids=["failed", "dropped"])
+def test_what_belongs_to_a_start_ends_no_later_one(*, told: bool) -> None:
+    """One has failed, or hung and was aborted, and the app is started again before the first one knows."""
+    life, first, second = Lifecycle(), Start(), Start()
+    assert life.start(first)
+    if told:
+        assert life.leave(first) is first
     life.end(first)
-    second = life.start()
-    assert second is not None
-    assert first.is_set()
+    assert life.start(second)
+    assert first.told.is_set() == told
     assert not life.goes_on(first)
     assert not life.flow(first)
+    assert life.leave(first) is first
     life.end(first)
     assert not life.close(first)
     assert life.goes_on(second)
-    assert not life.flows
+    assert not second.told.is_set()
     assert life.flow(second)
     assert life.flows
+
+
+def test_a_start_that_was_dismissed_ends_no_later_one() -> None:
+    """It has not begun, and whoever made it drops what it has."""
+    life, first, second = after(Move.QUIT), Start(), Start()
+    assert not life.start(first)
+    assert life.start(second)
+    life.end(life.leave(first))
+    assert life.goes_on(second)
+    assert not second.told.is_set()
+
+
+def test_what_has_ended_closes_an_app_that_rests() -> None:
+    """As it does behind a start that has failed."""
+    life, first = Lifecycle(), Start()
+    assert life.start(first)
+    life.end(first)
+    second = Start()
+    assert life.start(second)
+    assert not life.close(first)
+    life.end(second)
+    assert life.close(first)
 
 
 def test_whoever_waits_before_the_first_start_hears_of_its_end() -> None:
     """So it does behind a start that has failed."""
     life = Lifecycle()
     waits = life.told
-    assert life.start() is waits
-    life.end(waits)
-    assert life.start() is waits
+    for _ in range(2):
+        start = Start()
+        assert life.start(start)
+        assert start.told is waits
+        life.end(start)
+    assert life.start(Start())
     life.quit()
     assert waits.is_set()
 
@@ -157,24 +187,24 @@ def test_whoever_waits_before_the_first_start_hears_of_its_end() -> None:
 def test_an_app_whose_observers_are_closed() -> None:
     """Starts no more, and they are closed once."""
     life = after(Move.START, Move.FLOW)
-    assert life.close(life.told)
-    assert not life.close(life.told)
+    assert life.close(life.current)
+    assert not life.close(life.current)
     for between in (Move.END, Move.QUIT, Move.LEAVE):
         make(life, between)
         with pytest.raises(IllegalStateError, match="its observers are closed"):
-            life.start()
+            life.start(Start())
     life.check_not_running()
 
 
 def test_in_the_child_of_a_fork() -> None:
     """An app that ran is the parent's; another one may start, and whoever told the parent's to stop told that."""
     life = after(Move.START, Move.QUIT, Move.FORK)
-    for asked in (life.start, life.check_not_running, life.check_here):
+    for asked in (lambda: life.start(Start()), life.check_not_running, life.check_here):
         with pytest.raises(IllegalStateError, match="before fork"):
             asked()
     assert life.left
     assert not life.told.is_set()
-    assert after(Move.QUIT, Move.FORK).start()
+    assert after(Move.QUIT, Move.FORK).start(Start())
 
 
 def test_a_signal_handler_that_quits_at_any_step_of_a_start() -> None:
@@ -184,10 +214,10 @@ def test_a_signal_handler_that_quits_at_any_step_of_a_start() -> None:
         life = Lifecycle()
         within = ["jmsx/app/lifecycle.py"]
         interrupt = Interrupt(at, within=within, handler=lambda _alarm: life.quit())
-        started = interrupt.run(life.start)
+        started = interrupt.run(lambda: life.start(Start()))
         if interrupt.steps >= at:
             assert life.told.is_set()
-            assert life._state is (R if started is None else L)
+            assert life._state is (L if started else R)
         return interrupt.steps
 
     step = 1
@@ -203,7 +233,7 @@ def test_a_signal_handler_that_aborts_at_any_step(move: Move) -> None:
     def steps(at: int) -> int:
         life = after(Move.START)
         within = ["jmsx/app/lifecycle.py"]
-        interrupt = Interrupt(at, within=within, handler=lambda _alarm: life.end(life.told))
+        interrupt = Interrupt(at, within=within, handler=lambda _alarm: life.end(life.current))
         interrupt.run(lambda: make(life, move))
         if interrupt.steps >= at:
             assert not life.runs

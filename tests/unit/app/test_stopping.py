@@ -23,6 +23,7 @@ from jmsx import (
 )
 from jmsx.app import service
 from jmsx.app.endpoint import Endpoint
+from jmsx.app.lifecycle import Start
 from jmsx.core.events import Event, LinkClosed, Source, SubscriptionClosed
 from jmsx.errors import IllegalStateError
 from jmsx.testing import FakeBrokerServer
@@ -188,9 +189,9 @@ def test_a_stop_between_the_opening_and_the_first_message(
     app.consumer("a")(lambda _message: None)
     begin = app._service.begin
 
-    def late(told: threading.Event) -> None:
+    def late(start: Start) -> None:
         app.stop()
-        begin(told)
+        begin(start)
 
     monkeypatch.setattr(app._service, "begin", late)
     with pytest.raises(IllegalStateError, match="stopped while it started"):
@@ -392,7 +393,7 @@ def test_an_abort_by_the_first_handler_while_others_begin(
         app.abort()
         aborted.set()
 
-    monkeypatch.setattr(app._service, "_count", lambda: aborted.wait(10))
+    monkeypatch.setattr(app._service, "_count", lambda _start: aborted.wait(10))
     with App(server.url) as sender:
         sender.send("queue://a", "x")
     app.run()
