@@ -105,9 +105,8 @@ class Books:
     context: Context
     counts: pl.DataFrame
     doubts: pl.DataFrame
-    again: (
-        pl.DataFrame
-    )  #: bucket, hour_us: as `flows.AGAIN`, but for shards where somebody here sent
+    #: bucket, hour_us: as `flows.AGAIN`, but for shards where somebody here sent
+    again: pl.DataFrame
     roster: pl.DataFrame  #: as `roster.roster`
     absent: pl.DataFrame  #: as `roster.absent`
 

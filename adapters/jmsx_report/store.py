@@ -71,9 +71,8 @@ class Run:
     folder: Path
     parts: frozenset[Part]
     rows: Mapping[str, int]  #: of each partial that has any
-    few: Mapping[
-        str, Sequence[int]
-    ]  #: partials of few rows -> from and to which byte of their file
+    #: partials of few rows -> from and to which byte of their file
+    few: Mapping[str, Sequence[int]]
 
     @cached_property
     def segments(self) -> frozenset[Segment]:

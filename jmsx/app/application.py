@@ -434,7 +434,7 @@ class App:
         """
         Drop everything at once; unfinished messages come again.
 
-        It ends `wait()` and `run()`, too, and may be called from any thread, also from a handler.
+        It ends `wait()`, `run()` and `serve()`, too, and may be called from any thread, also from a handler.
         """
         self._service.abort()
 
@@ -464,6 +464,7 @@ class App:
         foreground.run(self._service, limit, patience, announce)
 
     def __enter__(self) -> Self:
+        self._check_not_running()
         start = Start()
         try:
             self._service.start(start)

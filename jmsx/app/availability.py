@@ -77,8 +77,9 @@ class Stores:
 
     def close(self) -> None:
         """Close them all; what one raises is logged."""
-        while self._open:
-            store = self._open.pop()
+        closing, self._open = self._open, []  # for there may be another start before it ends
+        while closing:
+            store = closing.pop()
             try:
                 store.close()
             except BaseException as error:

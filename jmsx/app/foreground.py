@@ -35,11 +35,11 @@ _log = logger("jmsx.app")
 
 def run(service: Service, limit: float, patience: float | None, announce: Announce) -> None:
     """Do as `App.run` does; `limit` and `patience` (None: for ever) are its two durations, in seconds."""
-    start = Start()
+    service.lifecycle.check_not_running()  # before the signals, which may be those of who runs
     with Signals() as signals:
+        start = Start(signals.wake)
         try:
             begun = service.lifecycle.start(start)
-            _have_woken(service, start, signals.wake)
             if not (begun and _start_beside(service, start, limit, signals)):
                 service.abort(start)
                 return
@@ -64,22 +64,23 @@ def run(service: Service, limit: float, patience: float | None, announce: Announ
 
 async def serve(service: Service, limit: float, announce: Announce) -> None:
     """Do as `App.serve` does; it drains for `limit` seconds."""
-    start, woken, loop = Start(), asyncio.Event(), asyncio.get_running_loop()
+    woken, loop = asyncio.Event(), asyncio.get_running_loop()
     task = asyncio.current_task()
 
     def wake() -> None:
         with contextlib.suppress(RuntimeError):  # of a loop that is closed
             loop.call_soon_threadsafe(woken.set)
 
+    start = Start(wake, loop)
+
     def signalled() -> None:
         if start.told.is_set() and task is not None:
             task.cancel()
         service.leave(start)
 
-    service.lifecycle.check_not_running()  # before the signals, which may be those of who runs
+    service.lifecycle.check_not_running()  # before the signals, as above
     with on_signals(loop, signalled):
         begun = service.lifecycle.start(start)
-        _have_woken(service, start, wake)
         if not (begun and await _enter(service, start, service.bring_up_unless_told, limit)):
             await abort(service, start)
             return
@@ -93,7 +94,8 @@ async def serve(service: Service, limit: float, announce: Announce) -> None:
 
 async def begin(service: Service, drain_timeout: float) -> None:
     """Do as `App.start` does, while the event loop goes on; see `_enter`."""
-    start = Start()
+    service.lifecycle.check_not_running()
+    start = Start(loop=asyncio.get_running_loop())
     try:
         service.claim(start)
     except BaseException:
@@ -110,18 +112,17 @@ async def leave(service: Service, drain_timeout: float, start: Start | None = No
         except asyncio.CancelledError:
             await beside(service.abort, start)
             raise
-        finally:
-            _give_back_loop(service, start)
+        except RuntimeError:  # the process gets no thread for it
+            service.abort(start)
+            raise
 
 
 async def abort(service: Service, start: Start | None = None) -> None:
     """Drop all, while the event loop goes on."""
     try:
         await beside(service.abort, start)
-    except RuntimeError:  # the process gets no thread for it
+    except RuntimeError:  # as above
         service.abort(start)
-    finally:
-        _give_back_loop(service, start)
 
 
 async def _enter(
@@ -132,7 +133,6 @@ async def _enter(
 
     Whoever is cancelled meanwhile drains, and aborts when cancelled once more.
     """
-    service.given_loop = asyncio.get_running_loop()
     starting = asyncio.ensure_future(beside(bring_up, start))
     try:
         try:
@@ -157,19 +157,6 @@ async def _has_started(
                 service.leave(start)  # again, for what it opens next
                 await asyncio.wait([starting], timeout=LOOK)
     return starting.done() and starting.exception() is None
-
-
-def _give_back_loop(service: Service, start: Start | None) -> None:
-    """Have handlers run on this loop no more, unless it is that of another start by now."""
-    if start is None or start is service.lifecycle.current:
-        service.given_loop = None
-
-
-def _have_woken(service: Service, start: Start, wake: Callable[[], None]) -> None:
-    """Have `wake` called when the app is told to stop, also if that was before."""
-    service.wake = wake
-    if start.told.is_set():
-        wake()
 
 
 def _start_beside(service: Service, start: Start, limit: float, signals: Signals) -> bool:

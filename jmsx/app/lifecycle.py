@@ -18,6 +18,7 @@ from jmsx.drivers.process import left_behind
 from jmsx.errors import IllegalStateError
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
 
@@ -66,12 +67,26 @@ TABLE: Final = {
 
 
 class Start:
-    """One start of an app, and what belongs to it until its end."""
+    """
+    One start of an app, and what belongs to it until its end.
 
-    __slots__ = ("told", "up")
+    Args:
+        wake: is called when it is told to stop, for whoever waits.
+        loop: on which handlers that are `async def` run; None: on one of the app's own.
 
-    def __init__(self) -> None:
-        self.told = threading.Event()  #: set when it is told to stop
+    """
+
+    __slots__ = ("loop", "told", "up", "wake")
+
+    def __init__(
+        self,
+        wake: Callable[[], None] = lambda: None,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self.wake = wake
+        self.loop = loop
+        #: Set when it is told to stop; the same as of the one before, if that has failed without being told
+        self.told = threading.Event()
         self.up: list[Callable[[], object]] = []  #: what takes down each thing that is up
 
 
@@ -81,9 +96,8 @@ class Lifecycle:
     def __init__(self) -> None:
         self._state = State.RESTING
         self._lock = reentrant()
-        self.current = (
-            Start()
-        )  #: the last one, whether it has ended or not; before the first the one that comes
+        #: The last one, whether it has ended or not; before the first one that never begins
+        self.current = Start()
 
     def after_fork(self) -> None:
         """In the child of a fork: see State.LEFT; locks and events are the parent's, so it has others."""
@@ -153,11 +167,12 @@ class Lifecycle:
                 self._move(Move.FLOW)
             return self.goes_on(start)
 
-    def quit(self) -> None:
-        """Tell it to stop; where it does not run, the start that comes next is the one that ends."""
+    def quit(self) -> Start:
+        """Tell the last start to stop, and return it; where the app does not run, the next one ends."""
         with self._lock:
             self._move(Move.QUIT)
             self.told.set()
+            return self.current
 
     def leave(self, start: Start | None = None) -> Start:
         """

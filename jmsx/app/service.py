@@ -34,7 +34,6 @@ from jmsx.jms.handlers import is_async
 from jmsx.observe import Observer, Observers
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
     from wsgiref.types import WSGIApplication
 
@@ -83,9 +82,6 @@ class Service:
             app.middleware,
             machine,
         )
-        self.wake: Callable[[], None] = lambda: None  #: whoever waits to be told to stop
-        #: On which handlers that are `async def` run, if the program gave one
-        self.given_loop: asyncio.AbstractEventLoop | None = None
         self.failure: JmsxError | None = None  #: of a consumer, which ended the app
         self._nothing_is_up()
         tell_of_forks(self)
@@ -104,8 +100,6 @@ class Service:
         """In the child of a fork: what runs is the parent's; it can send, and start if it did not run."""
         self.lifecycle.after_fork()
         self._nothing_is_up()
-        self.wake = lambda: None
-        self.given_loop = None
 
     def connection(self, *more: Observer, **options: Unpack[ConnectionKeywords]) -> Connection:
         """Return a connection with the app's URL, observers and options; those given win."""
@@ -174,13 +168,17 @@ class Service:
         app = self._app
         start.up.append(self.workers.close)
         if app.health is not None:
-            self.endpoint = Endpoint(app.health, app.wsgi)
-            start.up.append(self.endpoint.close)
+            endpoint = Endpoint(app.health, app.wsgi)
+            start.up.append(endpoint.close)
+            self.endpoint = endpoint
+        loop = None
         if any(is_async(consumer.handler) for consumer in app.consumers):
-            self.loop = Loop(self.given_loop)
-            start.up.append(self.loop.close)
-        self.gates = Gates(app.consumers, tuple(self.observers))
-        start.up.append(self.gates.close)
+            loop = Loop(start.loop)
+            start.up.append(loop.close)
+            self.loop = loop
+        gates = Gates(app.consumers, tuple(self.observers))
+        start.up.append(gates.close)
+        self.gates = gates
         self.workers.open(
             Shared(
                 consumers=app.consumers,
@@ -188,8 +186,8 @@ class Service:
                 waits=bool(app.reconnect),
                 observers=(self.progress, *self.observers),
                 middleware=app.middleware,
-                gates=self.gates,
-                loop=self.loop,
+                gates=gates,
+                loop=loop,
                 reply=self.outgoing.reply,
                 failing=partial(self._fail, start),
                 stopping=start.told,
@@ -211,8 +209,9 @@ class Service:
         app = self._app
         if app.watch > 0:
             options = self.connection().options
-            self.watch = Watch(self.workers, self.progress, options, app.watch)
-            start.up.append(self.watch.close)
+            watch = Watch(self.workers, self.progress, options, app.watch)
+            start.up.append(watch.close)
+            self.watch = watch
         self._count(start)
         self.workers.look_after()
         if not self.lifecycle.flow(start):  # a handler has aborted it, or a signal's
@@ -223,8 +222,9 @@ class Service:
         every = self._app.broker_stats
         if every > 0 and any(getattr(one, "keeps_counts", False) for one in self.observers):
             uri, told = self._app.connection_uri(), Observers(self.observers)
-            self.counting = Counting(self.progress.places, uri, told, every)
-            start.up.append(self.counting.leave)
+            counting = Counting(self.progress.places, uri, told, every)
+            start.up.append(counting.leave)
+            self.counting = counting
 
     # Down ------------------------------------------------------------------------------------------------------------
 
@@ -237,20 +237,19 @@ class Service:
 
     def quit(self) -> None:
         """Do as `App.quit` does."""
-        self.lifecycle.quit()
-        self._wake_all()
+        self._wake(self.lifecycle.quit())
 
     def leave(self, start: Start | None = None) -> Start:
         """Do as `quit` does, to this start alone (None: what runs), and to none that comes later; returns it."""
         start = self.lifecycle.leave(start)
-        if start is self.lifecycle.current:
-            self._wake_all()
+        self._wake(start)
         return start
 
-    def _wake_all(self) -> None:
-        """Wake whoever waits for a broker, or to be told."""
-        self.workers.leave_opening()
-        self.wake()
+    def _wake(self, start: Start) -> None:
+        """Wake whoever waits for a broker, or for this start to be told to stop."""
+        if start is self.lifecycle.current:
+            self.workers.leave_opening()
+        start.wake()
 
     def _fail(self, start: Start, error: JmsxError) -> None:
         """End the app because of what has ended a worker of this start, unless that has ended."""
@@ -317,24 +316,24 @@ class Service:
         if self.lifecycle.left:
             self.outgoing.abort()
             return
-        wake = self.wake  # now, for there may be another start before this ends
         start = self.lifecycle.leave(start)
-        ours = start is self.lifecycle.current
-        if ours:
+        if start is self.lifecycle.current:
             self.workers.abort()
             self.outgoing.abort()
             self._take_down(start)
         self._end(start)
-        if ours:
-            wake()
+        start.wake()
 
     def _drop(self, start: Start) -> None:
         """Drop what this start has up, which has the turn; the app may be started again, or is by now."""
-        if start is self._opened:
+        ours = start is self._opened
+        if ours:
             self.workers.abort()
         if start is self.lifecycle.current:
             self.outgoing.abort()
         self._take_down(start)
+        if ours:
+            self.workers.close()  # again, if who has ended it did: there is what has been opened since
 
     def _end(self, start: Start) -> None:
         """Stop what is left, and close the observers: nothing happens any more that they could be told."""

@@ -27,6 +27,7 @@ from typing import Any, Final, NamedTuple, Self, Unpack
 from jmsx import plugins
 from jmsx.app.application import App
 from jmsx.app.bodies import Data
+from jmsx.app.lifecycle import Start
 from jmsx.app.parameters import Of, Parameter
 from jmsx.app.sender import SendKeywords
 from jmsx.core.delivery import Delivery
@@ -222,10 +223,8 @@ class Harness:
 
     def __enter__(self) -> Self:
         self._restore = _borrow(self._app, self._world, self._records, self._deaths)
-        if self._loop is not None:
-            self._app._service.given_loop = self._loop  # noqa: SLF001 - only a harness gives an app its loop
         try:
-            self._app.start()
+            self._app._service.start(Start(loop=self._loop))  # noqa: SLF001 - only a harness gives an app its loop
             self._world.settle()
         except BaseException as error:
             self._leave(self._app.abort)

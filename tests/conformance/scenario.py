@@ -108,9 +108,8 @@ class Scenario:
     destinations: dict[str, str] = field(default_factory=dict)  #: logical name -> queue or topic
     requires: str | None = None
     stomp_expect: dict[int, Json] = field(default_factory=dict)  #: step index -> outcome
-    java_race: dict[int, Json] = field(
-        default_factory=dict
-    )  #: the same, all together, of the Java client alone
+    #: the same, all together, of the Java client alone
+    java_race: dict[int, Json] = field(default_factory=dict)
     not_over_stomp: str | None = None  #: the reason, if STOMP cannot do it
 
     def is_timed(self) -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jmsx import App, Message, RedeliveryPolicy
+from jmsx.app.lifecycle import Start
 from jmsx.app.loops import Loop
 from jmsx.core.events import DeliveryEnded, Event, MessageSent, Outcome, Source
 from jmsx.errors import JmsxError
@@ -352,10 +353,9 @@ def test_a_loop_that_is_closed_under_it(recwarn: pytest.WarningsRecorder) -> Non
                 await asyncio.sleep(10)
 
         loop = asyncio.new_event_loop()
-        app._service.given_loop = loop
         thread = threading.Thread(target=loop.run_forever)
         thread.start()
-        app.start()
+        app._service.start(Start(loop=loop))
         assert reached.wait(10)
         thread.join(10)
         loop.close()

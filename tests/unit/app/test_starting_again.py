@@ -20,8 +20,6 @@ from tests.integration.broker_support import eventually
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from jmsx.app.service import Service
-
 pytestmark = pytest.mark.timeout(60)
 
 
@@ -240,9 +238,25 @@ def test_handlers_run_on_the_loop_of_the_start_that_they_belong_to(
     monkeypatch.setattr(app._service, "_end", slowly)
     with pytest.raises((ValueError, asyncio.CancelledError)):
         asyncio.run(leave_in_a_hurry())
-    service: Service = app._service
-    assert eventually(lambda: not service.lifecycle.runs)
-    assert service.given_loop is None
+    assert eventually(lambda: not app._service.lifecycle.runs)
     app.start()
+    app.send("queue://b", "x")
+    assert called.wait(10)
+
+
+def test_a_start_beside_one_that_is_served_has_a_loop_of_its_own(app: App) -> None:
+    """Its handlers were to run on that of the first one, which ends."""
+    called = threading.Event()
+
+    @app.consumer("b")
+    async def handle(_message: Message) -> None:
+        called.set()
+
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(lambda: asyncio.run(app.serve(2)))
+        assert eventually(lambda: app.ready().ok)
+        app.abort()
+        app.start()
+        first.result(10)
     app.send("queue://b", "x")
     assert called.wait(10)
