@@ -282,7 +282,7 @@ def _doubted(held: Books, rows: pl.DataFrame) -> dict[str, str]:
                 " removed by hand"
             )
         elif row["size"] > (row["open"] or 0) and not held.horizon.living:
-            doubts[row["route"]] = f"{counted(row['size'], 'message')} left in the queue unread"
+            doubts[row["route"]] = f"{row['size']} messages wait in the queue unread"
     return doubts
 
 
