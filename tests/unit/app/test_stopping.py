@@ -232,6 +232,22 @@ def test_an_abort_as_the_last_consumer_has_been_opened(
     assert eventually(lambda: not left())
 
 
+def start_again_while_it_hangs(
+    app: App, first: Callable[[], object], hangs: threading.Event, again: threading.Event
+) -> None:
+    """Have `first` start the app, abort that when it `hangs`, and start the app again; then let the first go on."""
+    with ThreadPoolExecutor() as threads:
+        starting = threads.submit(first)
+        assert hangs.wait(10)
+        app.abort()
+        second = threads.submit(app.start)
+        assert eventually(lambda: app._service.lifecycle.runs)
+        again.set()
+        with pytest.raises(JmsxError):
+            starting.result(10)
+        second.result(10)
+
+
 @pytest.mark.parametrize("enters", [False, True], ids=["start", "with"])
 def test_a_start_that_hung_and_was_aborted_does_not_go_on_beside_the_next_one(
     server: FakeBrokerServer,
@@ -254,16 +270,7 @@ def test_a_start_that_hung_and_was_aborted_does_not_go_on_beside_the_next_one(
         return availability(store)
 
     monkeypatch.setattr(workers._stores, "availability", hang_once)
-    with ThreadPoolExecutor() as threads:
-        first = threads.submit(app.__enter__ if enters else app.start)
-        assert hangs.wait(10)
-        app.abort()
-        second = threads.submit(app.start)
-        assert eventually(lambda: app._service.lifecycle.runs)
-        again.set()
-        with pytest.raises(JmsxError):
-            first.result(10)
-        second.result(10)
+    start_again_while_it_hangs(app, app.__enter__ if enters else app.start, hangs, again)
     assert len(workers) == 1
     assert app.ready().ok
     app.stop()
@@ -289,16 +296,7 @@ def test_what_an_aborted_start_puts_up_yet_is_taken_down(
             super().__init__(*given)
 
     monkeypatch.setattr(service, "Endpoint", Slow)
-    with ThreadPoolExecutor() as threads:
-        first = threads.submit(app.start)
-        assert hangs.wait(10)
-        app.abort()
-        second = threads.submit(app.start)
-        assert eventually(lambda: app._service.lifecycle.runs)
-        again.set()
-        with pytest.raises(JmsxError):
-            first.result(10)
-        second.result(10)
+    start_again_while_it_hangs(app, app.start, hangs, again)
     assert app.endpoint is made[1]
     app.stop()
     assert eventually(lambda: not left())
