@@ -53,20 +53,24 @@ class ReportResult:
     """
     Where the report lies, and what it says.
 
-    The `verdict` of `audit` is "balanced" (all that was sent was settled, once), "suspect" (something was not, or
-    twice) or "unverifiable" (the log cannot tell; `reasons` say why). Its numbers are messages: sent (confirmed, or
-    settled), settled, done, dead_lettered, discarded, suppressed, expired (of these six each time, also of foreign
-    senders: done twice counts twice), unaccounted (sent to where jmsx reads, and never settled), explained (so many of
-    these a gap in the log, the broker, a consumer, another queue or its id may explain; the others are lost), in_flight
-    (sent, or planned to come again, less than the deadline ago), unread (sent to where jmsx does not read), removed
-    (not settled when their durable subscription was removed), duplicates (done more than once), dead_after_done
-    (dead-lettered after they were done once), unsent (settled, but no send of it is logged), foreign (not of a jmsx
-    sender).
-    Beside them `horizon` (up to when all writers are complete; us, epoch) and `since` (messages sent after it),
-    `destinations` and `hours` (the same for each), the keys of the unaccounted, `lost` where that is proven and else
-    `unsettled` (if a gap may explain only some, nobody knows which), the keys of what was `repeated`, `findings`,
-    `counts` and `counts_by_destination` (deliveries by outcome, redelivered, dlq, …: to be held against metrics and the
-    broker) and `completeness`.
+    `audit` is what `summary.json` holds:
+
+    - `verdict`: "balanced" (all that was sent was settled, once), "suspect" (something was not, or twice) or
+      "unverifiable" (the log cannot tell), with its `reasons`.
+    - Settlements, each counted, also those of messages from foreign senders, so that what is done twice counts twice:
+      `settled`, and of these `done`, `dead_lettered`, `discarded`, `suppressed` and `expired`.
+    - Messages: `sent` (confirmed, or settled), `unaccounted` (sent to where jmsx reads, and never settled), `explained`
+      (so many of these a gap in the log, the broker, a consumer, another queue or its id may explain; the others are
+      lost), `in_flight` (sent, or planned to come again, less than the deadline ago), `unread` (sent to where jmsx does
+      not read), `removed` (not settled when their durable subscription was removed), `duplicates` (done more than
+      once), `dead_after_done` (dead-lettered after they were done once), `unsent` (settled, but no send of it is
+      logged) and `foreign` (not of a jmsx sender).
+    - `horizon` (up to when all writers are complete; microseconds, epoch) and `since` (messages sent after it).
+    - `destinations` and `hours`: the same for each.
+    - The keys of the unaccounted: `lost` where that is proven, else `unsettled` (if a gap may explain only some, nobody
+      knows which); and of what was `repeated`.
+    - `findings`, `completeness`, `counts` and `counts_by_destination` (deliveries by outcome, redelivered, dlq, …: to
+      be held against metrics and the broker).
     """
 
     report: Path  #: report.html: what a person looks at
