@@ -22,7 +22,7 @@ class Lost(NamedTuple):
 
     deliveries: int
     failures: int
-    refused: bool  #: the link was dropped because the broker did not commit it
+    refused: bool  #: the broker did not commit it, or complained of what was sent for it, and so the link was lost
     #: It came with the broker's flag, and nobody knew of a delivery before: perhaps another host does
     flag_unexplained: bool = False
     #: How the last of `deliveries` failed, where the application has said so
@@ -80,7 +80,9 @@ class History(NamedTuple):
     #: The broker says that it was delivered before, and nobody knows of that
     flag_unexplained: bool = False
     after_loss: bool = False  #: it comes again after a link of this session was lost
-    commit_refused: bool = False  #: that link was dropped because the broker refused a commit
+    commit_refused: bool = (
+        False  #: that link was lost because the broker refused a commit, or a part of it
+    )
     #: One of `deliveries` is nothing but the broker's flag, so that perhaps nobody has seen it
     guessed: bool = False
     #: So many of `failures` this session has lost with a link, and nobody has said how they went

@@ -220,7 +220,7 @@ class SessionCore:
                 f" before it answered {request.command} {request.subject}"
             ),
         )
-        self._consumers.lose(now)
+        self._consumers.lose(now, refused=self._work.complained)
         self._work.lost(self.epoch, now)
         self.browsers.clear()
         in_doubt = self._work.in_doubt

@@ -368,13 +368,18 @@ class Subscriptions:
         headers = {"id": narrow, "receipt": request.receipt_id}
         self._outbox.transmit(Frame("UNSUBSCRIBE", headers))
 
-    def lose(self, now: float) -> None:
-        """Remember what was not settled, because the link is gone and the broker delivers it again."""
+    def lose(self, now: float, *, refused: bool) -> None:
+        """
+        Remember what was not settled, because the link is gone and the broker delivers it again.
+
+        `refused`: the broker has complained of what the application made of what it holds, which so waits as the policy
+        says when it comes again: that cause is still there the next moment.
+        """
         self.linked = False
         self._awaited.clear()
         for consumer in self:
             handed_out, waiting = consumer.cut(now)
-            self._lost_deliveries.note(consumer, handed_out, handed_out=True)
+            self._lost_deliveries.note(consumer, handed_out, handed_out=True, refused=refused)
             self._lost_deliveries.note(consumer, waiting, handed_out=False)
         for consumer, delivery in self._dead_letters.lose(now):
             self._lost_deliveries.note(consumer, [delivery], handed_out=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from functools import partial
@@ -288,6 +289,29 @@ def test_an_output_that_nobody_takes_is_a_dead_letter(broker: LocalBroker) -> No
     assert broker.statistics(output).size == 1
     # a link that ended before the complaint was read counts for nothing
     assert 2 <= seen.count("bad") <= 6
+
+
+def test_an_output_that_is_full_is_tried_as_the_policy_says(artemis: LocalBroker) -> None:
+    """The ERROR ends the link before COMMIT is written; all deliveries of a message were used up in half a second."""
+    source, output, delay = name("open"), name("full"), 0.5
+    with Connection(artemis.url, username="admin", password=GUARDS["admin"]) as connection:
+        connection.create_session().create_producer(output).send("x" * 2000)
+    policy = RedeliveryPolicy(
+        maximum_redeliveries=3, initial_redelivery_delay=delay, redelivery_delay=delay
+    )
+    app = App(as_clerk(artemis), use_management=False, redelivery_policy=policy)
+    at: list[float] = []
+
+    @app.consumer(source, mode=TRANSACTED, dead_letter=f"queue://{name('dlqs')}")
+    def forward(_message: Message) -> None:
+        at.append(time.monotonic())
+        app.send(output, "x")
+
+    with app:
+        app.send(source, "a")
+        assert eventually(lambda: len(at) == 4, 20)
+    assert all(later - earlier > 0.9 * delay for earlier, later in itertools.pairwise(at)), at
+    assert artemis.statistics(output).size == 1
 
 
 def test_who_may_not_ask_for_the_scheduler_waits_himself(

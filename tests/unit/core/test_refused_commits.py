@@ -18,6 +18,7 @@ from jmsx.errors import (
     TransactionRolledBackError,
 )
 from jmsx.testing import FakeBroker
+from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT
 from tests.unit.core.harness import TRANSACTED, WALL, Talk, at_most
 
@@ -76,6 +77,27 @@ def test_refused_commit_waits_as_the_policy_says() -> None:
         began = talk.now
         assert refused(talk, "a", policy=policy) == [f"a#{n}"]
         moments.append(talk.now - began)
+    assert moments == [0, 1, 2, 4, 8]
+
+
+def test_a_link_that_ends_with_a_complaint_waits_as_the_policy_says() -> None:
+    """A SEND that Artemis has no room for ends the link before COMMIT is written; all attempts took half a second."""
+    talk = Talk(TRANSACTED, dialect=ARTEMIS)
+    policy = RedeliveryPolicy(use_exponential_back_off=True, back_off_multiplier=2)
+    talk.subscribe(policy=policy)
+    moments = []
+    for n in range(1, 6):
+        began = talk.now
+        talk.comes("a", redelivered=str(n > 1).lower())
+        while (due := talk.core.next_timer()) is not None:
+            talk.wait_until(due)
+        assert talk.receive() == f"a#{n}"
+        moments.append(talk.now - began)
+        talk.send()
+        talk.complain("AMQ339011 Error sending message")
+        talk.core.link_closed("error_frame", "AMQ339011 Error sending message", talk.now)
+        assert isinstance(talk.commit().error, TransactionRolledBackError)
+        talk.reopen()
     assert moments == [0, 1, 2, 4, 8]
 
 
