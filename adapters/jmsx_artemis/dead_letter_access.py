@@ -321,7 +321,7 @@ def _naming(names: Collection[str]) -> str | None:
     )
 
 
-def _made(wanted: set[tuple[str, str]], *, is_named: bool) -> Inquiry[frozenset[str]]:
+def _made(wanted: set[tuple[str, str]], *, is_named: bool) -> Inquiry[Mapping[str, str]]:
     """
     Have the queues of addresses, as (address, queue); `is_named`: by the operator, and not by the messages.
 
@@ -341,7 +341,7 @@ def _made(wanted: set[tuple[str, str]], *, is_named: bool) -> Inquiry[frozenset[
                 f" (--from queue://{address}::{queue} --to queue://NAME), and choose the others by --from"
             )
         yield from make_queue(queue, ANYCAST)
-    limited: set[str] = set()
+    limited: dict[str, str] = {}
     for address, queue in sorted(wanted):
         for one in (yield from queues("NAME", queue)):
             if not keeps(one, internal="false"):
@@ -349,25 +349,28 @@ def _made(wanted: set[tuple[str, str]], *, is_named: bool) -> Inquiry[frozenset[
                     f"queue {queue} does not keep all that it gets, as its settings say (ring-size, last-value,"
                     " purge-on-no-consumers, durable, enabled); dead letters would be lost there: name another one"
                 )
-        if (yield from address_settings(address)).address_full_policy in {"FAIL", "DROP"}:
-            limited.add(address)
-    return frozenset(limited)
+        setting, policy = (yield from address_settings(address)).full_policy
+        if policy in {"FAIL", "DROP"}:
+            limited[address] = setting
+    return limited
 
 
 def _moved(
-    here: str, letter: str, target: tuple[str, str], limited: Collection[str]
+    here: str, letter: str, target: tuple[str, str], limited: Mapping[str, str]
 ) -> Inquiry[bool]:
     """
     Have the broker move a letter from a queue to another one, and return whether it did.
 
-    Raises ResourceAllocationError where there is no room: what the broker refuses is in no queue then until it is
-    restarted, and what it drops never again (BROKER.md A75).
+    `limited` has the setting that limits each address which has one. Raises ResourceAllocationError where there is no
+    room, or may be none: what the broker refuses is in no queue then until it is restarted, and what it drops never
+    again (BROKER.md A75). How many pages are left it does not tell.
     """
     address, queue = target
-    if address in limited and (yield Question(f"address.{address}", "isPaging")):
+    setting = limited.get(address)
+    if setting is not None and (yield Question(f"address.{address}", "isPaging")):
+        state = "is full" if setting == "address-full-policy" else "has pages, and may be full"
         raise ResourceAllocationError(
-            f"{address} is full, and what is moved there then is lost (address-full-policy); make room, or name another"
-            " queue"
+            f"{address} {state}, and what is moved there then is lost ({setting}); make room, or name another queue"
         )
     return (yield from _told(here, "moveMessage", whole(letter), queue))
 

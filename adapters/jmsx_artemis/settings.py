@@ -27,6 +27,7 @@ class AddressSettings:
     redelivery_delay: int = 0  #: milliseconds
     default_queue_routing_type: str = MULTICAST
     address_full_policy: str = "PAGE"
+    page_full_policy: str | None = None  #: where pages have a limit, which is none without it
     default_ring_size: int = -1  #: messages that a queue keeps; -1: all
     slow_consumer_threshold: int = -1  #: messages a second; -1: none is slow
     slow_consumer_policy: str = "NOTIFY"
@@ -50,6 +51,7 @@ class AddressSettings:
             "redelivery_delay": "redeliveryDelay",
             "default_queue_routing_type": "defaultQueueRoutingType",
             "address_full_policy": "addressFullMessagePolicy",
+            "page_full_policy": "pageFullMessagePolicy",
             "default_ring_size": "defaultRingSize",
             "slow_consumer_threshold": "slowConsumerThreshold",
             "slow_consumer_policy": "slowConsumerPolicy",
@@ -68,6 +70,13 @@ class AddressSettings:
             dead_letter_queue_prefix=self.expiry_queue_prefix,
             dead_letter_queue_suffix=self.expiry_queue_suffix,
         )
+
+    @property
+    def full_policy(self) -> tuple[str, str]:
+        """The setting that says what becomes of what the address has no room for, by its name, and what it says."""
+        if self.address_full_policy == "PAGE" and self.page_full_policy is not None:
+            return "page-full-policy", self.page_full_policy
+        return "address-full-policy", self.address_full_policy
 
     @property
     def dead_letter_queue(self) -> str:
@@ -119,12 +128,14 @@ def deletes(settings: AddressSettings, *, kept: bool) -> Advice | None:
 
 def drops(settings: AddressSettings) -> Advice | None:
     """Return advice where the broker confirms what it throws away once the address is full."""
-    if settings.address_full_policy != "DROP":
+    setting, policy = settings.full_policy
+    if policy != "DROP":
         return None
+    better = "PAGE" if setting == "address-full-policy" else "FAIL"
     return Advice(
         "once the address is full the broker drops what is sent to it, and confirms that all the same",
-        "set address-full-policy to PAGE in the broker's address-setting",
-        {"address-full-policy": settings.address_full_policy},
+        f"set {setting} to {better} in the broker's address-setting",
+        {setting: policy},
     )
 
 

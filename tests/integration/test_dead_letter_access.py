@@ -730,11 +730,16 @@ def test_a_plan_is_one_line(classic_broker: ClassicBroker) -> None:
 @pytest.fixture(scope="module")
 def limited() -> Iterator[LocalBroker]:
     """An Artemis with addresses that take little, by size and by number."""
-    settings: dict[str, dict[str, Setting]] = {
-        f"{policy}.{limit}.#": {"address-full-policy": policy.upper(), limit: most}
-        for policy in ("fail", "drop")
-        for limit, most in (("max-size-bytes", 2000), ("max-size-messages", 3))
-    }
+    settings: dict[str, dict[str, Setting]] = {}
+    for policy in ("fail", "drop"):
+        for limit, most in (("max-size-bytes", 2000), ("max-size-messages", 3)):
+            settings[f"{policy}.{limit}.#"] = {"address-full-policy": policy.upper(), limit: most}
+        settings[f"pages.{policy}.#"] = {
+            "max-size-bytes": 2000,
+            "page-size-bytes": 2000,
+            "page-limit-messages": 3,
+            "page-full-policy": policy.upper(),
+        }
     with changed_artemis(settings=settings) as broker:
         yield broker
 
@@ -756,6 +761,18 @@ def test_an_address_that_is_full(limited: LocalBroker, policy: str, limit: str) 
         assert moved == (1 if limit == "max-size-bytes" else 3)
         assert access.count(dead.name) == 6 - moved
         assert len(list(access.look(dead.name))) == 6 - moved
+
+
+@pytest.mark.parametrize("policy", ["fail", "drop"])
+def test_an_address_whose_pages_are_limited(limited: LocalBroker, policy: str) -> None:
+    """The broker does the same once they are full, and tells of no moment before that: 16 of 20 were lost as done."""
+    dead, target = fresh_queue(), Queue(f"pages.{policy}.{fresh_queue().name}")
+    put(limited, dead, *(f"{number} {'x' * 300}" for number in range(20)))
+    asked = ["replay", dead.name, "--to", target.uri, "--yes", "--broker", limited.url]
+    done = CliRunner().invoke(dlq, asked)
+    assert isinstance(done.exception, ResourceAllocationError)
+    assert "page-full-policy" in str(done.exception)
+    assert len(lying(limited, dead)) + len(lying(limited, target)) == 20
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,9 @@ def test_who_has_no_dead_letter_address_is_told_of_none(address: str | None, tol
         ({"addressFullMessagePolicy": "PAGE", "maxSizeBytes": 2000}, []),
         ({"addressFullMessagePolicy": "FAIL"}, []),  # its senders are told
         ({"addressFullMessagePolicy": "DROP"}, ["drops what is sent"]),
+        ({"pageFullMessagePolicy": "DROP", "pageLimitMessages": 3}, ["drops what is sent"]),
+        ({"pageFullMessagePolicy": "FAIL", "pageLimitMessages": 3}, []),
+        ({"addressFullMessagePolicy": "FAIL", "pageFullMessagePolicy": "DROP"}, []),
         ({"defaultRingSize": -1}, []),
         ({"defaultRingSize": 0}, ["the oldest is deleted"]),
         ({"defaultRingSize": 38}, ["the oldest is deleted"]),
