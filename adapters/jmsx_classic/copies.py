@@ -67,18 +67,21 @@ class ClassicCopying(Copying):
         self._writing = writing
         self._reading = reading
 
-    def dead_lettered_by_broker(self, delivery: Delivery, kind: DestinationKind) -> bool:
+    def dead_lettered_by_broker(
+        self, delivery: Delivery, kind: DestinationKind, *, asked: bool = False
+    ) -> bool:
         """
         Return whether NACK moves this message to a dead letter queue; otherwise it deletes it.
 
         Deleted are non-persistent messages, those of a topic without durable subscription, and those that come from
         a dead letter queue. Whether it is one of them cannot be told of a message that jmsx did not send, whose headers
-        need not be the broker's; but where no body came, the broker may have one that no copy has.
+        need not be the broker's; but where no body came, the broker may have one that no copy has. Then, and where it
+        is to be `asked` all the same, they are believed.
         Source: `AbstractDeadLetterStrategy.java:44-60`, `RegionBroker.sendToDeadLetterQueue`.
         """
         headers = delivery.headers
         whole = bool(delivery.frame.body) or "content-length" in headers
-        if whole and not self._reading.genuine(delivery):
+        if whole and not asked and not self._reading.genuine(delivery):
             return False
         if headers.get("persistent") != "true" or kind is DestinationKind.TOPIC:
             return False

@@ -176,7 +176,7 @@ class ClassicReading(Reading):
         return command == "COMMIT" and "rollback only" in text
 
     def breaks_limit(self, text: str) -> bool:
-        """Return whether it is what the wire format says of a frame or header line that is too large (C53)."""
+        """Return whether it is what the wire format says of a frame that is beyond one of its limits (C53)."""
         return text.startswith("The maximum ")
 
     def complaint(self, frame: Frame) -> str:

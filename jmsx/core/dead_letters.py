@@ -206,13 +206,15 @@ class DeadLetters:
         """
         if consumer.settings.dead_letter == DeadLetterStrategy.BROKER:
             return False
-        if reason == UNDECODABLE and not delivery.frame.broken:
+        in_log = reason == UNDECODABLE and not delivery.frame.broken
+        if in_log and not _fits_no_frame(delivery):
             return False
         return not self._dialect.reading.genuine(delivery)
 
     def _move_unread(self, move: _Move, now: float) -> None:
         """
-        Ask whether the broker holds a message that came without its body as persistent: then NACK keeps all of it.
+        Ask whether the broker holds a message as persistent that came without its body, or that no copy has room for:
+        then NACK keeps all of it.
 
         A selector goes by what the broker knows itself, whatever the headers say.
         """
@@ -223,6 +225,8 @@ class DeadLetters:
             if shown:
                 move.copy_first_to = ""
                 self._move_by_nack(move.consumer, [move])
+            elif _fits_no_frame(move.delivery):
+                self._try_later(move, None, now, _pause(move.delivery))
             else:
                 self._copy_then_nack(move)
 
@@ -299,16 +303,16 @@ class DeadLetters:
         plain = self._plain.intersection(move.destination for move in moves)
         one = self._dialect.transactional_ack and not plain
         most = self._settle_alone(consumer, batch) if one else 0
+        most = next((n for n, each in enumerate(batch[:most]) if _fits_no_frame(each)), most)
         within = set(batch[:most])
         together = [move for move in moves if move.delivery in within]
         behind = batch[most:] if together else batch
         for move in moves:
             if move.delivery in within:
                 continue
-            refused = _refused_before(move.delivery)
-            if refused and self._dialect.errors_close:
-                doublings = min(refused - 1, COPY_DOUBLINGS)
-                self._try_later(move, None, now, RETRY * 2**doublings)
+            pause = _pause(move.delivery)
+            if pause and (self._dialect.errors_close or _fits_no_frame(move.delivery)):
+                self._try_later(move, None, now, pause)
             else:
                 self._outbox.transmit(*self._copy_frames(move, receipt=self._ask(move).receipt_id))
         self._settle_later(consumer, behind)
@@ -376,8 +380,8 @@ class DeadLetters:
         next, if it would answer one.
 
         On the next link that copy is without what only people read; if it is too large again, the broker moves the
-        message itself, whole, where NACK does that. Else it would end each link for ever. A SEND of a transaction asks
-        for no answer: where that was too large, and a copy behind it, the copy is blamed for it.
+        message itself, whole, where NACK does that; else it ends a link now and then. A SEND of a transaction asks for
+        no answer: where that was too large, and a copy behind it, the copy is blamed for it.
         """
         request = self._requests.oldest("SEND")
         for move in self._open:
@@ -427,14 +431,16 @@ class DeadLetters:
             return self._dialect.nack_dead_letters
         if not self._dialect.reading.carries(delivery.headers, delivery.frame.body):
             return self._dialect.copying.dead_lettered_by_broker(delivery, consumer.settings.kind)
-        if _too_large_before(delivery) <= 1 and (
+        large = _fits_no_frame(delivery)
+        if not large and (
             # whoever reads it again may not understand the original either
             reason == UNDECODABLE or strategy != DeadLetterStrategy.SAFE
         ):
             return False
         if _refused_before(delivery) >= FEW:
             return False
-        return self._dialect.copying.dead_lettered_by_broker(delivery, consumer.settings.kind)
+        copying, kind = self._dialect.copying, consumer.settings.kind
+        return copying.dead_lettered_by_broker(delivery, kind, asked=large)
 
     def _queue_for(self, consumer: ConsumerCore, delivery: Delivery) -> str:
         """
@@ -741,3 +747,14 @@ def _too_large_before(delivery: Delivery) -> int:
     """Return how often the broker has ended a link because a copy of it was too large."""
     cause = delivery.dead_letter_cause
     return 0 if cause is None else cause.too_large
+
+
+def _fits_no_frame(delivery: Delivery) -> bool:
+    """Return whether a copy of it without what only people read was too large as well."""
+    return _too_large_before(delivery) > 1
+
+
+def _pause(delivery: Delivery) -> float:
+    """Return seconds before it is copied on this link, because its copies have ended those before."""
+    ended = max(_refused_before(delivery), _too_large_before(delivery) - 1)
+    return RETRY * 2 ** min(ended - 1, COPY_DOUBLINGS) if ended > 0 else 0.0

@@ -251,11 +251,14 @@ class Reading(Protocol):
 class Copying(Protocol):
     """What takes the place of a message that leaves its queue. Implementations are pure and stateless."""
 
-    def dead_lettered_by_broker(self, delivery: Delivery, kind: DestinationKind) -> bool:
+    def dead_lettered_by_broker(
+        self, delivery: Delivery, kind: DestinationKind, *, asked: bool = False
+    ) -> bool:
         """
         Return whether NACK puts this message into the broker's dead letter queue, rather than deleting it.
 
-        For a message whose body may not have come, which a copy would lose, its own headers are enough to say so.
+        For a message whose body may not have come, which a copy would lose, its own headers are enough to say so, and
+        where the broker is to be `asked` before.
         """
         return False
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import socket
 import threading
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -26,6 +29,7 @@ from jmsx.core.frames import Frame
 from jmsx.testing import FakeBrokerServer
 from jmsx_broker import ClassicBroker, classic_recipe
 from jmsx_broker.wire import Wire
+from jmsx_classic import DIALECT as CLASSIC
 from tests.integration.broker_support import eventually
 from tests.integration.proxy import Proxy
 from tests.integration.support import (
@@ -389,3 +393,54 @@ def test_a_copy_that_is_larger_than_the_broker_takes(monkeypatch: pytest.MonkeyP
         (copy,) = broker.browse(named.name)
         assert copy.headers["jmsx_exception"] == "ValueError"
         assert broker.statistics("ActiveMQ.DLQ").size == 1
+
+
+def test_what_no_copy_has_room_for_though_jmsx_has_not_sent_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The broker is asked whether it holds it as persistent, and then keeps it; the link ended over it for ever."""
+    limit = 64 * 1024
+    monkeypatch.setattr(classic_recipe, "_MAX_FRAME_SIZE", limit)
+    queue, seen = fresh_queue(), list[int]()
+    with ClassicBroker() as broker:
+        put(broker, queue, "x" * (limit - 150), "x")
+        app = App(broker.url, redelivery=NO_RETRY, broker_stats=0)
+
+        @app.consumer(queue)
+        def refuse(message: Message) -> None:
+            seen.append(len(message.body or ""))
+            if seen[-1] > 1:
+                raise ValueError
+
+        with app:
+            assert eventually(lambda: 1 in seen, 40)
+            assert settles(broker, queue, size=0)
+        assert seen == [limit - 150, 1]
+        assert [len(one) for one in bodies(broker, DEAD_LETTERS)] == [limit - 150]
+
+
+@pytest.mark.parametrize(
+    ("name", "frame"),
+    [
+        ("header length", b"SEND\ndestination:/queue/q\nk:" + b"x" * 10_300),
+        (
+            "number of headers",
+            b"SEND\ndestination:/queue/q\n" + b"".join(b"k%d:v\n" % n for n in range(1100)),
+        ),
+        ("command length", b"S" * 1100),
+        ("data length", b"SEND\ndestination:/queue/q\ncontent-length:2000000000"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_each_limit_of_a_frame_is_told_in_the_same_words(
+    classic_broker: Broker, name: str, frame: bytes
+) -> None:
+    """By their beginning jmsx knows that its own frame was too large (BROKER.md C53)."""
+    with socket.create_connection(
+        ("127.0.0.1", urlsplit(classic_broker.url).port or 0), timeout=10
+    ) as plug:
+        plug.sendall(b"CONNECT\naccept-version:1.2\nhost:x\n\n\0" + frame + b"\n\nx\0")
+        told = plug.makefile("r", encoding="utf-8").read()
+    first, *_ = re.findall("^message:(.*)$", told, re.MULTILINE)
+    assert first == f"The maximum {name} was exceeded"
+    assert CLASSIC.reading.breaks_limit(first)

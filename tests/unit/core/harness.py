@@ -94,12 +94,13 @@ class OfJmsx(PlainBroker):
 class ByNack(PlainBroker):
     """NACK makes a dead letter of a persistent message, and deletes others; copies may be for later."""
 
-    def dead_lettered_by_broker(self, delivery: Delivery, kind: DestinationKind) -> bool:
+    def dead_lettered_by_broker(
+        self, delivery: Delivery, kind: DestinationKind, *, asked: bool = False
+    ) -> bool:
         """As on Classic; not where its headers may be its sender's."""
         persistent = delivery.headers.get("persistent") == "true"
-        return (
-            DIALECT.reading.genuine(delivery) and persistent and kind is not DestinationKind.TOPIC
-        )
+        vouched = asked or DIALECT.reading.genuine(delivery)
+        return vouched and persistent and kind is not DestinationKind.TOPIC
 
     def scheduled_copy(
         self, delivery: Delivery, settings: ConsumerSettings, key: str, delay: float

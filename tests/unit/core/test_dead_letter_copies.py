@@ -347,6 +347,48 @@ def test_one_that_cannot_be_read_leaves_its_queue_too() -> None:
     assert talk.wrote() == ASKS_FOR_ROOM
 
 
+def test_one_whose_sender_is_not_known_leaves_its_queue_by_the_brokers_word() -> None:
+    """Anybody may have written that it is persistent; the broker is asked, and then moves the whole of it."""
+    talk = Talk(AUTO, dialect=CLASSIC, dead_letter="queue://dead")
+    talk.subscribe(policy=ONCE)
+    talk.comes("java", "b")
+    talk.listen(BROKEN)
+    for _ in range(2):
+        assert talk.wrote() != []
+        assert talk.frames[-1].command == "SEND"
+        talk.complain("The maximum frame size was exceeded")
+        talk.lose()
+        talk.comes("java", "b", redelivered="true")
+        assert talk.receive() is None
+    (asked,) = talk.wrote()
+    assert asked.startswith("SUBSCRIBE")
+    selector = talk.frames[-1].headers["selector"]
+    assert "JMSDeliveryMode = 'PERSISTENT'" in selector
+    talk.comes("java", to=talk.frames[-1].headers["id"], ack="other")
+    assert talk.wrote()[-len(ASKS_FOR_ROOM) :] == ASKS_FOR_ROOM
+
+
+def test_one_that_the_broker_would_delete_ends_no_link_after_the_other() -> None:
+    """It is not persistent, so that it stays: its copy is tried after 5 s, 10 s and so on, at most 80."""
+    talk = Talk(AUTO, dialect=CLASSIC, dead_letter="queue://dead")
+    talk.subscribe(policy=ONCE)
+    talk.comes("a", persistent="false")
+    talk.listen(BROKEN)
+    waited = []
+    for _ in range(8):
+        began = talk.now
+        if not talk.wrote():
+            talk.timer()
+            talk.wrote()
+        assert talk.frames[-1].command == "SEND"
+        waited.append(talk.now - began)
+        talk.complain("The maximum frame size was exceeded")
+        talk.lose()
+        talk.comes("a", persistent="false", redelivered="true")
+        assert talk.receive() is None
+    assert waited == [0, 0, 5, 10, 20, 40, 80, 80]
+
+
 def test_only_the_copy_that_the_broker_would_answer_next_is_too_large() -> None:
     """Those before it are answered, and those behind it were not read."""
     talk = Talk(INDIVIDUAL, dialect=CLASSIC, dead_letter="queue://dead")
