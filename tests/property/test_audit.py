@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jmsx_report.flows import bucket
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _QUEUES = ("queue://a", "queue://b")
+_DONE = ("acknowledged", "committed")
 _MESSAGES = st.lists(
     st.tuples(
         st.integers(0, 40),  # seconds after the start: a few buckets
@@ -43,9 +44,18 @@ def bucket_of(name: str) -> int:
     return put
 
 
+def repeated(fates: Sequence[str]) -> list[str]:
+    """The number in which a message counts that was done twice, or was done and died then."""
+    done = [place for place, fate in enumerate(fates) if fate in _DONE]
+    if len(done) == 1 and "dead_lettered" in fates[done[0] :]:
+        return ["dead_after_done"]
+    return ["duplicates"] * (len(done) > 1)
+
+
 @pytest.mark.timeout(600)  # some hundred reports: a minute and a half of a processor
 @settings(max_examples=rounds(25), deadline=None)
 @given(_MESSAGES, st.integers(1, 4))
+@example([(0, _QUEUES[0], "confirmed", ["acknowledged", "dead_lettered"], False, None)], 1)
 def test_fingerprints_find_what_a_look_at_every_key_finds(
     messages: Sequence[tuple[int, str, str | None, list[str], bool, int | None]], units: int
 ) -> None:
@@ -55,7 +65,8 @@ def test_fingerprints_find_what_a_look_at_every_key_finds(
         log.reads("w", queue)
     truth: Counter[str] = Counter()
     sent_here: set[int] = set()  #: buckets of keys without a time that somebody here sent
-    foreign_twice: list[int] = []  #: buckets of foreign messages that were done twice
+    #: what repeats a message, and its bucket if it is foreign
+    repeats: list[tuple[str, int | None]] = []
     for number, (second, queue, sent, fates, timed, wait) in enumerate(messages):
         at = START + second * SECOND
         made = key(at, number) if timed else f"other-{number}"
@@ -68,7 +79,7 @@ def test_fingerprints_find_what_a_look_at_every_key_finds(
         if wait is not None:
             log.plan("w", made, at + SECOND, wait, dest=queue, blocking=False)
         settled = sum(fate != "rolled_back" for fate in fates)
-        done = sum(fate in ("acknowledged", "committed") for fate in fates)
+        done = sum(fate in _DONE for fate in fates)
         truth["sent"] += sent == "confirmed" or (sent == "unconfirmed" and settled > 0)
         truth["settled"] += settled
         truth["done"] += done
@@ -76,11 +87,9 @@ def test_fingerprints_find_what_a_look_at_every_key_finds(
         truth[due] += sent == "confirmed" and not settled
         truth["unanswered"] += sent == "unconfirmed" and not settled and wait != HOUR
         known = timed or sent is not None
-        truth["duplicates"] += known and done > 1
         truth["unsent"] += timed and sent is None and settled > 0
         truth["foreign"] += 0 if known else settled
-        if not known and done > 1:
-            foreign_twice.append(bucket_of(made))
+        repeats += [(what, None if known else bucket_of(made)) for what in repeated(fates)]
     for writer in ("s", "w"):
         log.closes(writer, START + MINUTE)
 
@@ -93,12 +102,14 @@ def test_fingerprints_find_what_a_look_at_every_key_finds(
         "in_flight",
         "unanswered",
         "duplicates",
+        "dead_after_done",
         "unsent",
         "foreign",
     )
     # Only those are looked at that share a bucket with a key which somebody here sent.
-    truth["duplicates"] += sum(one in sent_here for one in foreign_twice)
+    truth.update(what for what, place in repeats if place is None or place in sent_here)
     assert {name: summary[name] for name in names} == {name: truth[name] for name in names}
     wrong = truth["unaccounted"] or truth["duplicates"]
-    doubt = truth["unanswered"] or truth["unsent"] or truth["foreign"] or not truth["sent"]
+    doubts = ("dead_after_done", "unanswered", "unsent", "foreign")
+    doubt = any(truth[one] for one in doubts) or not truth["sent"]
     assert summary["verdict"] == ("suspect" if wrong else "unverifiable" if doubt else "balanced")
