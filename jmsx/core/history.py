@@ -80,9 +80,8 @@ class History(NamedTuple):
     #: The broker says that it was delivered before, and nobody knows of that
     flag_unexplained: bool = False
     after_loss: bool = False  #: it comes again after a link of this session was lost
-    commit_refused: bool = (
-        False  #: that link was lost because the broker refused a commit, or a part of it
-    )
+    #: That link was lost because the broker refused a commit, or a part of it
+    commit_refused: bool = False
     #: One of `deliveries` is nothing but the broker's flag, so that perhaps nobody has seen it
     guessed: bool = False
     #: So many of `failures` this session has lost with a link, and nobody has said how they went
