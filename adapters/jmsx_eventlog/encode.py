@@ -47,9 +47,8 @@ _KINDS_OF_CLASS: Final[Mapping[type, tuple[str, ...]]] = {
     core.ClockCompared: ("broker.clock",),
 }
 _MICROSECONDS: Final = 1e6  # as a float: so its product with seconds costs a third
-_AT_ONCE: Final = (
-    15  #: members of a dict that Python 3.11 makes in one step; of more it puts in each by itself
-)
+#: Members of a dict that Python 3.11 makes in one step; of more it puts in each by itself
+_AT_ONCE: Final = 15
 
 
 def kind_of(event: Event) -> str:

@@ -91,9 +91,8 @@ class Dispatcher:
     def _start_thread(self) -> None:
         """Start the thread that calls listeners; it waits for the lock, which the caller holds."""
         thread = self._machine.thread(self._run, f"jmsx-listener-{self._engine.source.session_id}")
-        self._thread = (
-            thread  # before it starts: Ctrl-C may come out of that, and it runs all the same
-        )
+        # Before it starts: Ctrl-C may come out of that, and it runs all the same
+        self._thread = thread
         undone = f"no listener was set in a session on {self._engine.source.broker}"
         try:
             start(thread, undone, "set it again")

@@ -52,9 +52,8 @@ class Plan:
     delay: float = 0.1  #: of each redelivery
     scheduled: bool = False  #: the broker's scheduler has what waits for its redelivery
     non_blocking: bool = False  #: others go on meanwhile
-    work: float = (
-        0.005  #: that every handler takes, so that some are at it whenever something happens
-    )
+    #: That every handler takes, so that some are at it whenever something happens
+    work: float = 0.005
     dead_letter: str = "safe"  #: a strategy, or the first part of a queue of the round's own
     forwards: bool = False  #: each message is sent on
     dedupe_outputs: bool = False  #: with an id of its own for each

@@ -54,7 +54,9 @@ UNREASONED: Final = re.compile(
 )
 
 #: A comment for which the formatter has parted the code before it.
-PARTED: Final = re.compile(r"^ *[)\]}]+:?  #:? (?!fmt: |type: |noqa: )", re.MULTILINE)
+PARTED: Final = re.compile(
+    r"^ *[)\]}]+:?  #:? (?!fmt: |type: |noqa: )|= \(\n *\S+  #.*\n *\)$", re.MULTILINE
+)
 
 #: What keeps a test from running, or from counting, and has to say why.
 SKIPPING: Final = frozenset(

@@ -168,9 +168,8 @@ class Talk:
     ) -> None:
         self.mode = mode
         self.dead_letter = dead_letter  #: of every consumer
-        self.single = (
-            single  #: each message has an ACK of its own, also where the mode does not ask for it
-        )
+        #: Each message has an ACK of its own, also where the mode does not ask for it
+        self.single = single
         self.now = now
         self.events: list[Event] = []
         self.refusals: list[Refused] = []  #: what the exception listener is told
