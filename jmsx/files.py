@@ -31,14 +31,11 @@ def appearing(path: Path) -> Iterator[Path]:
     the like, it is a link of the system such as /dev/stdout, it is mounted by itself, or its folder takes no new file.
     An OSError that is raised within names `path`.
     """
-    if _is_written_itself(path):
-        yield path
-        return
     whole = Path(os.path.realpath(path))
     ending = whole.suffix if len(whole.suffix) < _LONGEST else ""
     unfinished = whole.with_name(f".jmsx-{secrets.token_hex(8)}{ending}")
     try:
-        mode = _made(unfinished)
+        mode = None if _is_written_itself(path) else _made(unfinished)
         if mode is None:
             yield path
             return
@@ -49,8 +46,11 @@ def appearing(path: Path) -> Iterator[Path]:
             with suppress(OSError):
                 unfinished.unlink(missing_ok=True)
     except OSError as error:
-        if error.filename in (str(unfinished), str(whole)):
-            error.filename, error.filename2 = str(path), None
+        # What write() raises, as for a full disk, has a number and no name
+        unnamed = error.filename is None and error.errno is not None
+        if unnamed or error.filename in (str(unfinished), str(whole)):
+            error.filename = str(path)
+            del error.filename2  # None would be shown: 'page' -> None
         raise
 
 

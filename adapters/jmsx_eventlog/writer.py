@@ -77,6 +77,7 @@ class Writer:
         self.name = writer_name()
         self.records = 0  #: lines written
         self.errors = 0  #: OSErrors met
+        self._told = set[int | None]()  # which of them the log has, since it could be written
         self._settings = settings
         self._intake = intake
         self._encoder = Encoder(self.name, with_text=settings.with_text)
@@ -230,7 +231,12 @@ class Writer:
         while not self._written() and not self._intake.closing.wait(_RETRY):
             failed = True
         if failed and not self._unwritten:
-            _log.warning("event log can be written again", writer=self.name)
+            self._told.clear()
+            _log.warning(
+                "event log can be written again",
+                directory=str(self._settings.directory),
+                writer=self.name,
+            )
 
     def _written(self) -> bool:
         """Return whether nothing is left to be written; tries once."""
@@ -331,5 +337,11 @@ class Writer:
 
     def _note(self, error: OSError) -> None:
         self.errors += 1
-        if self.errors == 1:
-            _log.error("event log cannot be written", writer=self.name, error=str(error))
+        if error.errno not in self._told:
+            self._told.add(error.errno)
+            _log.error(
+                "event log cannot be written",
+                directory=str(self._settings.directory),
+                writer=self.name,
+                error=str(error),
+            )

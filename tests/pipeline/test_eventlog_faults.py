@@ -150,6 +150,34 @@ print(json.dumps({"took": took, "dropped": dropped, "end": log.dropped, "records
     assert 0.3 <= told["took"] < 3.0
 
 
+def test_each_time_that_the_disk_is_full_is_told_with_the_folder(tmp_path: Path) -> None:
+    """Once each: whoever has made room hears of the next time, too, and which disk it is."""
+    told = told_by(
+        """
+import logging
+said = []
+handler = logging.Handler()
+handler.emit = lambda record: said.append(record.getMessage())
+logging.getLogger("jmsx.eventlog").addHandler(handler)
+log = open_log(directory, Clock())
+wait_until(lambda: log.records)
+for event in deliveries(2):
+    errors, records = log.errors, log.records
+    allow(0)
+    log.observe(event, SOURCE)
+    wait_until(lambda: log.errors > errors + 1)
+    allow(resource.RLIM_INFINITY)
+    wait_until(lambda: log.records > records)
+log.close()
+print(json.dumps({"said": said, "writer": log.writer}))
+""",
+        tmp_path,
+    )
+    away, back = "event log cannot be written", "event log can be written again"
+    assert [line.split("'")[1] for line in told["said"]] == [away, back, away, back]
+    assert all(f"directory='{tmp_path}'" in line for line in told["said"])
+
+
 def test_a_write_that_fails_halfway_leaves_no_torn_line(tmp_path: Path) -> None:
     """The disk is full in the middle of a line; after it is back the line stands there once."""
     told = told_by(

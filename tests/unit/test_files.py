@@ -8,14 +8,11 @@ import stat
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from jmsx.files import appearing
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def put(path: Path, text: str) -> None:
@@ -180,6 +177,23 @@ def test_in_a_folder_that_takes_no_file_it_is_written_itself(
     monkeypatch.setattr(os, "open", refuse)
     with appearing(page) as unfinished:
         assert unfinished == page
+
+
+def test_a_full_disk_is_told_with_the_file(tmp_path: Path) -> None:
+    """What write() raises names none, and a machine has many disks."""
+    with pytest.raises(OSError, match="No space left") as full:
+        put(Path("/dev/full"), "new")
+    assert full.value.filename == "/dev/full"
+    code = (
+        "import pathlib, resource, jmsx.files\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))\n"
+        "with jmsx.files.appearing(pathlib.Path('page')) as f: f.write_text('x' * 20)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stderr.splitlines()[-1] == "OSError: [Errno 27] File too large: 'page'"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_link_to_itself_stays(tmp_path: Path) -> None:
