@@ -63,7 +63,10 @@ class Calls:
         with self.engine.lock:
             self._await_commit()
             self._await_link(what, limit)
-            return self.engine.call(operation)
+            if limit is None:
+                return self.engine.call(operation)
+            with self.engine.link.hurried(limit):
+                return self.engine.call(operation)
 
     def ask(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from jmsx.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 #: Characters kept of each header and of the body of an ERROR: it goes into errors, logs and events.
 _ERROR_LIMIT: Final = 16 * 1024
@@ -133,6 +134,19 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         """Return what `send` does on the connection that there is now; also raises OSError once it is gone."""
         stream: Stream | None = self._transport.socket
         return self.send if stream is None else stream.send
+
+    @contextlib.contextmanager
+    def hurried(self, seconds: float | None) -> Iterator[None]:
+        """
+        In the block, end a write, and with it the link, when nothing of it is taken for so many seconds.
+
+        That is so where they are less than those that every write has; None: those.
+        """
+        try:
+            self._transport.hurry(math.inf if seconds is None else seconds)
+            yield
+        finally:
+            self._transport.hurry(math.inf)
 
     def written(self, data: bytes) -> int:
         """Return how many bytes of `data` the last `send`, perhaps interrupted, wrote."""

@@ -60,6 +60,8 @@ class TcpStream:
     ) -> None:
         self._given_up = given_up
         self._write_timeout = write_timeout
+        #: Seconds, in place of `write_timeout` where that is more: of whoever writes now
+        self.hurry = math.inf
         self._silent = silent
         self._awaited = awaited
         self.writing = b""  #: what was written last
@@ -138,7 +140,7 @@ class TcpStream:
             self._send_all(memoryview(data), deadline)
 
     def _send_all(self, left: memoryview, deadline: float) -> None:
-        patience = math.inf if self._write_timeout is None else self._write_timeout
+        patience = min(math.inf if self._write_timeout is None else self._write_timeout, self.hurry)
         taken_at = time.monotonic()
         while left:
             try:
@@ -153,7 +155,7 @@ class TcpStream:
                     ) from None
             now = time.monotonic()
             if left and now > min(taken_at + patience, deadline):
-                within = f"for {patience:g} s" if now > taken_at + patience else "in time"
+                within = f"for {round(patience, 3):g} s" if now > taken_at + patience else "in time"
                 raise TimeoutError(
                     f"the broker did not read what was written {within}; {HELD_BACK}"
                 )

@@ -104,6 +104,15 @@ class TlsStream:
         """What `TcpStream.taken` is."""
         return self._tcp.taken
 
+    @property
+    def hurry(self) -> float:
+        """What `TcpStream.hurry` is."""
+        return self._tcp.hurry
+
+    @hurry.setter
+    def hurry(self, seconds: float) -> None:
+        self._tcp.hurry = seconds
+
     def send(self, data: bytes) -> None:
         """Write as `TcpStream.write` does."""
         with self._order:

@@ -470,3 +470,16 @@ def test_a_send_whose_time_went_into_the_write_says_why() -> None:
         with server.broker(), late as sent:  # which reads nothing meanwhile
             producer.send(Message("x" * 20_000_000), timeout=0.5)
         assert "in 0 s" not in str(sent.value)
+
+
+def test_a_write_waits_no_longer_than_its_call() -> None:
+    """A broker that reads nothing held a call of half a second for the whole `request_timeout`."""
+    with FakeBrokerServer("classic") as server, Connection(server.url, request_timeout=20) as one:
+        producer = one.create_session().create_producer(Queue("q"))
+        late = pytest.raises(
+            (BrokerTimeoutError, SendUnconfirmedError), match="did not read what was written"
+        )
+        began = time.monotonic()
+        with server.broker(), late:  # which reads nothing meanwhile
+            producer.send(Message("x" * 20_000_000), timeout=0.5)
+        assert time.monotonic() - began < 5
