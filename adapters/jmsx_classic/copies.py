@@ -51,8 +51,9 @@ _BROKER_OWN: Final = frozenset(
 )  # fmt: skip
 
 
-#: What settled a truncated message is told with a blank in front: the reader of a copy could not tell that line from
-#: one by which the copy itself is settled (BROKER.md C49).
+#: The dead letter of a message whose end nobody can tell has all that was read of it as its body. A line "ack:…" in
+#: there gets a blank in front: nobody could tell it from the header by which the dead letter itself is acknowledged
+#: (BROKER.md C49).
 _ACK_LINE: Final = b"\nack:"
 _QUOTED_ACK_LINE: Final = b"\n ack:"
 

@@ -70,8 +70,9 @@ LONGEST_WAIT: Final = 3600.0
 #: Seconds that `end` waits for the engine's thread, which may be inside an exception listener.
 DISCONNECT_WAIT: Final = 2.0
 
-#: A link that lived shorter than this, in seconds, was none: the next one is not opened at once. One that lived longer
-#: may be lost again and again, by a proxy for example: pauses that grow would keep messages waiting for half a minute.
+#: A link that lived shorter than this, in seconds, counts as a failed attempt: the next one is not opened at once. One
+#: that lived longer may be lost again and again, by a proxy for example: pauses that grow would keep messages waiting
+#: for half a minute.
 STEADY: Final = 1.0
 
 #: Seconds that stomp.py's thread is given to read what lies in the socket before a timer looks again.

@@ -66,7 +66,8 @@ class MessageProducer:
         self.persistent = True
         self.priority = 4
         self.time_to_live: Duration = _UNSAID
-        self.disable_message_timestamp = False  #: of what is sent the broker tells its own time
+        #: Whether messages go without a timestamp of ours; the broker then sets JMSTimestamp by its own clock.
+        self.disable_message_timestamp = False
 
     def send(
         self,
