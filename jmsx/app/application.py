@@ -12,8 +12,8 @@ from jmsx.app import foreground
 from jmsx.app.bodies import Data
 from jmsx.app.draining import DRAIN_TIMEOUT
 from jmsx.app.endpoint import Endpoint, application, parse_address
+from jmsx.app.foreground import IN_GOOD_ORDER
 from jmsx.app.health import HealthLimits, HealthReport, live, ready
-from jmsx.app.lifecycle import Start
 from jmsx.app.loops import beside_a_server
 from jmsx.app.middleware import Middleware, check_middleware
 from jmsx.app.registration import Consumer, ConsumerKeywords, Handler
@@ -28,6 +28,7 @@ from jmsx.app.registry import (
 )
 from jmsx.app.sender import SendKeywords
 from jmsx.app.service import Service
+from jmsx.app.start import Start
 from jmsx.config.options import (
     AppKeywords,
     ConnectionKeywords,
@@ -74,9 +75,6 @@ _OPTIONS: Final = [
 
 #: What one of its consumers takes, and it does not.
 _OF_CONSUMERS: Final = {name: f"@app.consumer(..., {name}=...)" for name in SETTINGS}
-
-#: By which a block of `with app:` is left as if it had come to its end.
-_IN_GOOD_ORDER: Final = (KeyboardInterrupt, SystemExit, asyncio.CancelledError)
 
 
 class App:
@@ -160,6 +158,8 @@ class App:
         self.health_limits = health_limits or HealthLimits()
         self._registry = Registry(self._check_not_running, self.middleware)
         self._service = Service(self, list(checked(observers)), Machine())
+        #: What is up for a block of `with` or `async with`, by the task or thread that has entered that
+        self._blocks: list[tuple[object, Start]] = []
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -310,7 +310,7 @@ class App:
     @property
     def endpoint(self) -> Endpoint | None:
         """What serves health, while the app runs."""
-        return self._service.endpoint
+        return self._service.current.endpoint
 
     @property
     def wsgi(self) -> WSGIApplication:
@@ -382,7 +382,7 @@ class App:
         knows whether the request was handled; IllegalStateError on the app's event loop.
 
         """
-        if (loop := self._service.loop) is not None and loop.here:
+        if (loop := self._service.current.loop) is not None and loop.here:
             raise IllegalStateError(
                 "request() would hold up the event loop that handlers run on: await app.arequest() there"
             )
@@ -468,6 +468,7 @@ class App:
         start = Start()
         try:
             self._service.start(start)
+            self._blocks.append((_whose(), start))
         except BaseException:
             self._service.abort(start)
             raise
@@ -475,16 +476,30 @@ class App:
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         """Drain, also if Ctrl-C or an exit ends the block; abort after any other error, and after one more Ctrl-C."""
-        if error is not None and not isinstance(error, _IN_GOOD_ORDER):
-            self.abort()
+        start = self._start_of_block()
+        if error is not None and not isinstance(error, IN_GOOD_ORDER):
+            self._service.abort(start)
             return
         try:
-            self.stop()
+            self._service.stop(DRAIN_TIMEOUT, start)
         except JmsxError:
             raise
         except BaseException:  # a second signal
-            self.abort()
+            self._service.abort(start)
             raise
+
+    def _start_of_block(self) -> Start:
+        """Return what the block that ends has started; what runs, if not this task or thread has entered it."""
+        who, current = _whose(), self._service.current
+        blocks = tuple(reversed(self._blocks))
+        own = [one for one in blocks if one[0] is who] or [
+            one for one in blocks if one[1] is current
+        ]
+        if not own:
+            return current
+        with contextlib.suppress(ValueError):  # of two who leave at once
+            self._blocks.remove(own[0])
+        return own[0][1]
 
     def _move_to(self, machine: Machine) -> None:
         """Run on another machine from now on, as if it had never run; while it does not run."""
@@ -496,7 +511,10 @@ class App:
 
         Cancelled meanwhile, it drains what flows already; cancelled again, it aborts.
         """
-        await foreground.begin(self._service, DRAIN_TIMEOUT)
+        block = foreground.Block(
+            self._service, Start(loop=asyncio.get_running_loop()), DRAIN_TIMEOUT
+        )
+        self._blocks.append((_whose(), await block.__aenter__()))
         return self
 
     async def __aexit__(
@@ -506,10 +524,8 @@ class App:
         trace: TracebackType | None,
     ) -> None:
         """Drain the app if the block ended well or was cancelled, else abort it, as the end of `with app:` does."""
-        if error is None or isinstance(error, _IN_GOOD_ORDER):
-            await foreground.leave(self._service, DRAIN_TIMEOUT)
-        else:
-            await foreground.abort(self._service)
+        block = foreground.Block(self._service, self._start_of_block(), DRAIN_TIMEOUT)
+        await block.__aexit__(kind, error, trace)
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _application: object = None) -> AsyncIterator[None]:
@@ -520,7 +536,9 @@ class App:
         away, it serves meanwhile, and the consumers begin when the broker is there. Raises what `start` raises; at the
         end, if that comes later.
         """
-        async with beside_a_server(self, self.quit):
+        start = Start(loop=asyncio.get_running_loop())
+        block = foreground.Block(self._service, start, DRAIN_TIMEOUT)
+        async with beside_a_server(block, block.leave):
             yield
 
     async def serve(
@@ -544,6 +562,15 @@ class App:
     def _reconnect_policy(self) -> ReconnectPolicy:
         given = self.reconnect
         return given if isinstance(given, ReconnectPolicy) else ReconnectPolicy()
+
+
+def _whose() -> object:
+    """Return the task or thread that asks."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # there is no event loop
+        task = None
+    return task or threading.current_thread()
 
 
 def _check_not_said(options: AppKeywords, name: str, connection_name: str) -> None:

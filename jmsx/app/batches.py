@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.app.parameters import InvalidMessagesError
 from jmsx.app.registration import Consumer
-from jmsx.app.worker import NOT_CALLED, Call, Worker
+from jmsx.app.worker import NOT_CALLED, Worker
 from jmsx.core.durations import seconds
 from jmsx.core.ledger import StoreKey
 from jmsx.core.modes import AcknowledgeMode
@@ -69,7 +69,7 @@ class BatchWorker(Worker):
         most = 1 if self._gate.one_only else consumer.batch or 1
         batch = self._gathering.gather(message, most, patience, self._leaving.is_set)
         while batch:
-            self.call = Call(batch[0].message_id, self._machine.monotonic())
+            self._called_for(batch[0].message_id)
             try:
                 undone = self._handle_batch(batch)
             finally:

@@ -11,21 +11,25 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from jmsx.app.lifecycle import Start
-from jmsx.app.loops import LOOK, beside, on_signals, out_of_scope
+from jmsx.app.loops import LOOK, NoThreadError, beside, on_signals, out_of_scope
 from jmsx.app.overview import overview
 from jmsx.app.service import Service
 from jmsx.app.signals import Beside, Signals
+from jmsx.app.start import Start
 from jmsx.errors import JmsxError, from_a_signal
 from jmsx.log import counted, logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import TracebackType
 
 T = TypeVar("T")
 
 #: Is given words for the operator.
 Announce: TypeAlias = "Callable[[str], object]"
+
+#: By which a block of `with app:` is left as if it had come to its end.
+IN_GOOD_ORDER: Final = (KeyboardInterrupt, SystemExit, asyncio.CancelledError)
 
 #: Seconds between two looks whether the app has nothing to do, at the most.
 LOOK_FOR_IDLENESS: Final = 1.0
@@ -43,12 +47,12 @@ def run(service: Service, limit: float, patience: float | None, announce: Announ
             if not (begun and _start_beside(service, start, limit, signals)):
                 service.abort(start)
                 return
-            _tell_what_runs(service, announce)
+            _tell_what_runs(start, announce)
             if patience is not None:
                 idleness = partial(_leave_when_idle, service, start, patience)
                 service.machine.thread(idleness, "jmsx-idle").start()
             number = signals.wait()
-            busy = sum(1 for worker in service.workers if worker.call is not None)
+            busy = sum(1 for worker in start.workers if worker.call is not None)
             why = number.name if number is not None else "told to stop"
             _log.info("draining", why=why, running=busy, drain_timeout=limit)
             _tell(
@@ -74,7 +78,7 @@ async def serve(service: Service, limit: float, announce: Announce) -> None:
     start = Start(wake, loop)
 
     def signalled() -> None:
-        if start.told.is_set() and task is not None:
+        if start.told and task is not None:
             task.cancel()
         service.leave(start)
 
@@ -84,7 +88,7 @@ async def serve(service: Service, limit: float, announce: Announce) -> None:
         if not (begun and await _enter(service, start, service.bring_up_unless_told, limit)):
             await abort(service, start)
             return
-        _tell_health(service, announce)
+        _tell_health(start, announce)
         try:
             await woken.wait()
         finally:
@@ -92,36 +96,59 @@ async def serve(service: Service, limit: float, announce: Announce) -> None:
             await leave(service, limit, start)
 
 
-async def begin(service: Service, drain_timeout: float) -> None:
-    """Do as `App.start` does, while the event loop goes on; see `_enter`."""
-    service.lifecycle.check_not_running()
-    start = Start(loop=asyncio.get_running_loop())
-    try:
-        service.claim(start)
-    except BaseException:
-        await abort(service, start)
-        raise
-    await _enter(service, start, service.bring_up, drain_timeout)
+class Block(contextlib.AbstractAsyncContextManager["Start"]):
+    """A block of `async with`, during which an app runs, in a start of the block's own."""
+
+    def __init__(self, service: Service, start: Start, drain_timeout: float) -> None:
+        self._service, self._start, self._drain_timeout = service, start, drain_timeout
+
+    def leave(self) -> None:
+        """Tell the start to stop, also while it is being entered."""
+        self._service.leave(self._start)
+
+    async def __aenter__(self) -> Start:
+        """Do as `App.start` does, while the event loop goes on; see `_enter`."""
+        service, start = self._service, self._start
+        service.lifecycle.check_not_running()
+        try:
+            service.claim(start)
+        except BaseException:
+            await abort(service, start)
+            raise
+        await _enter(service, start, service.bring_up, self._drain_timeout)
+        return start
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Drain the app if the block ended well or was cancelled, else abort it, as the end of `with app:` does."""
+        if error is None or isinstance(error, IN_GOOD_ORDER):
+            await leave(self._service, self._drain_timeout, self._start)
+        else:
+            await abort(self._service, self._start)
 
 
-async def leave(service: Service, drain_timeout: float, start: Start | None = None) -> None:
+async def leave(service: Service, drain_timeout: float, start: Start) -> None:
     """Stop, while the event loop goes on; whoever is cancelled meanwhile aborts."""
     with out_of_scope():
         try:
             await beside(service.stop, drain_timeout, start)
         except asyncio.CancelledError:
-            await beside(service.abort, start)
+            await abort(service, start)
             raise
-        except RuntimeError:  # the process gets no thread for it
+        except NoThreadError:
             service.abort(start)
             raise
 
 
-async def abort(service: Service, start: Start | None = None) -> None:
-    """Drop all, while the event loop goes on."""
+async def abort(service: Service, start: Start) -> None:
+    """Drop all, while the event loop goes on if it can."""
     try:
         await beside(service.abort, start)
-    except RuntimeError:  # as above
+    except NoThreadError:
         service.abort(start)
 
 
@@ -194,24 +221,24 @@ def _leave_opening(service: Service, start: Start, opening: Beside, limit: float
 
 
 def _leave_when_idle(service: Service, start: Start, patience: float) -> None:
-    while not start.told.wait(min(patience / 4, LOOK_FOR_IDLENESS)):
+    while not start.ending.wait(min(patience / 4, LOOK_FOR_IDLENESS)):
         since = service.machine.monotonic() - patience
-        if service.workers.idle_since(since):
+        if start.workers.idle_since(since):
             _log.info("idle: the app ends", seconds=patience)
             service.leave(start)
 
 
-def _tell_what_runs(service: Service, announce: Announce) -> None:
-    _tell_health(service, announce)
-    for line in overview(service.workers):
+def _tell_what_runs(start: Start, announce: Announce) -> None:
+    _tell_health(start, announce)
+    for line in overview(start.workers):
         _tell(announce, line)
-    for state in service.workers.waiting():
+    for state in start.workers.waiting():
         _tell(announce, f"{state.consumer} waits for its {state.away}")
 
 
-def _tell_health(service: Service, announce: Announce) -> None:
-    if service.endpoint is not None:
-        _tell(announce, f"health at {service.endpoint.url}")
+def _tell_health(start: Start, announce: Announce) -> None:
+    if (endpoint := start.endpoint) is not None:
+        _tell(announce, f"health at {endpoint.url}")
 
 
 def _tell(announce: Announce, words: str) -> None:

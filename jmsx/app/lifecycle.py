@@ -2,24 +2,20 @@
 The states of an app, and what leads from one to another: whatever asks whether an app runs goes by this table.
 
 Starting and stopping take time, and an app may be told to stop at any moment, from any thread and by a signal handler
-in the middle of either. So a move is one step for Python, and who makes it learns what it found. An app that was
-dropped while it started may be started again before that has ended: so what belongs to a start goes by its `Start`, and
-ends no other one.
+in the middle of either. So a move is one step for Python, and who makes it learns what it found. What belongs to a
+start goes by its `Start`, and moves no other one.
 """
 
 from __future__ import annotations
 
-import threading
 from enum import Enum, StrEnum, auto
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from jmsx.app.start import Start
+from jmsx.drivers.changed import Event
 from jmsx.drivers.locks import reentrant
 from jmsx.drivers.process import left_behind
 from jmsx.errors import IllegalStateError
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable
 
 
 class State(StrEnum):
@@ -66,28 +62,12 @@ TABLE: Final = {
 }
 
 
-class Start:
-    """
-    One start of an app, and what belongs to it until its end.
+class Told(Event):
+    """Set when an app is told to stop; the same over starts that fail without being told, for somebody may wait."""
 
-    Args:
-        wake: is called when it is told to stop, for whoever waits.
-        loop: on which handlers that are `async def` run; None: on one of the app's own.
-
-    """
-
-    __slots__ = ("loop", "told", "up", "wake")
-
-    def __init__(
-        self,
-        wake: Callable[[], None] = lambda: None,
-        loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        self.wake = wake
-        self.loop = loop
-        #: Set when it is told to stop; the same as of the one before, if that has failed without being told
-        self.told = threading.Event()
-        self.up: list[Callable[[], object]] = []  #: what takes down each thing that is up
+    def __init__(self, start: Start) -> None:
+        super().__init__()
+        self.start = start  #: the last one that it is for
 
 
 class Lifecycle:
@@ -98,16 +78,13 @@ class Lifecycle:
         self._lock = reentrant()
         #: The last one, whether it has ended or not; before the first one that never begins
         self.current = Start()
+        self.told = Told(self.current)
 
     def after_fork(self) -> None:
         """In the child of a fork: see State.LEFT; locks and events are the parent's, so it has others."""
         self._lock, self.current = reentrant(), Start()
+        self.told = Told(self.current)
         self._move(Move.FORK)
-
-    @property
-    def told(self) -> threading.Event:
-        """Set when it is told to stop."""
-        return self.current.told
 
     @property
     def runs(self) -> bool:
@@ -119,14 +96,9 @@ class Lifecycle:
         """Whether it has started whole, and was not told to stop."""
         return self._state is State.FLOWING
 
-    @property
-    def left(self) -> bool:
-        """Whether what there is of it is the parent's, from which this process was forked."""
-        return self._state is State.LEFT
-
     def check_here(self) -> None:
         """Raise IllegalStateError if it ran when this process was forked."""
-        if self.left:
+        if self._state is State.LEFT:
             raise left_behind("the app was started", "make another one in the child")
 
     def check_not_running(self) -> None:
@@ -147,12 +119,13 @@ class Lifecycle:
                 raise IllegalStateError(
                     "the app was stopped and its observers are closed; make a new one"
                 )
-            if not self.told.is_set():
-                start.told = self.told  # somebody may wait for it already
-            self.current = start  # first: who tells it to stop from now on is heard
+            if self.told.is_set():
+                self.told = Told(start)
+            # First, so that who tells it to stop from now on is heard.
+            self.told.start = self.current = start
             if self._move(Move.START) is State.RESTING:
                 return True
-            start.told.set()
+            self._tell()
             return False
 
     def goes_on(self, start: Start) -> bool:
@@ -171,21 +144,19 @@ class Lifecycle:
         """Tell the last start to stop, and return it; where the app does not run, the next one ends."""
         with self._lock:
             self._move(Move.QUIT)
-            self.told.set()
-            return self.current
+            return self._tell()
 
     def leave(self, start: Start | None = None) -> Start:
         """
         Tell this start (None: what runs) to stop, and return it.
 
-        Where it does not run that is over, and nothing comes of it.
+        Where it does not run that is over, and nothing comes of it. One that is the parent's of a fork is none.
         """
         with self._lock:
-            if start is None or start is self.current:
-                self._move(Move.LEAVE)
-                start = self.current
-                start.told.set()
-            return start
+            if start is not None and start is not self.current and start.origin.here:
+                return start
+            self._move(Move.LEAVE)
+            return self._tell()
 
     def end(self, start: Start) -> None:
         """Note that nothing of this start runs any more."""
@@ -198,7 +169,13 @@ class Lifecycle:
         with self._lock:
             if self.runs and start is not self.current:
                 return False
-            return self._move(Move.CLOSE) is not State.CLOSED
+            return self._move(Move.CLOSE) not in (State.CLOSED, State.LEFT)
+
+    def _tell(self) -> Start:
+        """Tell the last start to stop, and return it."""
+        self.current.leave()
+        self.told.set()
+        return self.current
 
     def _move(self, move: Move) -> State:
         """Make a move, and return the state before it."""

@@ -47,20 +47,31 @@ ENTERING: Final = 5.0
 CALL: Final[contextvars.ContextVar[object]] = contextvars.ContextVar("jmsx_call", default=None)
 
 
+class NoThreadError(RuntimeError):
+    """The process gets no further thread: what was to be done there has not begun."""
+
+
 async def beside(work: Callable[..., T], *arguments: object) -> T:
     """
     Return what `work` returns, in a thread of its own with the caller's context, while the event loop goes on.
 
-    To its end also if the caller is cancelled.
+    To its end also if the caller is cancelled. Raises NoThreadError where the process gets no thread for it.
     """
     run = contextvars.copy_context().run
     pool = concurrent.futures.ThreadPoolExecutor(1, "jmsx-beside")
     try:
-        working = asyncio.get_running_loop().run_in_executor(pool, run, work, *arguments)
+        working = _begin_in(pool, run, work, *arguments)
         working.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(working)
     finally:
         pool.shutdown(wait=False)
+
+
+def _begin_in(pool: concurrent.futures.Executor, *work: Any) -> asyncio.Future[Any]:
+    try:
+        return asyncio.get_running_loop().run_in_executor(pool, *work)
+    except RuntimeError as error:
+        raise NoThreadError(*error.args) from error
 
 
 async def in_thread(work: Callable[[], T], *, to_its_end: bool) -> T:

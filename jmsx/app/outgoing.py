@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from jmsx.app.answers import Requests
 from jmsx.app.bodies import Data
-from jmsx.app.draining import close_all
 from jmsx.app.loops import in_thread
 from jmsx.app.middleware import Layer, Middleware
 from jmsx.app.sender import Sender, Sending, SendKeywords
@@ -38,8 +37,6 @@ class Outgoing:
         machine: Machine,
     ) -> None:
         """`connect(*observers)` makes a connection; `calling()` is the worker whose handler is running here, if any."""
-        self._machine = machine
-        self._closing: Sequence[Connection] = ()  #: nothing is sent by them any more
         self.requests = Requests(connect, machine)
         self._sender = Sender(connect, machine)
         self._replier = Sender(connect, machine)
@@ -86,18 +83,8 @@ class Outgoing:
         """Send the answer of a handler that is in no transaction."""
         return self._replier.send(message, to, options)
 
-    def close(self, timeout: float) -> None:
-        """Close the connections in good order, as `jmsx.app.draining.close_all` does within `timeout` seconds."""
-        self._closing = self._taken()
-        close_all(self._closing, timeout, self._machine)
-
-    def abort(self) -> None:
-        """Drop the connections, also those that are being opened, or closed."""
-        for each in (*self._closing, *self._taken()):
-            each.abort()
-
-    def _taken(self) -> Sequence[Connection]:
-        """Return those that there are, for the caller to end."""
+    def take(self) -> Sequence[Connection]:
+        """Return the connections that there are, also those that are being opened, for the caller to end."""
         shared = (self._sender, self._replier, self.requests)
         return [one for each in shared if (one := each.take()) is not None]
 

@@ -73,13 +73,31 @@ NOT_CALLED: Final = Unhandled()
 _log = logger("jmsx.app")
 
 
+#: Has the call of the handler that this thread waits for, or runs.
+_HERE: Final = threading.local()
+
+
 @dataclass(slots=True, eq=False)
 class Call:
-    """A handler at work on one message; nobody changes it."""
+    """A handler of `worker` at work on one message; nobody changes it."""
 
+    worker: Worker
     message_id: str | None
     since: float  #: seconds, monotonic
     thread: int = field(default_factory=threading.get_ident)
+
+
+def calling(mark: object) -> Worker | None:
+    """
+    Return the worker with that mark whose handler is the caller.
+
+    The context tells; or the thread, for what a handler runs there in a context of its own.
+    """
+    at_work = CALL.get()
+    for call in (at_work, getattr(_HERE, "call", None)):
+        if isinstance(call, Call) and call.worker.mark is mark and call.worker.call is call:
+            return call.worker
+    return None
 
 
 class Worker:
@@ -106,6 +124,7 @@ class Worker:
         self._late: Call | None = None  #: that was told as such
         self._held_until = -math.inf  #: by its own wish, seconds, monotonic
         self.away: str | None = None  #: why its store cannot be used
+        self.mark: object = None  #: by which its app knows it
         #: Sends an answer where that is part of no transaction.
         self.reply: Callable[[Message, Destination, dict[str, Any]], str] = self.send
         self._availability = availability
@@ -333,9 +352,13 @@ class Worker:
         ledger = self._link.ledger_away
         return None if ledger is None else f"delivery ledger, which is away: {ledger}"
 
+    def _called_for(self, message_id: str | None) -> None:
+        """Let others, and what the handler calls, see that it is at work, on this thread."""
+        self.call = _HERE.call = Call(self, message_id, self._machine.monotonic())
+
     def _listen(self, message: Message) -> None:
         """Handle and settle one message, and let others see that it is being done."""
-        self.call = Call(message.message_id, self._machine.monotonic())
+        self._called_for(message.message_id)
         try:
             self._settle(message)
         finally:
@@ -464,7 +487,8 @@ class Worker:
             if self._leaving.wait(seconds):
                 raise Unhandled
         finally:
-            self.call = call and Call(call.message_id, self._machine.monotonic())
+            if call is not None:
+                self._called_for(call.message_id)
 
     def _present(self) -> None:
         """Note that the store can be used."""
@@ -561,7 +585,7 @@ class Worker:
         message = self._link.dispatcher.go_on()
         if message is not None and self.call is not None:
             now = self._machine.monotonic()
-            self.call = Call(message.message_id, now, self.call.thread)
+            self.call = Call(self, message.message_id, now, self.call.thread)
             CALL.set(self.call)
         return message
 

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, overload
 
 from jmsx.app.availability import Stores
 from jmsx.app.batches import BatchWorker
-from jmsx.app.draining import drain
 from jmsx.app.gates import Gates
 from jmsx.app.health import WorkerState
-from jmsx.app.loops import CALL, Loop
+from jmsx.app.loops import Loop
 from jmsx.app.middleware import Middleware
 from jmsx.app.progress import Movement, Progress
 from jmsx.app.registration import Consumer
@@ -65,9 +64,13 @@ class Shared:
         middleware: around every handler.
         gates: before their consumers.
         loop: of handlers that are `async def`; None: nobody has one.
+        machine: what their sessions run on.
+        progress: sees what they do.
+        mark: by which the app knows them.
+        opening: is held by who opens stores and clients, which other starts of the app use, too.
         reply: sends an answer where that is part of no transaction.
         failing: is told what ended one of them.
-        stopping: is set when the app is told to stop, which ends the opening.
+        ending: is set when the start is told to stop, or ends, which ends the opening.
 
     """
 
@@ -78,41 +81,37 @@ class Shared:
     middleware: Sequence[Middleware]
     gates: Gates
     loop: Loop | None
+    machine: Machine
+    progress: Progress
+    mark: object
+    opening: threading.RLock
     reply: Callable[[Message, Destination, dict[str, Any]], str]
     failing: Callable[[JmsxError], object]
-    stopping: threading.Event
+    ending: threading.Event
 
     def pause(self, seconds: float) -> None:
         """Wait while the app starts; raises IllegalStateError as soon as it is told to stop."""
-        self.stopping.wait(seconds)
+        self.ending.wait(seconds)
         self.check_wanted()
 
     def check_wanted(self) -> None:
         """Raise IllegalStateError if the app was told to stop since it began to start."""
-        if self.stopping.is_set():
+        if self.ending.is_set():
             raise IllegalStateError("the app was told to stop while it started")
 
 
 class Workers(Sequence[Worker]):
-    """
-    The workers of one app, in the order in which they were opened; there may be more of them later.
+    """The workers of one start, in the order in which they were opened; there may be more of them later."""
 
-    Args:
-        machine: what their sessions run on.
-        progress: sees what they do.
-
-    """
-
-    def __init__(self, machine: Machine, progress: Progress) -> None:
+    def __init__(self) -> None:
         self.turn = reentrant()  #: of who starts or stops them
         self.stopping = False  #: who has the turn stops them
-        self._machine = machine
-        self._progress = progress
         self._shared: Shared  #: since `open`
         self._open: list[Worker] = []
         self._stores = Stores()  #: of their consumers
         self._waiting: list[Consumer] = []  #: whose store is away since before they started
         self._opening: Connection | None = None  #: of the one that comes next
+        self._closed = False
 
     @overload
     def __getitem__(self, index: int) -> Worker: ...
@@ -151,26 +150,17 @@ class Workers(Sequence[Worker]):
         """While the app runs, have late calls told, and consumers opened whose store is back."""
         self._tell_late()
         if self._waiting:
-            self._machine.thread(self._begin_waiting, "jmsx-stores").start()
-
-    def calling(self) -> Worker | None:
-        """Return the one whose handler is the caller."""
-        own, at_work = threading.get_ident(), CALL.get()
-        for worker in self:
-            call = worker.call
-            if call is not None and (call is at_work or call.thread == own):
-                return worker
-        return None
+            self._shared.machine.thread(self._begin_waiting, "jmsx-stores").start()
 
     def idle_since(self, since: float) -> bool:
         """Return whether none had anything to do since then (seconds, monotonic), and none waits for its store."""
         waits = bool(self._waiting)  # first: who waits no more is a worker then
-        return all(one.idle_since(since, self._progress) for one in self) and not waits
+        return all(one.idle_since(since, self._shared.progress) for one in self) and not waits
 
     def states(self, stranded: Mapping[str, int]) -> list[WorkerState]:
         """Return how each of them does; `stranded`: messages that nobody gets, by the URI of their destination."""
         at_work = [
-            worker.state(self._progress, stranded.get(worker.consumer.destination.uri, 0))
+            worker.state(self._shared.progress, stranded.get(worker.consumer.destination.uri, 0))
             for worker in self
         ]
         return at_work + self.waiting()
@@ -188,10 +178,6 @@ class Workers(Sequence[Worker]):
             for one in tuple(self._waiting)
         ]
 
-    def drain(self, timeout: float, given: float) -> None:
-        """Drain all workers as `jmsx.app.draining.drain` does."""
-        drain(tuple(self), timeout, self._machine, given)
-
     def leave_opening(self) -> None:
         """Let an opening that waits for its broker wait no longer."""
         opening = self._opening
@@ -205,7 +191,8 @@ class Workers(Sequence[Worker]):
             worker.abort()
 
     def close(self) -> None:
-        """Forget the workers, which have stopped, and close their stores."""
+        """Forget the workers, which have stopped, and close their stores; also what was opened since the last call."""
+        self._closed = True
         self._open.clear()
         self._waiting = []
         self._stores.close()
@@ -222,14 +209,14 @@ class Workers(Sequence[Worker]):
 
     def _tell_late(self) -> None:
         """Have calls told that take longer than their `timeout=`."""
-        served, stopping = self._shared.consumers, self._shared.stopping
+        served, ending = self._shared.consumers, self._shared.ending
         limits = [seconds("timeout", one.timeout) for one in served if one.timeout]
         if not limits:
             return
         every = min(max(min(limits) / 4, LOOK_FOR_LATE), LOOK_FOR_LATE_AT_MOST)
 
         def look() -> None:
-            while not stopping.wait(every):
+            while not ending.wait(every):
                 for worker in self:
                     worker.tell_late()
 
@@ -242,22 +229,32 @@ class Workers(Sequence[Worker]):
         try:
             for pause in pauses():
                 shared.pause(pause)
-                with self.turn:
-                    shared.check_wanted()
-                    before = len(self._open)
-                    self._open_those(self._waiting)
-                    for worker in self._open[before:]:
-                        worker.begin()
+                self._begin_those_back()
                 if not self._waiting:
                     return
         except Exception as error:  # noqa: BLE001 - whatever a store raises, its consumers must not be forgotten
-            if shared.stopping.is_set():
+            if shared.ending.is_set():
                 return
             if isinstance(error, JmsxError):
                 shared.failing(error)
             else:
                 _log.error("store not opened: the app ends", exc_info=error)
                 shared.failing(StoreError(f"a store could not be opened: {error}"))
+
+    def _begin_those_back(self) -> None:
+        shared = self._shared
+        with self.turn, shared.opening:
+            shared.check_wanted()
+            before = len(self._open)
+            try:
+                self._open_those(self._waiting)
+                for worker in self._open[before:]:
+                    worker.begin()
+            finally:
+                # by an abort, which has no turn, and knows nothing of what was opened since
+                if self._closed:
+                    self.abort()
+                    self.close()
 
     def _open_one(self, consumer: Consumer) -> None:
         shared, connection = self._shared, self._connection(consumer)
@@ -274,7 +271,7 @@ class Workers(Sequence[Worker]):
                 gate=shared.gates[consumer.name],
                 middleware=shared.middleware,
             )
-            worker.reply = shared.reply
+            worker.mark, worker.reply = shared.mark, shared.reply
             self._open.append(worker)
         except InvalidClientIdError as error:
             connection.abort()
@@ -300,7 +297,7 @@ class Workers(Sequence[Worker]):
         if shared.waits and policy is not None and policy.startup_timeout is None:
             options = replace(options, reconnect=replace(policy, startup_timeout=FOR_EVER))
         connection = Connection(
-            BrokerUri(uri.addresses, options), observers=shared.observers, machine=self._machine
+            BrokerUri(uri.addresses, options), observers=shared.observers, machine=shared.machine
         )
         connection.set_exception_listener(
             # what the broker refuses of a handler's own sends ends no consumer

@@ -27,9 +27,9 @@ from typing import Any, Final, NamedTuple, Self, Unpack
 from jmsx import plugins
 from jmsx.app.application import App
 from jmsx.app.bodies import Data
-from jmsx.app.lifecycle import Start
 from jmsx.app.parameters import Of, Parameter
 from jmsx.app.sender import SendKeywords
+from jmsx.app.start import Start
 from jmsx.core.delivery import Delivery
 from jmsx.core.destination_names import is_pattern
 from jmsx.core.dialect import Dialect

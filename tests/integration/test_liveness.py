@@ -316,9 +316,17 @@ def test_subscriptions_that_live_are_left_alone(classic_broker: Broker, queue: Q
         app.consumer(name, name=f"idle {number}", concurrency=sessions)(lambda _message: None)
     with nothing_left(), app:
         assert eventually(
-            lambda: app._service.watch is not None and len(app._service.watch._asked) == 7, 10
+            lambda: (
+                app._service.current.watch is not None
+                and len(app._service.current.watch._asked) == 7
+            ),
+            10,
         )
-        first = dict(app._service.watch._asked) if app._service.watch is not None else {}
+        first = (
+            dict(app._service.current.watch._asked)
+            if app._service.current.watch is not None
+            else {}
+        )
         assert eventually(lambda: _later(app, first), 20)
         assert not [event for event in diary.events if isinstance(event, LinkClosed)]
         assert app.ready().ok
@@ -349,7 +357,7 @@ def test_messages_that_the_broker_keeps_for_nobody(
             other.send(Frame("SEND", sent, b"x"))
             other.receive("MESSAGE")
         with app:
-            watch = app._service.watch
+            watch = app._service.current.watch
             assert watch is not None
             assert eventually(lambda: watch._found == {queue.uri: 0})
             monkeypatch.setattr(stranded, "consumers", nobody)
@@ -366,7 +374,7 @@ def test_messages_that_the_broker_keeps_for_nobody(
 
 def _later(app: App, first: dict[Worker, float]) -> bool:
     """Whether every worker was asked about twice more."""
-    asked = app._service.watch._asked if app._service.watch is not None else {}
+    asked = app._service.current.watch._asked if app._service.current.watch is not None else {}
     return all(at > first[worker] + 0.4 for worker, at in asked.items())
 
 

@@ -102,8 +102,8 @@ def test_an_app_that_ends_in_its_first_look_tells_the_clock_too(
     def slowly(group: str, name: str) -> Any:
         def count(*asked: Any) -> Any:
             began.set()
-            assert app._service.counting is not None
-            app._service.counting._closing.wait()
+            assert app._service.current.counting is not None
+            app._service.current.counting._closing.wait()
             return load(group, name)(*asked)
 
         return count if group == "jmsx.counts" else load(group, name)
@@ -138,7 +138,7 @@ def test_without_a_log_nobody_asks(classic_broker: Broker, queue: Queue, diary: 
     """An app whose observers keep no counts opens no connection for them."""
     app = forwarding(classic_broker.url, queue, fresh_queue(), diary)
     with app:
-        assert app._service.counting is None
+        assert app._service.current.counting is None
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +162,10 @@ def test_a_broker_that_does_not_tell_is_left_alone(
         taciturn.url, queue, fresh_queue(), EventLog(tmp_path, service="shop"), broker_stats=0.1
     )
     with app:
-        assert eventually(lambda: bool(app._service.counting and app._service.counting._silent), 60)
+        assert eventually(
+            lambda: bool(app._service.current.counting and app._service.current.counting._silent),
+            60,
+        )
         began = time.monotonic()
 
     assert time.monotonic() - began < 2
@@ -182,7 +185,10 @@ def test_a_broker_that_is_gone_at_the_end_costs_little(queue: Queue, tmp_path: P
         app = forwarding(broker.url, queue, fresh_queue(), EventLog(tmp_path, service="shop"))
         app.start()
         assert eventually(
-            lambda: bool(app._service.counting and 0 in app._service.counting._unanswered.values())
+            lambda: bool(
+                app._service.current.counting
+                and 0 in app._service.current.counting._unanswered.values()
+            )
         )
         broker.kill()
         began = time.monotonic()

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jmsx import App, Message, RedeliveryPolicy
-from jmsx.app.lifecycle import Start
 from jmsx.app.loops import Loop
+from jmsx.app.start import Start
 from jmsx.core.events import DeliveryEnded, Event, MessageSent, Outcome, Source
 from jmsx.errors import JmsxError
 from jmsx.jms.dispatcher import Dispatcher
@@ -396,7 +396,7 @@ def test_who_has_the_session_is_not_waited_for(kind: str) -> None:
         with app:
             entered.set()
             assert locked.wait(10)
-            loop = app._service.loop
+            loop = app._service.current.loop
             assert loop is not None
             turn = asyncio.run_coroutine_threadsafe(asyncio.sleep(0, "free"), loop._loop)
             assert turn.result(10) == "free"

@@ -7,7 +7,8 @@ from itertools import product
 import pytest
 
 from jmsx import IllegalStateError
-from jmsx.app.lifecycle import TABLE, Lifecycle, Move, Start, State
+from jmsx.app.lifecycle import TABLE, Lifecycle, Move, State
+from jmsx.app.start import Start
 from tests.unit.interrupts import Interrupt
 
 R, D, S, F, L, C, X = (
@@ -87,7 +88,7 @@ def test_a_start() -> None:
         start = Start()
         assert life.start(start)
         assert life.runs
-        assert not start.told.is_set()
+        assert not start.told
         assert life.flow(start)
         assert life.flows
         with pytest.raises(IllegalStateError, match="the app is running"):
@@ -97,7 +98,7 @@ def test_a_start() -> None:
         assert life.runs
         assert not life.flows
         life.end(start)
-        assert start.told.is_set()
+        assert start.told
         assert not life.runs
 
 
@@ -105,7 +106,7 @@ def test_a_quit_before_a_start_ends_that_one() -> None:
     """And no second; nor one behind an end that comes between."""
     life, start = after(Move.QUIT), Start()
     assert not life.start(start)
-    assert start.told.is_set()
+    assert start.told
     assert life.start(Start())
     assert after(Move.QUIT, Move.END).start(Start())
     assert not after(Move.START, Move.FLOW, Move.END, Move.QUIT).start(Start())
@@ -136,14 +137,14 @@ def test_what_belongs_to_a_start_ends_no_later_one(*, told: bool) -> None:
         assert life.leave(first) is first
     life.end(first)
     assert life.start(second)
-    assert first.told.is_set() == told
+    assert first.told == told
     assert not life.goes_on(first)
     assert not life.flow(first)
     assert life.leave(first) is first
     life.end(first)
     assert not life.close(first)
     assert life.goes_on(second)
-    assert not second.told.is_set()
+    assert not second.told
     assert life.flow(second)
     assert life.flows
 
@@ -155,7 +156,7 @@ def test_a_start_that_was_dismissed_ends_no_later_one() -> None:
     assert life.start(second)
     life.end(life.leave(first))
     assert life.goes_on(second)
-    assert not second.told.is_set()
+    assert not second.told
 
 
 def test_what_has_ended_closes_an_app_that_rests() -> None:
@@ -177,11 +178,17 @@ def test_whoever_waits_before_the_first_start_hears_of_its_end() -> None:
     for _ in range(2):
         start = Start()
         assert life.start(start)
-        assert start.told is waits
         life.end(start)
-    assert life.start(Start())
+        assert not waits.is_set()
+    last = Start()
+    assert life.start(last)
     life.quit()
     assert waits.is_set()
+    assert waits.start is last
+    life.end(last)
+    assert life.start(Start())
+    assert waits.start is last
+    assert not life.told.is_set()
 
 
 def test_an_app_whose_observers_are_closed() -> None:
@@ -202,7 +209,8 @@ def test_in_the_child_of_a_fork() -> None:
     for asked in (lambda: life.start(Start()), life.check_not_running, life.check_here):
         with pytest.raises(IllegalStateError, match="before fork"):
             asked()
-    assert life.left
+    assert life._state is X
+    assert not life.close(life.current)
     assert not life.told.is_set()
     assert after(Move.QUIT, Move.FORK).start(Start())
 

@@ -247,7 +247,7 @@ def test_a_batch_that_was_gathered_before_the_pause(kind: str, mode: str) -> Non
         for body in "abc":
             mq.send("queue://rows", body)
         mq.advance("1s")
-        gate = app._service.gates["write"]
+        gate = app._service.current.gates["write"]
         for _ in range(3):
             gate.ended(ConnectionError(), 1001.0)
         assert not app.ready().ok

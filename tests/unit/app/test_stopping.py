@@ -22,8 +22,10 @@ from jmsx import (
     ReconnectPolicy,
 )
 from jmsx.app import service
+from jmsx.app.availability import Stores
 from jmsx.app.endpoint import Endpoint
-from jmsx.app.lifecycle import Start
+from jmsx.app.start import Start
+from jmsx.app.workers import Workers
 from jmsx.core.events import Event, LinkClosed, Source, SubscriptionClosed
 from jmsx.errors import IllegalStateError
 from jmsx.testing import FakeBrokerServer
@@ -206,24 +208,23 @@ def test_an_abort_as_the_last_consumer_has_been_opened(
     """It is dropped as the others are: it ran on, and nobody knew of it."""
     app = App(server.url)
     app.consumer("a")(lambda _message: None)
-    workers = app._service.workers
     connected, aborted = threading.Event(), threading.Event()
-    availability, leave_opening = workers._stores.availability, workers.leave_opening
+    availability, leave_opening = Stores.availability, Workers.leave_opening
 
-    def once_aborted(store: Any) -> Any:
+    def once_aborted(stores: Stores, store: Any) -> Any:
         connected.set()
         assert aborted.wait(10)
-        return availability(store)
+        return availability(stores, store)
 
-    def once_opened() -> None:
+    def once_opened(workers: Workers) -> None:
         # the start drops what it has opened, too, where it hears of the abort
         if not aborted.is_set():
             aborted.set()
             assert eventually(lambda: len(workers) == 1 and workers._opening is None)
-        leave_opening()
+        leave_opening(workers)
 
-    monkeypatch.setattr(workers._stores, "availability", once_aborted)
-    monkeypatch.setattr(workers, "leave_opening", once_opened)
+    monkeypatch.setattr(Stores, "availability", once_aborted)
+    monkeypatch.setattr(Workers, "leave_opening", once_opened)
     with ThreadPoolExecutor() as threads:
         starting = threads.submit(app.start)
         assert connected.wait(10)
@@ -259,19 +260,18 @@ def test_a_start_that_hung_and_was_aborted_does_not_go_on_beside_the_next_one(
     """It took the next one's word that it runs for its own, and opened its consumers as well, or ended it."""
     app = App(server.url)
     app.consumer("a")(lambda _message: None)
-    workers = app._service.workers
     hangs, again = threading.Event(), threading.Event()
-    availability = workers._stores.availability
+    availability = Stores.availability
 
-    def hang_once(store: Any) -> Any:
+    def hang_once(stores: Stores, store: Any) -> Any:
         if not hangs.is_set():
             hangs.set()
             assert again.wait(10)
-        return availability(store)
+        return availability(stores, store)
 
-    monkeypatch.setattr(workers._stores, "availability", hang_once)
+    monkeypatch.setattr(Stores, "availability", hang_once)
     start_again_while_it_hangs(app, app.__enter__ if enters else app.start, hangs, again)
-    assert len(workers) == 1
+    assert len(app._service.workers) == 1
     assert app.ready().ok
     app.stop()
     assert eventually(lambda: not left())

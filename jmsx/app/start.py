@@ -1,0 +1,97 @@
+"""
+One start of an app, and all that it makes: whoever ends a start ends that, and nothing of another one.
+
+An app that was dropped while it started, or by another thread, may be started again before the first start knows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, TypeVar
+
+from jmsx.app.counting import Counting
+from jmsx.app.endpoint import Endpoint
+from jmsx.app.gates import Gates
+from jmsx.app.loops import Loop
+from jmsx.app.watch import Watch
+from jmsx.app.workers import Workers
+from jmsx.drivers.changed import Event
+from jmsx.drivers.locks import reentrant
+from jmsx.drivers.process import Origin
+from jmsx.errors import JmsxError
+from jmsx.jms.connection import Connection
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterable, Iterator
+
+T = TypeVar("T")
+
+
+class Start:
+    """
+    One start of an app, from before it begins until behind its end.
+
+    Args:
+        wake: is called when it is told to stop, for whoever waits.
+        loop: on which handlers that are `async def` run; None: on one of the app's own.
+
+    """
+
+    def __init__(
+        self,
+        wake: Callable[[], None] = lambda: None,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self.wake = wake
+        self.given = loop
+        self.told = False  #: to stop
+        self.ending = Event()  #: set when it is told to stop, or ends: it begins nothing more
+        self.failure: JmsxError | None = None  #: of a consumer, which ended it
+        self.workers = Workers()
+        self.gates = Gates()
+        self.loop: Loop | None = None
+        self.endpoint: Endpoint | None = None
+        self.watch: Watch | None = None
+        self.counting: Counting | None = None
+        #: What takes down each thing that is up, beside the workers
+        self.up: list[Callable[[], object]] = []
+        self.sends: list[Connection] = []  #: by which the app has sent, for this start to end
+        self.origin = Origin()
+        self.down = reentrant()  #: of who takes it down; another one waits, and finds it done
+
+    def leave(self) -> None:
+        """Tell it to stop; waits for nothing."""
+        self.told = True
+        self.ending.set()
+
+    def abort(self) -> None:
+        """Drop all of its sockets, also those that are being opened."""
+        self.ending.set()  # first: what is not open by now is not wanted any more
+        self.workers.abort()
+        for each in _taken(self.sends):
+            each.abort()
+
+    def forget(self, sends: Iterable[Connection]) -> None:
+        """Have these, which have ended, be none of those that it is to end."""
+        for each in sends:
+            with contextlib.suppress(ValueError):
+                self.sends.remove(each)
+
+    def take_down(self) -> None:
+        """Close each thing that is up, once, when the workers have stopped; also what came up since the last call."""
+        self.ending.set()
+        for close in _taken(self.up):
+            close()
+        self.workers.close()
+        self.endpoint = self.watch = self.counting = self.loop = None
+
+
+def _taken(things: list[T]) -> Iterator[T]:
+    """Take out one after the other, the last one first, whoever else does so too."""
+    while True:
+        try:
+            thing = things.pop()
+        except IndexError:
+            return
+        yield thing
