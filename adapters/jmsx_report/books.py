@@ -112,13 +112,25 @@ class Books:
 
     @cached_property
     def touched(self) -> pl.DataFrame:
-        """The routes that each writer sends to or reads: writer, route, reads."""
+        """
+        The routes that each writer sends to or reads: writer, route, reads.
+
+        Where the lines are missing that tell which subscription a consumer has, it may have any of its destination.
+        """
         sends = self.senders.select("route", pl.lit(value=False).alias("reads"), writer="sender")
         reads = self.readers.join(
             self.routes.reads, on=["dest", "subscription"], nulls_equal=True
         ).select("writer", "route", pl.lit(value=True).alias("reads"))
+        one = ("writer", "dest", "consumer")
+        heard_of = (
+            pl.concat([self.in_hand.select(one), self.closings.drop_nulls("dest").select(one)])
+            .unique()
+            .join(self.readers, on=one, how="anti")
+            .join(self.routes.reads, on="dest")
+            .select("writer", "route", pl.lit(value=True).alias("reads"))
+        )
         return (
-            pl.concat([sends, reads], how="diagonal")
+            pl.concat([sends, reads, heard_of], how="diagonal")
             .group_by("writer", "route")
             .agg(pl.col("reads").any())
         )

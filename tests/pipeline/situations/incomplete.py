@@ -69,6 +69,56 @@ def the_first_segment_is_missing(scene: Scene) -> Truth:
 
 
 @situation
+def the_first_segments_are_missing_and_it_read_no_more(scene: Scene) -> Truth:
+    """Of what one of two readers did every line is missing: only what it has in hand tells that it read at all."""
+    shop, _ = _with_exports(scene)
+    worker = shop.fleet.process("exporter", "export-b")
+    shop.reads(worker, "queue://exports")
+    return _first_half_missing(shop, scene, worker, "queue://exports")
+
+
+@situation
+def the_first_segments_of_the_next_reader_are_missing(scene: Scene) -> Truth:
+    """A durable subscription goes on in a second process, of whose deliveries every line is missing."""
+    shop = scene.shop().usual()
+    first, second = (shop.fleet.process("exporter", f"export-{host}") for host in "ab")
+    first.copies["topic://exports"] = second.copies["topic://exports"] = "durable:exporter.all"
+    shop.reads(first, "topic://exports")
+    for number in range(10):
+        shop.now = START + number * MINUTE
+        message = shop.send("topic://exports")
+        shop.deliver(message, by=first)
+    shop.reads(second, "topic://exports")
+    return _first_half_missing(shop, scene, second, "topic://exports")
+
+
+def _first_half_missing(shop: Shop, scene: Scene, reader: Process, dest: str) -> Truth:
+    """`reader` does some messages; what it wrote until half of the time is over never came."""
+    for number in range(5):
+        shop.now = START + 20 * MINUTE + number * MINUTE
+        shop.deliver(shop.send(dest), by=reader)
+    half = START + shop.span // 2
+    for at in range(half, START + shop.span, MINUTE):
+        reader.noted_of_session(
+            "sub.stats", at, dest=dest, consumer=reader.consumers[dest], buffered=0, in_process=0
+        )
+    shop.reads(shop.senders[0], "queue://exported")
+    shop.now = half + 10 * MINUTE
+    shop.deliver(shop.send("queue://exported", by=reader))
+    mine, others = _split(shop, reader)
+    begun = [segment for segment in mine if segment.lines[0]["ts_us"] < half]
+    scene.write([*mine[len(begun) :], *others])
+    verdicts = dict.fromkeys(shop.queues, BALANCED) | {dest: UNVERIFIABLE}
+    return Truth(
+        UNVERIFIABLE,  # never that five are lost
+        verdicts=verdicts,
+        numbers={"unaccounted": 5, "explained": 5},
+        complete=False,
+        may_be_lost=frozenset(),
+    )
+
+
+@situation
 def the_last_segment_is_missing(scene: Scene) -> Truth:
     """The log of one writer just stops."""
     shop, worker = _with_exports(scene)
