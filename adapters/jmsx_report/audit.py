@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
@@ -30,6 +30,10 @@ from jmsx_report.summary import summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+#: How the ids begin by which a handler's outputs are dropped if they are sent again.
+_OWN_ID: Final = "jmsx:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,7 @@ def _judged(held: Books, told: pl.DataFrame) -> tuple[Audit, pl.Series]:
     )
     found = _but_sent_on(found, stories, held)
     found = _but_given_up(found, stories, held)
+    found = _with_strangers(found, stories, held)
     found = explained(_but_forwarded(found, stories, missing, held), missing, in_hand, held)
     found = with_sent_to(found, held)
     numbered = numbers(held, found)
@@ -251,6 +256,38 @@ def _but_given_up(found: pl.DataFrame, stories: pl.DataFrame, held: Books) -> pl
             .alias("elsewhere")
         )
         .drop("perhaps")
+    )
+
+
+def _with_strangers(found: pl.DataFrame, stories: pl.DataFrame, held: Books) -> pl.DataFrame:
+    """
+    Add `strangers`: of what was sent with a duplicate id, how many messages were settled there that nobody here sent.
+
+    One of these may have had the id, as where the log of who tried first is missing, and the broker dropped the other.
+    An id that jmsx gives itself no other client has, and one that an application gives (`common_id`) any may have.
+    """
+    ids = (
+        balance.sends_by_route(stories.drop_nulls("duplicate_id"), held.routes)
+        .group_by("msg_key", "route")
+        .agg((~pl.col("duplicate_id").str.starts_with(_OWN_ID)).any().alias("common_id"))
+    )
+    foreign = (
+        held.deliveries.filter(is_strange(held) & pl.col("outcome").is_in(list(flows.SETTLES)))
+        .group_by("route")
+        .agg(pl.col("n").sum().alias("others"))
+    )
+    others = pl.when("common_id").then(pl.col("others").fill_null(0)).otherwise(0)
+    return (
+        found.join(ids, on=["msg_key", "route"], how="left")
+        .join(foreign, on="route", how="left")
+        .with_columns(
+            pl.when(pl.col("common_id").is_not_null())
+            .then(pl.col("unsent").sum().over("route") + others)
+            .otherwise(0)
+            .alias("strangers"),
+            pl.col("common_id").fill_null(value=False),
+        )
+        .drop("others")
     )
 
 

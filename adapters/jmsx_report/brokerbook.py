@@ -146,10 +146,13 @@ def reconciled(
         return pl.DataFrame(schema=BOOK)
     moved = pl.concat(
         [
-            traffic.filter(pl.col("came") > 0).join(expects.select("dest", "route"), on="dest"),
-            traffic.filter(pl.col("went") > 0).join(
-                reads, on=["dest", "subscription"], nulls_equal=True
-            ),
+            # A row tells of both where a process reads a queue that it sends to.
+            traffic.filter(pl.col("came") > 0)
+            .drop("went")
+            .join(expects.select("dest", "route"), on="dest"),
+            traffic.filter(pl.col("went") > 0)
+            .drop("came", "sure")
+            .join(reads, on=["dest", "subscription"], nulls_equal=True),
         ],
         how="diagonal",
     ).with_columns(

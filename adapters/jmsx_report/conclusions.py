@@ -320,9 +320,9 @@ def explained(
     messages (but see `_with_removals`); nor does the broker hold more than it says, nor consumers (`in_hand`), whose
     messages the broker counts, too, until they are acknowledged: so where it counted after they spoke, its word is the
     last one. Messages come to a consumer in order: what was overdue when the one was sent that it last was done with,
-    it does not have, unless it is stuck there. What is beyond that is proven, though not of which key: `explained`
-    takes the oldest, so that it adds up to what is explained in all; `explicable` does so in each hour by itself;
-    `proven` are only the keys that nothing explains.
+    it does not have, unless it is stuck there. Each of the `strangers` may have had one duplicate id. What is beyond
+    that is proven, though not of which key: `explained` takes the oldest, so that it adds up to what is explained in
+    all; `explicable` does so in each hour by itself; `proven` are only the keys that nothing explains.
     """
     by_route = (
         _with_removals(missing.filter("reads"), held)
@@ -369,21 +369,44 @@ def explained(
     in_gap = pl.col("gap").fill_null(value=False) & (
         pl.col("until_us").is_null() | (sent_us <= pl.col("until_us"))
     )
-    return (
+    strange = pl.col("strangers") > 0
+    found = (
         found.join(by_route, on="route", how="left")
         .join(beside, on="route", how="left")
         .with_columns(
-            pl.when(in_gap).then(unsettled).otherwise(0).alias("within"),
-            pl.when(in_gap).then(0).otherwise(unsettled).alias("without"),
+            unsettled.alias("unsettled"),
+            pl.when(strange).then(unsettled).otherwise(0).alias("again"),
+            in_gap.alias("gap"),
             pl.when(in_gap).then("room").otherwise(0).alias("room"),
             pl.col("beside").fill_null(0),
         )
-        .with_columns(
-            (_fitting(("route",)) + pl.col("unaccounted") - unsettled).alias("explained"),
-            (_fitting(_GRAIN) + pl.col("unaccounted") - unsettled).alias("explicable"),
-            ((unsettled > 0) & (pl.col("room") + pl.col("beside") <= 0)).alias("proven"),
+    )
+    for name, among in (("explained", ("route",)), ("explicable", _GRAIN)):
+        dropped = _taken(
+            pl.col("again"), pl.col("strangers"), among, order_by=("common_id", "msg_key")
         )
-        .drop("until_us", "room", "gap", "beside", "within", "without")
+        found = (
+            found.with_columns((pl.col("unsettled") - dropped).alias("left"))
+            .with_columns(
+                pl.when("gap").then("left").otherwise(0).alias("within"),
+                pl.when("gap").then(0).otherwise("left").alias("without"),
+            )
+            .with_columns((_fitting(among) + pl.col("unaccounted") - pl.col("left")).alias(name))
+        )
+    return found.with_columns(
+        ((pl.col("unsettled") > 0) & (pl.col("room") + pl.col("beside") <= 0) & ~strange).alias(
+            "proven"
+        )
+    ).drop(
+        "until_us",
+        "room",
+        "gap",
+        "beside",
+        "unsettled",
+        "again",
+        "left",
+        "within",
+        "without",
     )
 
 
@@ -447,11 +470,15 @@ def _fitting(among: Sequence[str]) -> pl.Expr:
     within, without = pl.col("within"), pl.col("without")
     left = (beside - without.sum().over(among)).clip(lower_bound=0)
 
-    def taken(sent: pl.Expr, room: pl.Expr) -> pl.Expr:
-        before = sent.cum_sum().over(among, order_by="msg_key") - sent
-        return pl.min_horizontal(sent, (room - before).clip(lower_bound=0))
+    return _taken(without, beside, among) + _taken(within, pl.col("room") + left, among)
 
-    return taken(without, beside) + taken(within, pl.col("room") + left)
+
+def _taken(
+    sent: pl.Expr, room: pl.Expr, among: Sequence[str], order_by: Sequence[str] = ("msg_key",)
+) -> pl.Expr:
+    """Return how many of each key's messages there is `room` for, the first first."""
+    before = sent.cum_sum().over(among, order_by=list(order_by)) - sent
+    return pl.min_horizontal(sent, (room - before).clip(lower_bound=0))
 
 
 def conclusions(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.DataFrame:

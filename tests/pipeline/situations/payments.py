@@ -17,6 +17,7 @@ from tests.pipeline.situations.truth import (
 from tests.pipeline.situations.unsettled import stats, transaction
 
 if TYPE_CHECKING:
+    from tests.pipeline.situations.fleet import Process
     from tests.pipeline.situations.shop import Shop
 
 ORDERS: Final = "queue://orders"
@@ -250,6 +251,44 @@ def sent_again_to_another_address_and_nowhere_done(scene: Scene) -> Truth:
     truth = _only(shop, SUSPECT)
     truth.numbers = {"unaccounted": 6, "explained": 3, "dropped": 0}
     return truth
+
+
+@situation
+def the_log_of_who_tried_first_is_missing(scene: Scene) -> Truth:
+    """Payments are sent again with their ids by who took over: the broker drops them, for the first ones were done."""
+    shop = scene.shop().usual()
+    gone = shop.fleet.process("web", "web-c")
+    _taken_over(shop, gone, done=4)
+    scene.write([one for one in shop.fleet.segments() if one.writer != gone.writer])
+    truth = _only(shop, UNVERIFIABLE)
+    truth.numbers = {"unaccounted": 4, "explained": 4, "unsent": 4, "dropped": 0}
+    truth.may_be_lost = frozenset()
+    return truth
+
+
+@situation
+def more_ids_than_the_missing_log_can_have_had(scene: Scene) -> Truth:
+    """Six payments were not done, and two were of whose sending no log tells: four of the six are lost."""
+    shop = scene.shop().usual()
+    gone = shop.fleet.process("web", "web-c")
+    _taken_over(shop, gone, done=2)
+    for number in range(4):
+        shop.now = START + (number + 20) * 5 * MINUTE
+        lost = shop.send(ORDERS, duplicate_id=f"lost-{number}")
+        shop.books.lost.add(lost.key)
+    scene.write([one for one in shop.fleet.segments() if one.writer != gone.writer])
+    truth = _only(shop, SUSPECT)
+    truth.numbers = {"unaccounted": 6, "explained": 2, "unsent": 2, "dropped": 0}
+    truth.may_be_lost = truth.lost_keys = frozenset()
+    return truth
+
+
+def _taken_over(shop: Shop, first: Process, *, done: int) -> None:
+    for number in range(done):
+        shop.now = START + (number + 1) * 5 * MINUTE
+        payment: dict[str, Any] = {"duplicate_id": f"payment-{number}"}
+        shop.deliver(shop.send(ORDERS, by=first, counted=False, **payment), counted=False)
+        shop.send(ORDERS, by=shop.senders[0], at=shop.now + SECOND, **payment)
 
 
 @situation

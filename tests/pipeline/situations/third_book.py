@@ -92,6 +92,45 @@ def another_client_takes_messages(scene: Scene) -> Truth:
 
 
 @situation
+def another_client_takes_what_an_app_sends_to_itself(scene: Scene) -> Truth:
+    """Who sends to a queue reads it, too, in the same minutes; and a foreign consumer does."""
+    shop = _to_itself(scene)
+    for number in range(12):
+        shop.now = START + number * 4 * MINUTE
+        shop.send(ORDERS)
+    _told(shop)
+    shop.ship(scene.directory)
+    return Truth(
+        UNVERIFIABLE,
+        numbers={"unaccounted": 12, "explained": 12},
+        findings=[("orders", "foreign")],
+        verdicts={ORDERS: UNVERIFIABLE, "queue://mail": BALANCED},
+        may_be_lost=frozenset(),
+    )
+
+
+@situation
+def the_broker_agrees_about_what_an_app_sends_to_itself(scene: Scene) -> Truth:
+    """Who sends to a queue reads it, too, in the same minutes: the broker counts each message once."""
+    shop = _to_itself(scene)
+    teller = shop.senders[0]
+    sent = shop.books.exact()[ORDERS]["sent"]
+    stats(teller, START - 10 * MINUTE, ORDERS)
+    stats(teller, shop.fleet.closed + 10 * MINUTE, ORDERS, enqueued=sent, dequeued=sent)
+    shop.ends_at(shop.fleet.closed + 20 * MINUTE)
+    shop.ship(scene.directory)
+    return shop.truth(complete=True, quarantined=0)
+
+
+def _to_itself(scene: Scene) -> Shop:
+    shop = scene.shop()
+    shop.consumers[ORDERS].clear()
+    for sender in shop.senders:
+        shop.reads(sender, ORDERS)
+    return shop.trade()
+
+
+@situation
 def another_client_sends(scene: Scene) -> Truth:
     """More was enqueued than our senders sent, and it lies there."""
     shop = scene.shop().trade()
