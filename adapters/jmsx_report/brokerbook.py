@@ -114,6 +114,7 @@ BOOK: Final = {
     "foreign_out": pl.Int64,  # at least so many went to consumers that keep no log here, or elsewhere
     "fewer_in": pl.Int64,  # so many more were confirmed to senders than the broker counts
     "fewer_out": pl.Int64,  # so many more were settled than the broker counts
+    "whole": pl.Boolean,  # the counts go on and on, over all that the log tells of: no more went elsewhere
     "proven": pl.Boolean,  # all that ever came was settled in this log
 }
 
@@ -178,11 +179,13 @@ def reconciled(
         pl.col("came_most", "went_most", "beside", "came_least", "went_least").fill_null(0)
     )
     went = pl.col("dequeued") - pl.col("expired")
+    whole = ~pl.col("restarted") & ~pl.col("relinked") & (pl.col("beside") == 0)
     return held.with_columns(
         (pl.col("enqueued") - pl.col("came_most")).clip(lower_bound=0).alias("foreign_in"),
         (went - pl.col("went_most")).clip(lower_bound=0).alias("foreign_out"),
         (pl.col("came_least") - pl.col("enqueued")).clip(lower_bound=0).alias("fewer_in"),
         (pl.col("went_least") - pl.col("dequeued")).clip(lower_bound=0).alias("fewer_out"),
+        whole.alias("whole"),
         (
             ~pl.col("restarted")
             & (pl.col("beside") == 0)

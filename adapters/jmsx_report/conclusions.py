@@ -34,7 +34,7 @@ _COUNTED: Final = ("sent", "settled", *dict.fromkeys(SETTLES.values()))
 _GRAIN: Final = ("dest", "route", "hour_us")
 #: Why lines are missing of which nobody knows what they were about.
 _NAMESAKES: Final = "two processes have its name, and lines of one were put aside"
-#: More lines than any log has.
+#: More lines and messages than any log has.
 _WITHOUT_END: Final = 2**48
 #: What `summary` has of each destination, and of all.
 NUMBERS: Final = (
@@ -317,7 +317,8 @@ def explained(
     Add to each key how many of its unaccounted messages may have been settled in a gap, or wait, or went elsewhere.
 
     A gap that ended before a message was sent explains nothing, and a gap of so many lines no more than so many
-    messages (but see `_with_removals`); nor does the broker hold more than it says, nor consumers (`in_hand`), whose
+    messages (but see `_with_removals`); nor does the broker hold more than it says (but where others read, too, and it
+    was not watched all the time, it says only how many went to them at the least), nor consumers (`in_hand`), whose
     messages the broker counts, too, until they are acknowledged: so where it counted after they spoke, its word is the
     last one. Messages come to a consumer in order: what was overdue when the one was sent that it last was done with,
     it does not have, unless it is stuck there. Each of the `strangers` may have had one duplicate id. What is beyond
@@ -361,7 +362,9 @@ def explained(
                 pl.col("size").fill_null(0),
                 pl.when(superseded).then(0).otherwise(pl.col("had").fill_null(0)),
             )
-            + pl.col("foreign_out").fill_null(0)
+            + pl.when((pl.col("foreign_out") > 0) & ~pl.col("whole"))
+            .then(_WITHOUT_END)
+            .otherwise(pl.col("foreign_out").fill_null(0))
         ).alias("beside"),
     )
     sent_us = held.clocks.earliest("key_us", "sender").fill_null(0)

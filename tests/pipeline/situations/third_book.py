@@ -92,6 +92,33 @@ def another_client_takes_messages(scene: Scene) -> Truth:
 
 
 @situation
+def another_client_takes_messages_and_the_broker_is_killed(scene: Scene) -> Truth:
+    """A foreign consumer took twelve, some after the broker's last count and before its death: who counts those?"""
+    shop = scene.shop().trade()
+    for number in range(12):
+        shop.now = START + number * 4 * MINUTE
+        shop.send(ORDERS)
+    teller, sent = shop.senders[0], shop.books.exact()[ORDERS]["sent"]
+    stats(teller, START, ORDERS, enqueued=_BEFORE, dequeued=_BEFORE)
+    stats(
+        teller,
+        shop.fleet.closed - MINUTE,
+        ORDERS,
+        enqueued=_BEFORE + sent - 8,
+        dequeued=_BEFORE + sent - 8,
+    )
+    stats(teller, shop.fleet.closed, ORDERS)
+    shop.ship(scene.directory)
+    return Truth(
+        UNVERIFIABLE,
+        numbers={"unaccounted": 12, "explained": 12},
+        findings=[("orders", "foreign")],
+        verdicts={ORDERS: UNVERIFIABLE},
+        may_be_lost=frozenset(),
+    )
+
+
+@situation
 def another_client_takes_what_an_app_sends_to_itself(scene: Scene) -> Truth:
     """Who sends to a queue reads it, too, in the same minutes; and a foreign consumer does."""
     shop = _to_itself(scene)
