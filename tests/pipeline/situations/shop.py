@@ -75,7 +75,8 @@ class Shop:
     """
     Senders and consumers on several hosts, each queue with two consumers of one service.
 
-    `skews`: seconds by which the clocks of sender 1, sender 2 and the hosts of consumers are ahead.
+    `skews`: seconds by which the clocks of sender 1, sender 2 and the hosts of consumers are ahead. `own_times`: the
+    broker takes the time of a message from its sender, as Classic does.
     """
 
     def __init__(
@@ -89,7 +90,9 @@ class Shop:
         segment_lines: int = 60,
         broker_skew: int = 0,
         hosts: int = 2,
+        own_times: bool = False,
     ) -> None:
+        self.own_times = own_times
         self.fleet = Fleet(seed, segment_lines=segment_lines)
         self.chance = self.fleet.chance
         self.books = Books()
@@ -190,7 +193,13 @@ class Shop:
             msg_id=f"ID:broker-1:1:1:1:{message.key[-8:]}",
             attempt=attempt,
             redelivered=attempt > 1,
-            sent_us=(message.sent_at + 1000 + self.broker_skew) // _MS * _MS,
+            sent_us=(
+                message.sender.at(message.sent_at)
+                if self.own_times
+                else message.sent_at + 1000 + self.broker_skew
+            )
+            // _MS
+            * _MS,
             recv_us=process.at(received),
             start_us=process.at(started) if handled else None,
             end_us=process.at(ended) if handled else None,

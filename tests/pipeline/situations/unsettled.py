@@ -200,6 +200,24 @@ def in_flight_with_skews(scene: Scene) -> Truth:
 
 
 @situation
+def overdue_by_a_clock_behind_that_the_broker_takes(scene: Scene) -> Truth:
+    """Classic has the time of a message from its sender, whose clock is four minutes behind: two are overdue."""
+    shop = scene.shop(skews=(-240, 0, 0, 0), own_times=True).usual()
+    for process in shop.fleet.processes:
+        for at in (START, shop.fleet.closed):
+            told = {"broker": process.broker, "ahead_us": -process.skew, "within_us": 900}
+            process.noted_of_session("broker.clock", at, **told)
+    for number in range(5):
+        shop.now = shop.fleet.closed - (100 if number < 2 else 20) * SECOND + number
+        key = shop.send(ORDERS, by=shop.senders[0]).key
+        if number < 2:
+            shop.books.lost.add(key)
+        shop.books.add(ORDERS, "unaccounted" if number < 2 else "in_flight")
+    shop.ship(scene.directory)
+    return shop.truth(SUSPECT, options={"deadline": 60}, verdicts={ORDERS: SUSPECT})
+
+
+@situation
 def in_flight_too_long(scene: Scene) -> Truth:
     """The deadline is over for what was never settled."""
     shop = scene.shop().usual()
