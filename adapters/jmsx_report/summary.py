@@ -55,7 +55,7 @@ _ANEW: Final = (
 _BY_THE_BROKER: Final = {
     "foreign_in": (
         "foreign_producers",
-        "at least {} came from foreign producers, which keep no log here",
+        "at least {} came from foreign producers, which keep no log here, or were moved there, as dead letters are",
     ),
     "foreign_out": (
         "foreign_consumers",
@@ -81,7 +81,10 @@ _BY_THE_BROKER: Final = {
 _IN_A_GAP: Final = {
     "foreign_in": (
         "untold_producers",
-        "at least {} came of which no line is here: from foreign producers, or the lines are missing",
+        (
+            "at least {} came of which no line is here: from foreign producers, moved there as dead letters are, or the"
+            " lines are missing"
+        ),
     ),
     "foreign_out": (
         "untold_consumers",
