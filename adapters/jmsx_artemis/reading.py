@@ -66,7 +66,7 @@ _ENDED: Final = ("AMQ339010", "AMQ229014")
 #: The broker keeps the cause to itself.
 _UNTOLD: Final = (
     "; it does not tell why, but for its log: often the user may not send there, or the address is full"
-    " (address-full-policy FAIL)"
+    " (address-full-policy FAIL), or its disk (max-disk-usage)"
 )
 
 

@@ -153,10 +153,13 @@ def changed_classic(*changes: tuple[str, str], tls: bool = False) -> LocalBroker
 
 
 def changed_artemis(
-    *changes: tuple[str, str], settings: Mapping[str, Mapping[str, Setting]] | None = None
+    *changes: tuple[str, str],
+    settings: Mapping[str, Mapping[str, Setting]] | None = None,
+    data: Path | None = None,
 ) -> LocalBroker:
     """An Artemis with these address settings, not yet started, in whose broker.xml each (old, new) was replaced."""
-    return LocalBroker(_Changed(ArtemisRecipe(address_settings=settings or {}), changes), 0)
+    recipe = _Changed(ArtemisRecipe(address_settings=settings or {}), changes)
+    return LocalBroker(recipe, 0, data=data)
 
 
 #: Who may do everything on a guarded broker, and who may do what the guard lets him; their passwords.

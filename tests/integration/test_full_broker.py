@@ -35,7 +35,7 @@ from tests.conformance.brokers import Broker as ReachedBroker
 from tests.conformance.brokers import OpenWire
 from tests.conformance.java import JavaClient
 from tests.conformance.scenario import load
-from tests.integration.broker_support import changed_classic, eventually
+from tests.integration.broker_support import changed_artemis, changed_classic, eventually, send
 from tests.integration.support import (
     NO_RETRY,
     TRANSACTED,
@@ -44,6 +44,7 @@ from tests.integration.support import (
     fresh_queue,
     put,
     settles,
+    take,
     within,
 )
 from tests.integration.support import Outcome as Call
@@ -439,3 +440,47 @@ def test_dead_letters_of_a_broker_whose_memory_is_full(unused: Broker) -> None:
     done = CliRunner().invoke(main, ["dlq", "replay", dead.name, "--yes", "--broker", unused.url])
     assert done.exit_code == 0, (done.output, done.exception)
     assert (unused.statistics(dead.name).size, unused.statistics(full.name).size) == (0, count)
+
+
+def artemis_with(usage: int, data: Path) -> LocalBroker:
+    """An Artemis that takes nothing more when so many per cent of the disk are in use."""
+    old = "<max-disk-usage>{}</max-disk-usage>"
+    new = f"{old.format(usage)}<disk-scan-period>200</disk-scan-period>"
+    return changed_artemis((old.format(100), new), data=data)
+
+
+def test_an_artemis_whose_disk_is_full(tmp_path: Path) -> None:
+    """It ends each connection that sends, and says why; what it has is handled, and nobody takes it for not sent."""
+    queue, out = fresh_queue(), fresh_queue()
+    with artemis_with(100, tmp_path) as roomy:
+        send(roomy, queue.name, [b"a", b"b"])
+    with artemis_with(0, tmp_path) as broker:
+
+        def refused() -> SendUnconfirmedError | None:
+            with Connection(broker.url, use_management=False) as connection:
+                try:
+                    connection.create_session().create_producer(out).send("x")
+                except SendUnconfirmedError as error:
+                    return error
+            return None
+
+        assert eventually(lambda: refused() is not None)
+        words = str(refused())
+        assert "127.0.0.1" in words
+        assert out.uri in words
+        assert "max-disk-usage" in words
+        with Connection(broker.url, use_management=False) as connection:
+            connection.start()
+            session = connection.create_session(TRANSACTED)
+            session.create_producer(out).send("x")
+            with pytest.raises(
+                (TransactionInDoubtError, TransactionRolledBackError),
+                match=r"max-disk-usage|AMQ339011",
+            ):
+                session.commit()
+        with Connection(broker.url, use_management=False) as connection:
+            connection.start()
+            consumer = connection.create_session().create_consumer(queue)
+            assert [message.text for message in take(consumer, 2)] == ["a", "b"]
+    with artemis_with(100, tmp_path) as roomy:
+        assert settles(roomy, queue, size=0)

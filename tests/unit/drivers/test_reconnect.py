@@ -295,7 +295,7 @@ def test_links_that_did_not_last_count_as_failed_attempts() -> None:
 def test_a_link_that_worked_for_a_while_is_no_failed_attempt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """However often it is lost; one that ends at once is, again and again."""
+    """However often it is lost; one that ends at once is, again and again, and so soon behind an ERROR."""
     engine = OneThread(AcknowledgeMode.AUTO_ACKNOWLEDGE, 0).link.engine
     engine.renew("a test")
     counted: list[int] = []
@@ -309,6 +309,11 @@ def test_a_link_that_worked_for_a_while_is_no_failed_attempt(
         engine._opened_at, engine._lost_at = 100.0, 100.0 + lived
         engine._restore()
     assert counted == [1, 2, 0, 0, 1]
+    engine._epoch.link.condemned = True  # as by a broker that has no room
+    for lived in (2.0, 2.0, 20.0, 2.0):
+        engine._opened_at, engine._lost_at = 100.0, 100.0 + lived
+        engine._restore()
+    assert counted[5:] == [2, 3, 0, 1]
 
 
 @pytest.mark.parametrize(("initial", "longest"), [(0.01, 5.0), (20.0, 20.0)])
