@@ -686,7 +686,12 @@ class CustomLedger:
             kind = type(error.__cause__ or error)
             if kind not in self._told:
                 self._told.add(kind)
-                _log.error("delivery ledger failed", error=str(error), exc_info=error)
+                _log.error(
+                    "delivery ledger failed",
+                    error=str(error),
+                    consequence="deliveries whose end it was not told may count as failed",
+                    exc_info=error,
+                )
 
 
 def _is_begin_newer(kind: type) -> bool:
