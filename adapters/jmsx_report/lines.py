@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import lru_cache, reduce
 from itertools import accumulate
 from operator import add
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import orjson
 import polars as pl
@@ -58,6 +58,8 @@ _MANY: Final = 2000
 #: Shapes of a kind that are looked for in a batch, and lines that are looked at for each.
 _SHAPES: Final = 4
 _SAMPLE: Final = 16
+#: Contents of about this size, or larger, are split into lines one by one: to join them takes longer.
+_LARGE_BYTES: Final = 1024 * 1024
 #: Characters that JSON escapes; a text without them stands in its line as it is.
 _UNLIKE_A_TEXT: Final = r'["\\\x00-\x1f]'
 
@@ -100,10 +102,9 @@ def read(contents: Sequence[Content]) -> Reading:
     """Read lines and judge each by itself."""
     wholes = [_whole(content.data) for content in contents]
     sizes = [len(one) for one in wholes]
-    whole = b"".join(wholes)
-    texts, ends = _texts(whole)
+    texts, ends = _texts(wholes)
     lines = texts.alias("text").to_frame().with_row_index("line")
-    del whole, wholes  # as much memory as all lines
+    del wholes  # as much memory as all lines
     found: dict[str, list[pl.DataFrame]] = {}
     rest, odd = lines, []
     for kind in _IN_TURN:
@@ -128,19 +129,22 @@ def read(contents: Sequence[Content]) -> Reading:
     )
 
 
-def _texts(whole: bytes) -> tuple[pl.Series, pl.Series]:
+def _texts(wholes: Sequence[bytes]) -> tuple[pl.Series, pl.Series]:
     """Split into lines, and tell where each ends, in bytes; one that is not UTF-8 becomes empty, which is no line."""
-    if not whole:
+    size = sum(map(len, wholes))
+    if not size:
         return pl.Series(dtype=pl.String), pl.Series(dtype=pl.Int64)
+    several = wholes if size >= _LARGE_BYTES * len(wholes) else [b"".join(wholes)]
+    files: list[IO[bytes]] = [io.BytesIO(one) for one in several if one]
     try:
-        texts = pl.read_lines(io.BytesIO(whole)).to_series()
+        texts = pl.read_lines(files).to_series()
     except pl.exceptions.ComputeError:
         pass
     else:
         ends = (texts.str.len_bytes().cast(pl.Int64) + 1).cum_sum()
-        if ends[-1] == len(whole):
+        if ends[-1] == size:
             return texts.rechunk(), ends
-    lines = whole.split(b"\n")[:-1]
+    lines = b"".join(several).split(b"\n")[:-1]
     ends = pl.Series([len(line) + 1 for line in lines], dtype=pl.Int64).cum_sum()
     return pl.Series(map(_decoded, lines), dtype=pl.String), ends
 
