@@ -251,6 +251,36 @@ def test_good_lines_are_read_by_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.frames["send"]["size"].to_list() == [number % 3 for number in range(3000)]
 
 
+_LAST: Final = {
+    "whole": line(seq=3) + b"\n",
+    "torn": line(seq=3),
+    "none": b"",
+    "an empty line": b"\n",
+    "a carriage return": line(seq=3) + b"\r\n",
+    "no UTF-8": b"\xff\n" + line(seq=3) + b"\n",
+}
+
+
+@pytest.mark.parametrize("last", _LAST.values(), ids=_LAST.keys())
+def test_large_segments_are_split_as_small_ones(
+    last: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each by itself or joined, whatever one of them ends with: the same lines of the same segments."""
+    contents = [
+        Content("a.jsonl", line(seq=0) + b"\n" + last),
+        Content("b.jsonl", last),
+        Content("c.jsonl", line(seq=1) + b"\n" + line(seq=2) + b"\n"),
+    ]
+    joined = read(contents)
+    monkeypatch.setattr(reading, "_LARGE_BYTES", 1)
+    apart = read(contents)
+
+    assert apart.lines.rows() == joined.lines.rows()
+    assert apart.starts.rows() == joined.starts.rows()
+    assert apart.aside.rows() == joined.aside.rows()
+    assert apart.numbered().rows() == joined.numbered().rows()
+
+
 def test_refused_lines_do_not_take_their_neighbours_along() -> None:
     """One line that the parser refuses among thousands: all others are still read, and only it is put aside."""
     texts = [line(seq=number) for number in range(5000)]
