@@ -378,7 +378,7 @@ class Subscriptions:
         self.linked = False
         self._awaited.clear()
         for consumer in self:
-            handed_out, waiting = consumer.cut(now)
+            handed_out, waiting = consumer.cut(now, refused=refused)
             self._lost_deliveries.note(consumer, handed_out, handed_out=True, refused=refused)
             self._lost_deliveries.note(consumer, waiting, handed_out=False)
         for consumer, delivery in self._dead_letters.lose(now):
