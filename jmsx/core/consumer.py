@@ -385,12 +385,11 @@ class ConsumerCore:
         if originals:
             self._write_owed(originals, now)
 
-    def cut(self, now: float, *, refused: bool) -> tuple[list[Delivery], list[Delivery]]:
+    def cut(self, now: float) -> tuple[list[Delivery], list[Delivery]]:
         """
         Start anew after the link was lost. Returns what was handed out and not settled, and what was not handed out.
 
         The broker delivers both again. A pause before a redelivery goes on, because the same messages come first.
-        `refused`: the broker has complained of what was sent for them, and may do so again.
         """
         self._changes(self)
         owed = self.batch.owed()
@@ -410,8 +409,6 @@ class ConsumerCore:
         again = {one: None for one in self.delivered if one in self._unreturned}
         waiting = self.give_back(Outcome.ABANDONED, now)
         self._begin(now)
-        if refused:
-            self.window.narrow()
         self.waiting.extend(unreturned)
         self.delivered = again
         return handed_out, waiting
