@@ -78,8 +78,6 @@ class ByteWindow:
         first = self._room(settings.prefetch) if self._grows or not holds else UNLIMITED
         self._credits = {settings.subscription_id: _Credits(first)}
         self._first = first
-        self._narrow = False  #: nothing has been settled since `narrow`
-        self._opens = False  #: something has, so that more may come
 
     @property
     def batch_bytes(self) -> int | None:
@@ -98,19 +96,7 @@ class ByteWindow:
 
     def subscribe_headers(self) -> Mapping[str, str]:
         """Return the header that sets the first window, in bytes."""
-        first = self._credits[self._settings.subscription_id]
-        return {"consumer-window-size": str(first.window)}
-
-    def narrow(self) -> None:
-        """
-        Have one message come at a time, until one is settled.
-
-        The end of a link may count as a delivery of all that is in flight (A38), and the broker moves, or deletes, what
-        it has counted ten times (A80).
-        """
-        if self._grows and self.counting:
-            self._credits = {self._settings.subscription_id: _Credits(self._room(1))}
-            self._narrow = True
+        return {"consumer-window-size": str(self._first)}
 
     def arrived(self, deliveries: Sequence[Delivery]) -> None:
         """Subtract the frames from the credits."""
@@ -122,8 +108,6 @@ class ByteWindow:
 
     def settled(self, batch: Sequence[Delivery], older: int = 0) -> None:  # noqa: ARG002 - a credit counts that itself
         """Give the credits of `batch`, and of what its cumulative ACKs cover, back."""
-        if self._narrow:
-            self._narrow, self._opens = False, True
         for delivery in batch:
             if delivery.wire_subscription in self._credits:
                 credits_ = self._credits[delivery.wire_subscription]
@@ -137,15 +121,14 @@ class ByteWindow:
         return self._grows and unsettled > 0 and all(one.spent for one in self._credits.values())
 
     def patience(self, unsettled: int) -> float | None:
-        """Return 0 if the window is full, or narrow no more, so that it is opened at once; or else None."""
-        return 0.0 if self._opens or self.full(unsettled) else None
+        """Return 0 if the window is full, so that it is opened at once, or else None."""
+        return 0.0 if self.full(unsettled) else None
 
     def open(self, unsettled: Unsettled) -> Sequence[Frame]:
         """Return a further subscription, for at least as many messages as are unsettled: the window doubles."""
         settings = self._settings
         name = f"{settings.subscription_id}{SUBSCRIPTION_SEPARATOR}{len(self._credits)}"
-        self._opens = False
-        window = self._room(max(1 if self._narrow else settings.prefetch, len(unsettled)))
+        window = self._room(max(settings.prefetch, len(unsettled)))
         self._credits[name] = _Credits(window)
         headers = {"id": name, **settings.headers, "consumer-window-size": str(window)}
         return [Frame("SUBSCRIBE", headers)]

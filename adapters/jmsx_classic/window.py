@@ -56,9 +56,6 @@ class MessageWindow:
         """The wire subscriptions that feed the consumer: on Classic there is one."""
         return (self._id,)
 
-    def narrow(self) -> None:
-        """Do nothing: the broker moves no message for the number of its deliveries."""
-
     def subscribe_headers(self) -> Mapping[str, str]:
         """Return the header that sets the prefetch, in messages."""
         return {"activemq.prefetchSize": str(self._prefetch)}

@@ -79,8 +79,6 @@ class Subscriptions:
         self._left: dict[str, ConsumerMemory] = {}  #: unsubscribed ones, for which more may come
         self.linked = False  #: there is a link to write to
         self.on_lost_links = HeldOnLostLinks(outbox)
-        #: The last one ended over what the application made of what it held, and this one may, too
-        self._refused = False
         #: To be subscribed on it, when what has to come before is done.
         self._awaited: dict[str, Request] = {}
         #: Those that get only what a commit in doubt has received, until its end
@@ -302,11 +300,8 @@ class Subscriptions:
         awaited, self._awaited = self._awaited, {}
         for subscription_id, request in awaited.items():
             consumer = self._consumers[subscription_id]
-            if inputs and self._subscribe_narrowly(consumer, request, inputs):
-                continue
-            if self._refused:
-                consumer.window.narrow()
-            self._subscribe(consumer, request)
+            if not (inputs and self._subscribe_narrowly(consumer, request, inputs)):
+                self._subscribe(consumer, request)
 
     def _subscribe_narrowly(
         self, consumer: ConsumerCore, request: Request, inputs: Sequence[Delivery]
@@ -380,7 +375,7 @@ class Subscriptions:
         `refused`: the broker has complained of what the application made of what it holds, which so waits as the policy
         says when it comes again: that cause is still there the next moment.
         """
-        self.linked, self._refused = False, refused
+        self.linked = False
         self._awaited.clear()
         for consumer in self:
             handed_out, waiting = consumer.cut(now)

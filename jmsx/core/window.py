@@ -43,13 +43,6 @@ class Window(Protocol):
     def subscription_ids(self) -> Sequence[str]:
         """The wire subscriptions that feed the consumer, the first one first."""
 
-    def narrow(self) -> None:
-        """
-        Note, before the first SUBSCRIBE, that what is sent for a message may end the link as it ended the last one.
-
-        Then no more should be in flight than needed, where the broker counts that as a delivery of all of it.
-        """
-
     def subscribe_headers(self) -> Mapping[str, str]:
         """Return the headers of the first SUBSCRIBE that set the window."""
 
@@ -90,9 +83,6 @@ class Unlimited:
 
     def __init__(self, settings: ConsumerSettings) -> None:
         self.subscription_ids: Sequence[str] = (settings.subscription_id,)
-
-    def narrow(self) -> None:
-        """Do nothing: there is no header for it."""
 
     def subscribe_headers(self) -> Mapping[str, str]:
         """Return nothing: there is no header for it."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from jmsx import Connection, Message, Queue, ReconnectPolicy, RedeliveryPolicy
+from jmsx import Connection, Message, Queue
 from jmsx.app import App
 from jmsx.cli.commands import app as main
 from jmsx.errors import (
@@ -37,7 +37,6 @@ from tests.conformance.java import JavaClient
 from tests.conformance.scenario import load
 from tests.integration.broker_support import changed_artemis, changed_classic, eventually, send
 from tests.integration.support import (
-    DEAD_LETTERS_OF_ARTEMIS,
     NO_RETRY,
     TRANSACTED,
     bodies,
@@ -51,11 +50,10 @@ from tests.integration.support import (
 from tests.integration.support import Outcome as Call
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from jmsx import Session
     from jmsx_broker import Broker
-    from jmsx_broker.artemis_recipe import Setting
     from jmsx_broker.local import LocalBroker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(90)]
@@ -444,13 +442,11 @@ def test_dead_letters_of_a_broker_whose_memory_is_full(unused: Broker) -> None:
     assert (unused.statistics(dead.name).size, unused.statistics(full.name).size) == (0, count)
 
 
-def artemis_with(
-    usage: int, data: Path, settings: Mapping[str, Mapping[str, Setting]] | None = None
-) -> LocalBroker:
-    """An Artemis that takes nothing more when so many per cent of the disk are in use, and has address settings."""
+def artemis_with(usage: int, data: Path) -> LocalBroker:
+    """An Artemis that takes nothing more when so many per cent of the disk are in use."""
     old = "<max-disk-usage>{}</max-disk-usage>"
     new = f"{old.format(usage)}<disk-scan-period>200</disk-scan-period>"
-    return changed_artemis((old.format(100), new), data=data, settings=settings)
+    return changed_artemis((old.format(100), new), data=data)
 
 
 def test_an_artemis_whose_disk_is_full(tmp_path: Path) -> None:
@@ -488,40 +484,3 @@ def test_an_artemis_whose_disk_is_full(tmp_path: Path) -> None:
             assert [message.text for message in take(consumer, 2)] == ["a", "b"]
     with artemis_with(100, tmp_path) as roomy:
         assert settles(roomy, queue, size=0)
-
-
-def test_a_full_disk_counts_against_one_message_at_a_time(tmp_path: Path) -> None:
-    """
-    The end of a link may count as a delivery of all that is in flight, also of what nobody has seen.
-
-    So the broker moved all of a prefetch to its dead letters, which no handler had failed, nor been given.
-    """
-    queue, out = fresh_queue(), fresh_queue()
-    few = {"#": {"max-delivery-attempts": 3}}
-    with artemis_with(100, tmp_path) as roomy:
-        send(roomy, queue.name, [b"a", b"b", b"c", b"d", b"e"])
-    seen = list[str]()
-    with artemis_with(0, tmp_path, few) as broker:
-        app = App(
-            broker.url,
-            reconnect=ReconnectPolicy(maximum_delay=0.05),
-            redelivery=RedeliveryPolicy(initial_redelivery_delay=0.05, maximum_redeliveries=-1),
-            use_management=False,
-            broker_stats=0,
-        )
-
-        @app.consumer(queue, mode="transacted")
-        def forward(message: Message) -> None:
-            seen.append(message.text or "")
-            app.send(out, "x")
-
-        app.start()
-        try:
-            assert eventually(lambda: len(seen) >= 7, 60)
-        finally:
-            app.abort()  # no link lasts long enough to drain
-    with artemis_with(100, tmp_path, few) as roomy:
-        dead = set(bodies(roomy, DEAD_LETTERS_OF_ARTEMIS))
-        assert dead <= {one for one in seen if seen.count(one) > 1}
-        left = bodies(roomy, queue)
-        assert left == [one for one in "abcde" if one not in dead]

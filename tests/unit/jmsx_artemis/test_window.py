@@ -10,7 +10,6 @@ from jmsx.core.delivery import Delivery
 from jmsx.core.frames import MessageFrame
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.values import DestinationKind, OptimizeAcknowledge, StompAck
-from jmsx.errors import TransactionRolledBackError
 from jmsx_artemis import DIALECT
 from jmsx_artemis.window import LARGEST, SMALL, UNLIMITED, ByteWindow
 from tests.unit.core.harness import AUTO, CLIENT, INDIVIDUAL, TRANSACTED, Talk
@@ -24,27 +23,6 @@ def window(mode: AcknowledgeMode, **fields: Any) -> ByteWindow:
 def asked(talk: Talk) -> list[str]:
     """The ids of the subscriptions that were asked for since the last look."""
     return [frame.split()[1] for frame in talk.wrote() if frame.startswith("SUBSCRIBE")]
-
-
-def windows(talk: Talk) -> dict[str, int]:
-    """The bytes of all windows that were ever asked for, by subscription; the last one of each."""
-    talk.wrote()
-    subscribed = [frame for frame in talk.frames if frame.command == "SUBSCRIBE"]
-    return {one.headers["id"]: int(one.headers["consumer-window-size"]) for one in subscribed}
-
-
-def refused_a_send() -> Talk:
-    """A link behind one that the broker has ended over what was sent for a message; many would be in its window."""
-    talk = Talk(TRANSACTED, dialect=DIALECT)
-    talk.subscribe(prefetch=100)
-    talk.comes("a", "b", "c")
-    talk.receive()
-    talk.send()
-    talk.complain("AMQ339011 Error sending message")
-    talk.core.link_closed("error_frame", "AMQ339011 Error sending message", talk.now)
-    assert isinstance(talk.commit().error, TransactionRolledBackError)
-    talk.reopen()
-    return talk
 
 
 @pytest.mark.parametrize(
@@ -187,59 +165,3 @@ def test_nor_is_the_first_one_of_a_huge_prefetch() -> None:
     """Ten million messages, as small as they may be, are more than a Java int of bytes."""
     headers = window(CLIENT, prefetch=10_000_000).subscribe_headers()
     assert headers == {"consumer-window-size": str(LARGEST)}
-
-
-def test_behind_a_refused_send_one_message_comes_at_a_time() -> None:
-    """The next link may end for the same reason, and the broker may count a delivery of all that is in flight."""
-    talk = refused_a_send()
-    assert windows(talk) == {"1": 1}
-    talk.comes("a")
-    talk.wait_until(talk.now + 60)
-    assert talk.receive() == "a#2"
-    talk.cut()
-    talk.reopen()
-    assert windows(talk)["1"] > 100  # that was not refused
-
-
-def test_until_one_is_settled() -> None:
-    """Then the broker takes what is sent again, and all that the prefetch allows comes."""
-    talk = refused_a_send()
-    talk.comes("a")
-    talk.wait_until(talk.now + 60)
-    assert talk.receive() == "a#2"
-    talk.commit()
-    talk.answer()
-    assert talk.receive() is None
-    talk.timer()
-    assert list(windows(talk)) == ["1", "1+1"]
-    assert windows(talk)["1+1"] > 100
-    talk.comes("b", to="1+1")
-    assert talk.receive() == "b#1"
-    talk.commit()
-    talk.answer()
-    assert talk.receive() is None
-    assert talk.core.next_timer() is None
-
-
-def test_nor_does_a_batch_wait_behind_one_message() -> None:
-    """It needs more before it commits, and gets twice as many each time."""
-    talk = refused_a_send()
-    for n, name in enumerate("abcd", 1):
-        talk.comes(name, to="1" if n == 1 else f"1+{n - 1}")
-        talk.wait_until(talk.now + 60)
-        assert talk.receive()
-        assert talk.receive() is None
-        if talk.core.next_timer() is not None:
-            talk.timer()
-    first, second, third, *_ = windows(talk).values()
-    assert first == 1
-    assert second == 1
-    assert 1 < third < 1000
-
-
-def test_a_topic_has_no_window_to_narrow() -> None:
-    """Nothing would open it again."""
-    made = window(TRANSACTED, kind=DestinationKind.TOPIC)
-    before = made.subscribe_headers()
-    made.narrow()
-    assert made.subscribe_headers() == before
