@@ -39,6 +39,9 @@ Begin = Callable[[SessionCore, Delivery, float], None]
 #: Attempts to give back what a `receive()` that was interrupted had been given; each may be interrupted.
 GIVE_BACK: Final = 5
 
+#: Seconds that a write may stand still at least, however soon its call should end: a broker may be busy for a moment.
+STANDSTILL: Final = 1.0
+
 _log = logger("jmsx.session")
 
 
@@ -58,14 +61,18 @@ class Calls:
         """
         Do as `call` does, for an operation that needs a link: wait for one during an outage, at most `limit` seconds.
 
-        Raises ConnectionFailedError, naming `what` was not done, when that takes too long.
+        Where nothing else is under way in the session, a write of which the broker takes nothing ends, with its link,
+        at that limit, too. Raises ConnectionFailedError, naming `what` was not done, when that takes too long.
         """
+        began = self.engine.now()
         with self.engine.lock:
             self._await_commit()
             self._await_link(what, limit)
-            if limit is None:
+            # The end of the link would put in doubt what others wait for, and bring again what they hold.
+            if limit is None or not self.engine.core.at_rest:
                 return self.engine.call(operation)
-            with self.engine.link.hurried(limit):
+            left = began + limit - self.engine.now()
+            with self.engine.link.hurried(max(left, STANDSTILL)):
                 return self.engine.call(operation)
 
     def ask(

@@ -75,9 +75,9 @@ DISCONNECT_WAIT: Final = 2.0
 #: for half a minute.
 STEADY: Final = 1.0
 
-#: The same for one on which the broker has said ERROR. One that has no room says so of each SEND, and while messages
-#: wait their second for the next try each link lasts as long: of an Artemis whose disk is full, each costs all that is
-#: in flight one of its deliveries (jmsx_artemis/BROKER.md, A80).
+#: The same for one with consumers that the broker has ended with an ERROR. One that has no room does so over each SEND,
+#: and while messages wait their second for the next try each link lasts as long: of an Artemis whose disk is full, each
+#: costs all that is in flight one of its deliveries (jmsx_artemis/BROKER.md, A80).
 STEADY_AFTER_ERROR: Final = 10.0
 
 #: Seconds that stomp.py's thread is given to read what lies in the socket before a timer looks again.
@@ -546,7 +546,9 @@ class Engine:
         if self._suspected and not self._ended_by_translation():
             return
         _log.warning("connection lost", broker=self.source.broker, error=str(self.cause))
-        steady = STEADY_AFTER_ERROR if self._epoch.link.condemned else STEADY
+        with self.lock:
+            counted = self._epoch.patient and self._epoch.link.condemned and self.core.ahead > 0
+        steady = STEADY_AFTER_ERROR if counted else STEADY
         lasted = self._lost_at - self._opened_at >= steady
         self._flaps = 0 if lasted else self._flaps + 1
         try:

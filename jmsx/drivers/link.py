@@ -136,17 +136,20 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         return self.send if stream is None else stream.send
 
     @contextlib.contextmanager
-    def hurried(self, seconds: float | None) -> Iterator[None]:
+    def hurried(self, seconds: float) -> Iterator[None]:
         """
         In the block, end a write, and with it the link, when nothing of it is taken for so many seconds.
 
-        That is so where they are less than those that every write has; None: those.
+        That is so where they are less than those that every write has.
         """
+        stream: Stream | None = self._transport.socket
         try:
-            self._transport.hurry(math.inf if seconds is None else seconds)
+            if stream is not None:
+                stream.patience = seconds
             yield
         finally:
-            self._transport.hurry(math.inf)
+            if stream is not None:
+                stream.patience = math.inf
 
     def written(self, data: bytes) -> int:
         """Return how many bytes of `data` the last `send`, perhaps interrupted, wrote."""

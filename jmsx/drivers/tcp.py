@@ -61,7 +61,7 @@ class TcpStream:
         self._given_up = given_up
         self._write_timeout = write_timeout
         #: Seconds, in place of `write_timeout` where that is more: of whoever writes now
-        self.hurry = math.inf
+        self.patience = math.inf
         self._silent = silent
         self._awaited = awaited
         self.writing = b""  #: what was written last
@@ -140,7 +140,9 @@ class TcpStream:
             self._send_all(memoryview(data), deadline)
 
     def _send_all(self, left: memoryview, deadline: float) -> None:
-        patience = min(math.inf if self._write_timeout is None else self._write_timeout, self.hurry)
+        patience = self.patience
+        if self._write_timeout is not None:
+            patience = min(patience, self._write_timeout)
         taken_at = time.monotonic()
         while left:
             try:

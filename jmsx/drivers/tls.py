@@ -105,13 +105,13 @@ class TlsStream:
         return self._tcp.taken
 
     @property
-    def hurry(self) -> float:
-        """What `TcpStream.hurry` is."""
-        return self._tcp.hurry
+    def patience(self) -> float:
+        """What `TcpStream.patience` is."""
+        return self._tcp.patience
 
-    @hurry.setter
-    def hurry(self, seconds: float) -> None:
-        self._tcp.hurry = seconds
+    @patience.setter
+    def patience(self, seconds: float) -> None:
+        self._tcp.patience = seconds
 
     def send(self, data: bytes) -> None:
         """Write as `TcpStream.write` does."""

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 class Stream(Protocol):
     """A connected socket, in the clear or under TLS; one thread reads while another writes."""
 
-    hurry: float  #: seconds after which a write ends of which nothing is taken, where they are less than else
+    #: Seconds after which a write ends of which nothing is taken, where they are less than those of every write
+    patience: float
 
     def read(self) -> bytes:
         """Return what has come, at least one byte; b"" at the end; raises OSError or TlsError."""
@@ -114,12 +115,6 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
         if stream is None:
             raise ConnectionResetError("the socket is closed")
         stream.send(encoded_frame)
-
-    def hurry(self, seconds: float) -> None:
-        """Let a write of which nothing is taken end after so many seconds, if that is sooner than else."""
-        stream: Stream | None = self.socket
-        if stream is not None:
-            stream.hurry = seconds
 
     def written(self, data: bytes) -> int:
         """Return how many bytes of `data` the last `send`, perhaps interrupted, wrote."""

@@ -105,7 +105,8 @@ class MessageProducer:
                 whoever reads it without jmsx sees a `timestamp` of 0 on Classic, which else would begin the time anew.
             delivery_delay: how long the broker keeps it back.
             dedupe_id: a broker that knows such ids drops a second message with it at the same destination.
-            timeout: for a link, the receipt, and a broker that takes nothing of it; None: `request_timeout`.
+            timeout: for a link and the receipt, and for a broker that takes nothing of it, there a second at least,
+                where the session does nothing else; None: `request_timeout`.
             confirm: wait for the receipt; without, a lost link may lose the message, and a refusal is told to the
                 connection's exception listener and in the log.
             others: refused.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import threading
 import time
@@ -14,6 +15,7 @@ from jmsx import AcknowledgeMode, Connection, Message, Queue
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.requests import Request
 from jmsx.core.session import SessionCore
+from jmsx.drivers.calls import STANDSTILL
 from jmsx.drivers.link_state import LinkState
 from jmsx.errors import (
     BrokerFaultError,
@@ -483,3 +485,23 @@ def test_a_write_waits_no_longer_than_its_call() -> None:
         with server.broker(), late:  # which reads nothing meanwhile
             producer.send(Message("x" * 20_000_000), timeout=0.5)
         assert time.monotonic() - began < 5
+
+
+def test_a_write_beside_others_waits_as_they_do() -> None:
+    """The end of the link would put in doubt what others send, and bring again what the application holds."""
+    one = OneThread(AcknowledgeMode.CLIENT_ACKNOWLEDGE, 1)
+    consumer = one.consumer()
+    link: Any = one.link.engine.link
+    stream = link._transport.socket
+    stream.patience = math.inf
+    seen = list[float]()
+
+    def look(_core: SessionCore, _now: float) -> None:
+        seen.append(stream.patience)
+
+    one.link.calls.submit("SEND", look, 60.0)
+    one.link.calls.submit("SEND", look, 0.0)
+    assert consumer.receive() is not None
+    one.link.calls.submit("SEND", look, 60.0)
+    assert seen == [pytest.approx(60, abs=30), STANDSTILL, math.inf]
+    assert stream.patience == math.inf
