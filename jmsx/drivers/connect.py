@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress, BrokerUri
 from jmsx.drivers.tcp import TcpStream
-from jmsx.drivers.tls import TlsStream, explain, make_context
+from jmsx.drivers.tls import ENDED, TlsStream, explain, make_context
 from jmsx.drivers.transport import Stream
 from jmsx.errors import TlsError
 
@@ -68,7 +68,7 @@ def check_tls(uri: BrokerUri) -> None:
 
 def _hung_up(error: BaseException) -> TypeGuard[OSError]:
     """Return whether the handshake ended, or did not, without a word of TLS about it."""
-    silent = not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLEOFError)
+    silent = not isinstance(error, ssl.SSLError) or isinstance(error, ENDED)
     return isinstance(error, OSError) and silent
 
 
@@ -77,7 +77,7 @@ def _explain(error: Exception, limit: float | None) -> str:
     if isinstance(error, TimeoutError):
         within = "in time" if limit is None else f"in {limit:g} s"
         return f"it did not agree on TLS {within}; {hint}"
-    if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+    if isinstance(error, ssl.SSLError) and not isinstance(error, ENDED):
         return explain(error)
     if isinstance(error, OSError):
         return f"it ended the TLS handshake ({error.strerror or error}); {hint}"

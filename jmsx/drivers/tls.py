@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 #: Bytes encrypted at once, so that a large body is not held twice.
 _PIECE: Final = 256 * 1024
 
+#: How Python tells that TLS ended without a word: 3.11.2 by the second, where later ones take the first.
+ENDED: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
+
 #: Reasons for which a first answer is no TLS; later ones mean a record that somebody has broken.
 _NOT_TLS: Final = (
     "WRONG_VERSION_NUMBER",
@@ -157,7 +160,7 @@ class TlsStream:
                 parts.append(part)
         except ssl.SSLWantReadError:
             return b"".join(parts) or None
-        except ssl.SSLEOFError:
+        except ENDED:
             pass  # a killed broker says no DISCONNECT; STOMP's frames show what is whole
         except ssl.SSLError as error:
             self._fault = TlsError(explain(error, agreed=True))
