@@ -300,16 +300,17 @@ def test_an_output_that_is_full_is_tried_as_the_policy_says(artemis: LocalBroker
         maximum_redeliveries=3, initial_redelivery_delay=delay, redelivery_delay=delay
     )
     app = App(as_clerk(artemis), use_management=False, redelivery_policy=policy)
-    at: list[float] = []
+    at, dead = list[float](), Queue(name("dlqs"))
 
-    @app.consumer(source, mode=TRANSACTED, dead_letter=f"queue://{name('dlqs')}")
+    @app.consumer(source, mode=TRANSACTED, dead_letter=dead.uri)
     def forward(_message: Message) -> None:
         at.append(time.monotonic())
         app.send(output, "x")
 
     with app:
         app.send(source, "a")
-        assert eventually(lambda: len(at) == 4, 20)
+        assert settles(artemis, dead, size=1)
+    assert len(at) == 4
     assert all(later - earlier > 0.9 * delay for earlier, later in itertools.pairwise(at)), at
     assert artemis.statistics(output).size == 1
 

@@ -86,7 +86,7 @@ def bad_frames(side: Side) -> None:
     ):
         client = side.open()
         client.ask(command, **headers_)
-        client.see()
+        client.see_end()
 
 
 FRAMES: list[Callable[[Side], None]] = [
