@@ -58,6 +58,7 @@ from jmsx.errors import (
 from jmsx.jms.connection import Connection
 from jmsx.jms.destination import Destination
 from jmsx.jms.message import Message
+from jmsx.log import logger
 from jmsx.observe import Observer, checked
 from jmsx.stores import IdempotencyStore
 
@@ -75,6 +76,8 @@ _OPTIONS: Final = [
 
 #: What one of its consumers takes, and it does not.
 _OF_CONSUMERS: Final = {name: f"@app.consumer(..., {name}=...)" for name in SETTINGS}
+
+_log = logger("jmsx.app")
 
 
 class App:
@@ -269,7 +272,7 @@ class App:
     def observe(self, *observers: Observer) -> None:
         """Add observers; before `start()`."""
         self._check_not_running()
-        self._service.observers.extend(checked(observers))
+        self._service.observe(checked(observers))
 
     def start(self) -> None:
         """
@@ -413,7 +416,8 @@ class App:
         """
         End `wait()`, a `start()` that waits, and `run()`, which drains; from any thread, also from a handler.
 
-        Called while the app does not run, it ends the start that comes next.
+        Called while the app does not run, it ends the start that comes next. In a handler it ends the start that the
+        handler belongs to, and nothing where that has ended.
         """
         self._service.quit()
 
@@ -424,9 +428,9 @@ class App:
         Every consumer gives back what it has prefetched as soon as its own handler has returned. Takes `drain_timeout`
         (seconds, a timedelta, or a text such as "30s") at the most, and 3 s more where something has to be cut off: who
         is late is aborted, and its message comes again. Raises DrainError that says who was, or the error that ended a
-        consumer, if one did; IllegalStateError if a handler calls it: that has `quit()`. Where another thread stops the
-        app, it waits for that; in a signal handler that interrupts another `stop()` it does nothing. It ends `wait()`,
-        `run()` and `serve()`, too.
+        consumer, if one did; IllegalStateError if a handler of what is stopped calls it: that has `quit()`. Where
+        another thread stops the app, it waits for that; in a signal handler that interrupts another `stop()` it does
+        nothing. It ends `wait()`, `run()` and `serve()`, too.
         """
         self._service.stop(seconds("drain_timeout", drain_timeout))
 
@@ -476,17 +480,21 @@ class App:
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         """Drain, also if Ctrl-C or an exit ends the block; abort after any other error, and after one more Ctrl-C."""
-        start = self._start_of_block()
-        if error is not None and not isinstance(error, IN_GOOD_ORDER):
-            self._service.abort(start)
-            return
+        start: Start | None = None
         try:
-            self._service.stop(DRAIN_TIMEOUT, start)
+            start = self._start_of_block()
+            if error is None or isinstance(error, IN_GOOD_ORDER):
+                self._service.stop(DRAIN_TIMEOUT, start)
+            else:
+                self._service.abort(start)
         except JmsxError:
             raise
         except BaseException:  # a second signal
+            start = start or self._start_of_block()
             self._service.abort(start)
             raise
+        finally:
+            self._leave_block(start)
 
     def _start_of_block(self) -> Start:
         """Return what the block that ends has started; what runs, if not this task or thread has entered it."""
@@ -495,11 +503,18 @@ class App:
         own = [one for one in blocks if one[0] is who] or [
             one for one in blocks if one[1] is current
         ]
-        if not own:
-            return current
-        with contextlib.suppress(ValueError):  # of two who leave at once
-            self._blocks.remove(own[0])
-        return own[0][1]
+        return own[0][1] if own else current
+
+    def _leave_block(self, start: Start | None) -> None:
+        """Forget the block with this start, and say so if another one runs on behind it."""
+        for one in tuple(self._blocks):
+            if one[1] is start:
+                with contextlib.suppress(ValueError):  # of two who leave at once
+                    self._blocks.remove(one)
+        if self._service.lifecycle.runs and self._service.current is not start:
+            _log.warning(
+                "app runs on behind its block: it was started anew, which the block does not end"
+            )
 
     def _move_to(self, machine: Machine) -> None:
         """Run on another machine from now on, as if it had never run; while it does not run."""
@@ -524,8 +539,13 @@ class App:
         trace: TracebackType | None,
     ) -> None:
         """Drain the app if the block ended well or was cancelled, else abort it, as the end of `with app:` does."""
-        block = foreground.Block(self._service, self._start_of_block(), DRAIN_TIMEOUT)
-        await block.__aexit__(kind, error, trace)
+        start = self._start_of_block()
+        try:
+            await foreground.Block(self._service, start, DRAIN_TIMEOUT).__aexit__(
+                kind, error, trace
+            )
+        finally:
+            self._leave_block(start)
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _application: object = None) -> AsyncIterator[None]:

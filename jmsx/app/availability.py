@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from jmsx.app.registration import Consumer
-from jmsx.drivers.locks import mutex
+from jmsx.drivers.locks import end_each, mutex
 from jmsx.errors import StoreAwayError, StoreError, from_a_signal
 from jmsx.log import logger
 from jmsx.stores import IdempotencyStore
@@ -77,15 +77,7 @@ class Stores:
 
     def close(self) -> None:
         """Close them all; what one raises is logged."""
-        closing, self._open = self._open, []  # for there may be another start before it ends
-        while closing:
-            store = closing.pop()
-            try:
-                store.close()
-            except BaseException as error:
-                if from_a_signal(error):
-                    raise
-                _log.error("store not closed", store=type(store).__name__, exc_info=error)
+        end_each(self._open, _close)
 
     def _open_one(self, store: IdempotencyStore, consumer: str, *, waits: bool) -> None:
         availability = self.availability(store)
@@ -98,3 +90,12 @@ class Stores:
         else:
             self._open.append(store)
             availability.back(consumer)
+
+
+def _close(store: IdempotencyStore) -> None:
+    try:
+        store.close()
+    except BaseException as error:
+        if from_a_signal(error):
+            raise
+        _log.error("store not closed", store=type(store).__name__, exc_info=error)

@@ -150,7 +150,8 @@ class Lifecycle:
         """
         Tell this start (None: what runs) to stop, and return it.
 
-        Where it does not run that is over, and nothing comes of it. One that is the parent's of a fork is none.
+        Where it has ended nothing comes of it, but that whoever waits for the next one is woken. One that is the
+        parent's of a fork is none.
         """
         with self._lock:
             if start is not None and start is not self.current and start.origin.here:
@@ -165,11 +166,11 @@ class Lifecycle:
                 self._move(Move.END)
 
     def close(self, start: Start) -> bool:
-        """Note, as `end` does, that the app starts no more; False if that was known, or another start runs."""
+        """Note, as `end` does, that the app starts no more; False if another start runs, or it is the parent's."""
         with self._lock:
-            if self.runs and start is not self.current:
-                return False
-            return self._move(Move.CLOSE) not in (State.CLOSED, State.LEFT)
+            if not self.runs or start is self.current:
+                self._move(Move.CLOSE)
+            return self._state is State.CLOSED
 
     def _tell(self) -> Start:
         """Tell the last start to stop, and return it."""

@@ -83,10 +83,10 @@ class Outgoing:
         """Send the answer of a handler that is in no transaction."""
         return self._replier.send(message, to, options)
 
-    def take(self) -> Sequence[Connection]:
-        """Return the connections that there are, also those that are being opened, for the caller to end."""
-        shared = (self._sender, self._replier, self.requests)
-        return [one for each in shared if (one := each.take()) is not None]
+    def take(self, ended: list[Connection]) -> None:
+        """Leave the connections that there are to whoever ends those, also the ones that are being opened."""
+        for each in (self._sender, self._replier, self.requests):
+            each.take(ended)
 
     def _transacting(self) -> Worker | None:
         worker = self._calling()

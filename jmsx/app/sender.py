@@ -198,11 +198,12 @@ class Shared(Generic[T]):
         """
         return self._current().ready(deadline)
 
-    def take(self) -> Connection | None:
-        """Return the connection, if there is one, also while it is being opened, for the caller to end."""
+    def take(self, ended: list[Connection]) -> None:
+        """Leave the connection to whoever ends those, if there is one, also while it is being opened."""
         with self._guard.lock:
-            shared, self._shared = self._shared, None
-        return None if shared is None else shared.connection
+            if self._shared is not None:
+                ended.append(self._shared.connection)  # first, so that an interrupt loses none
+                self._shared = None
 
     def _current(self) -> _SharedConnection[T]:
         with self._guard():

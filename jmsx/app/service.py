@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, Unpack
 
 from jmsx.app.counting import LAST, Counting
-from jmsx.app.draining import close_all, drain
+from jmsx.app.draining import DROPPING, close_all, drain
 from jmsx.app.endpoint import Endpoint
 from jmsx.app.gates import Gates
 from jmsx.app.health import WorkerState
@@ -27,7 +27,7 @@ from jmsx.app.worker import Worker, calling
 from jmsx.app.workers import Shared, Workers
 from jmsx.config.options import ConnectionKeywords, ReconnectPolicy
 from jmsx.config.uri import BrokerUri
-from jmsx.drivers.locks import reentrant
+from jmsx.drivers.locks import end_each, reentrant
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.process import tell_of_forks
 from jmsx.errors import IllegalStateError, JmsxError, afresh
@@ -36,7 +36,7 @@ from jmsx.jms.handlers import is_async
 from jmsx.observe import Observer, Observers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from wsgiref.types import WSGIApplication
 
 
@@ -75,6 +75,7 @@ class Service:
     def __init__(self, app: Settings, observers: list[Observer], machine: Machine) -> None:
         self._app = app
         self.observers = observers
+        self._unclosed = observers[::-1]  #: of them, the one that is closed first at the end
         self.machine = machine
         self.progress = Progress()
         self.lifecycle = Lifecycle()
@@ -93,6 +94,11 @@ class Service:
         """In the child of a fork: what runs is the parent's; it can send, and start if it did not run."""
         self.lifecycle.after_fork()
         self._here()
+
+    def observe(self, observers: Sequence[Observer]) -> None:
+        """Have these told, too."""
+        self.observers.extend(observers)
+        self._unclosed[:0] = observers[::-1]
 
     @property
     def current(self) -> Start:
@@ -202,9 +208,11 @@ class Service:
                 progress=self.progress,
                 mark=self._mark,
                 opening=self._opening,
+                quit_start=partial(self.leave, start),
                 reply=self.outgoing.reply,
                 failing=partial(self._fail, start),
                 ending=start.ending,
+                over=start.over,
             )
         )
 
@@ -227,7 +235,8 @@ class Service:
             start.watch = watch
         self._count(start)
         start.workers.look_after()
-        if not self.lifecycle.flow(start):  # a handler has aborted it, or a signal's
+        # a handler has aborted it, a signal's, or another thread, which may be still at it, and has found less up
+        if start.over.is_set() or not self.lifecycle.flow(start):
             raise IllegalStateError("the app was aborted while it started")
 
     def _count(self, start: Start) -> None:
@@ -250,8 +259,12 @@ class Service:
             raise afresh(told.start.failure)
 
     def quit(self) -> None:
-        """Do as `App.quit` does."""
-        _wake(self.lifecycle.quit())
+        """Do as `App.quit` does: a handler means the start that has called it, whether that has ended or not."""
+        worker = self.calling()
+        if worker is not None:
+            worker.quit_start()
+        else:
+            _wake(self.lifecycle.quit())
 
     def leave(self, start: Start | None = None) -> Start:
         """Do as `quit` does, to this start alone (None: what runs), and to none that comes later; returns it."""
@@ -267,11 +280,12 @@ class Service:
 
     def stop(self, timeout: float, start: Start | None = None) -> None:
         """Do as `App.stop` does, within so many seconds, to this start alone (None: to what runs)."""
-        if self.calling() is not None:
+        stopped = start or self.current
+        if self.calling() in stopped.workers:
             raise IllegalStateError(
                 "stop() waits for handlers to end, so it would wait for its own; in a handler call quit()"
             )
-        loop = (start or self.current).loop
+        loop = stopped.loop
         if loop is not None and loop.here:
             raise IllegalStateError(
                 "stop() waits for handlers that run on this event loop; leave `async with app`, or call quit() where"
@@ -302,7 +316,7 @@ class Service:
             failures = (
                 start.failure,
                 _attempt(drain, tuple(start.workers), left(), self.machine, given),
-                _attempt(self._close_sends, start, left()),
+                self._close_sends(start, left()),
             )
             if (counting := start.counting) is not None:
                 counting.close(min(LAST, left()))
@@ -316,49 +330,56 @@ class Service:
     def abort(self, start: Start | None = None) -> None:
         """Do as `App.abort` does, to this start alone (None: to what runs)."""
         start = self.lifecycle.leave(start)
-        self._sends(start)
-        start.abort()
-        self._end(start, for_good=True)
-        start.wake()
+        try:
+            self._take_sends(start)
+            start.abort()
+            self._end(start, for_good=True)
+        finally:
+            start.wake()
 
     def _drop(self, start: Start) -> None:
         """Drop what this start has up; the app may be started again, or is by now."""
         if not start.origin.here:
             return  # it is the parent's of a fork
         if self.lifecycle.goes_on(start):
-            self._sends(start)
+            self._take_sends(start)
         start.abort()
         self._end(start, for_good=False)
 
-    def _sends(self, start: Start) -> tuple[Connection, ...]:
-        """Return what the app has sent by, for this start to end it; of a later one nothing."""
-        if start is self.current:
-            # To the one that runs by now, if that is another; without a lock, for sending has its own.
-            taken = self.outgoing.take()
-            self.current.sends.extend(taken)
-        return tuple(start.sends)
+    def _take_sends(self, start: Start) -> None:
+        """Have what the app has sent by ended with this start, unless another one runs, whose that is."""
+        if start is self.current or not self.lifecycle.runs:
+            self.outgoing.take(start.sends)
+            # Without a lock, for sending has its own: another start may have begun, and may have sent by these.
+            if (current := self.current) is not start and self.lifecycle.runs:
+                end_each(start.sends, current.sends.append)
 
-    def _close_sends(self, start: Start, timeout: float) -> None:
-        """Do as `close_all` does to what the app has sent by."""
-        sends = self._sends(start)
-        try:
-            close_all(sends, timeout, self.machine)
-        except JmsxError:
-            start.forget(sends)  # which has been cut off
-            raise
-        start.forget(sends)
+    def _close_sends(self, start: Start, timeout: float) -> JmsxError | None:
+        """Do as `close_all` does to what the app has sent by, and return its error."""
+        self._take_sends(start)
+        sends = tuple(start.sends)
+        failure = _attempt(close_all, sends, timeout, self.machine)
+        start.forget(sends)  # which have ended, or were cut off
+        return failure
 
     def _end(self, start: Start, *, for_good: bool) -> None:
         """
         Take down what is left, and let the app rest.
 
-        With `for_good` the observers are closed: nothing happens any more that they could be told.
+        With `for_good` the observers are closed: nothing happens any more that they could be told. Another thread that
+        does the same is waited for, unless something of the application's holds it up, such as a store: then the rest
+        is taken down beside it.
         """
-        with start.down:
+        turn: list[bool] = []
+        try:
+            turn += map(start.down.acquire, (True,), (DROPPING,))  # in one step, as in `stop`
             start.take_down()
             self.lifecycle.end(start)
             if for_good and self.observers and self.lifecycle.close(start):
-                Observers(self.observers).close()
+                end_each(self._unclosed, lambda one: Observers([one]).close())
+        finally:
+            if turn == [True]:
+                start.down.release()
 
 
 def _wake(start: Start) -> None:

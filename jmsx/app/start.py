@@ -7,7 +7,7 @@ An app that was dropped while it started, or by another thread, may be started a
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from jmsx.app.counting import Counting
 from jmsx.app.endpoint import Endpoint
@@ -16,16 +16,14 @@ from jmsx.app.loops import Loop
 from jmsx.app.watch import Watch
 from jmsx.app.workers import Workers
 from jmsx.drivers.changed import Event
-from jmsx.drivers.locks import reentrant
+from jmsx.drivers.locks import end_each, reentrant
 from jmsx.drivers.process import Origin
 from jmsx.errors import JmsxError
 from jmsx.jms.connection import Connection
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterable, Iterator
-
-T = TypeVar("T")
+    from collections.abc import Callable, Iterable
 
 
 class Start:
@@ -47,6 +45,8 @@ class Start:
         self.given = loop
         self.told = False  #: to stop
         self.ending = Event()  #: set when it is told to stop, or ends: it begins nothing more
+        #: Set when it is taken down: whoever brings up more takes that down himself
+        self.over = Event()
         self.failure: JmsxError | None = None  #: of a consumer, which ended it
         self.workers = Workers()
         self.gates = Gates()
@@ -69,8 +69,7 @@ class Start:
         """Drop all of its sockets, also those that are being opened."""
         self.ending.set()  # first: what is not open by now is not wanted any more
         self.workers.abort()
-        for each in _taken(self.sends):
-            each.abort()
+        end_each(self.sends, Connection.abort)
 
     def forget(self, sends: Iterable[Connection]) -> None:
         """Have these, which have ended, be none of those that it is to end."""
@@ -80,18 +79,8 @@ class Start:
 
     def take_down(self) -> None:
         """Close each thing that is up, once, when the workers have stopped; also what came up since the last call."""
+        self.over.set()  # first, for it may take a while
         self.ending.set()
-        for close in _taken(self.up):
-            close()
+        end_each(self.up, lambda close: close())
         self.workers.close()
         self.endpoint = self.watch = self.counting = self.loop = None
-
-
-def _taken(things: list[T]) -> Iterator[T]:
-    """Take out one after the other, the last one first, whoever else does so too."""
-    while True:
-        try:
-            thing = things.pop()
-        except IndexError:
-            return
-        yield thing

@@ -113,6 +113,9 @@ class Worker:
         failing: Callable[[JmsxError], object] = lambda _error: None,
         gate: Gate | None = None,
         middleware: Sequence[Middleware] = (),
+        mark: object = None,
+        quit_start: Callable[[], object] = lambda: None,
+        reply: Callable[[Message, Destination, dict[str, Any]], str] | None = None,
     ) -> None:
         self.consumer = consumer
         self._gate = gate or Gate()
@@ -124,9 +127,9 @@ class Worker:
         self._late: Call | None = None  #: that was told as such
         self._held_until = -math.inf  #: by its own wish, seconds, monotonic
         self.away: str | None = None  #: why its store cannot be used
-        self.mark: object = None  #: by which its app knows it
-        #: Sends an answer where that is part of no transaction.
-        self.reply: Callable[[Message, Destination, dict[str, Any]], str] = self.send
+        self.mark = mark  #: by which its app knows it
+        self.quit_start = quit_start  #: tells the start that it belongs to to stop
+        self._reply = reply or self.send  #: sends an answer where that is part of no transaction
         self._availability = availability
         self.call: Call | None = None  #: what its handler is doing
         self.called: Call | None = None  #: what it has done last
@@ -597,7 +600,7 @@ class Worker:
         """
         try:
             answer, to, options = answer_to(request, returned)
-            send = self.send if self._sends_in_transaction else self.reply
+            send = self.send if self._sends_in_transaction else self._reply
             send(answer, to, options)
         except InvalidDestinationError as error:
             if request.reply_to is None or not request.reply_to.is_temporary:

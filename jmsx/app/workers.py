@@ -54,7 +54,7 @@ _log = logger("jmsx.app")
 @dataclass(frozen=True, slots=True)
 class Shared:
     """
-    What the workers of one run have in common.
+    What the workers of one start have in common.
 
     Attributes:
         consumers: which they serve.
@@ -68,9 +68,11 @@ class Shared:
         progress: sees what they do.
         mark: by which the app knows them.
         opening: is held by who opens stores and clients, which other starts of the app use, too.
+        quit_start: tells the start that they belong to to stop.
         reply: sends an answer where that is part of no transaction.
         failing: is told what ended one of them.
         ending: is set when the start is told to stop, or ends, which ends the opening.
+        over: is set when it is taken down, behind which nobody else ends what is opened.
 
     """
 
@@ -85,9 +87,11 @@ class Shared:
     progress: Progress
     mark: object
     opening: threading.RLock
+    quit_start: Callable[[], object]
     reply: Callable[[Message, Destination, dict[str, Any]], str]
     failing: Callable[[JmsxError], object]
     ending: threading.Event
+    over: threading.Event
 
     def pause(self, seconds: float) -> None:
         """Wait while the app starts; raises IllegalStateError as soon as it is told to stop."""
@@ -111,7 +115,6 @@ class Workers(Sequence[Worker]):
         self._stores = Stores()  #: of their consumers
         self._waiting: list[Consumer] = []  #: whose store is away since before they started
         self._opening: Connection | None = None  #: of the one that comes next
-        self._closed = False
 
     @overload
     def __getitem__(self, index: int) -> Worker: ...
@@ -192,14 +195,15 @@ class Workers(Sequence[Worker]):
 
     def close(self) -> None:
         """Forget the workers, which have stopped, and close their stores; also what was opened since the last call."""
-        self._closed = True
         self._open.clear()
         self._waiting = []
         self._stores.close()
 
     def _open_those(self, consumers: Sequence[Consumer]) -> None:
         """Open these, but for those whose store is away: they are the ones that wait from then on."""
-        away = self._stores.open(consumers, waits=self._shared.waits)
+        self._open_but(self._stores.open(consumers, waits=self._shared.waits), consumers)
+
+    def _open_but(self, away: list[Consumer], consumers: Sequence[Consumer]) -> None:
         names = {one.name for one in away}
         for consumer in consumers:
             if consumer.name not in names:
@@ -243,18 +247,25 @@ class Workers(Sequence[Worker]):
 
     def _begin_those_back(self) -> None:
         shared = self._shared
-        with self.turn, shared.opening:
+        with shared.opening:
             shared.check_wanted()
-            before = len(self._open)
             try:
-                self._open_those(self._waiting)
-                for worker in self._open[before:]:
-                    worker.begin()
+                # without the turn: a stop waits for that, and a store may take as long as it likes
+                away = self._stores.open(self._waiting, waits=shared.waits)
+                shared.check_wanted()  # who stops has the turn, maybe for long
+                self._begin_but(away)
             finally:
-                # by an abort, which has no turn, and knows nothing of what was opened since
-                if self._closed:
+                # whoever has ended it meanwhile knows nothing of what was opened since
+                if shared.over.is_set():
                     self.abort()
                     self.close()
+
+    def _begin_but(self, away: list[Consumer]) -> None:
+        with self.turn:
+            before = len(self._open)
+            self._open_but(away, self._waiting)
+            for worker in self._open[before:]:
+                worker.begin()
 
     def _open_one(self, consumer: Consumer) -> None:
         shared, connection = self._shared, self._connection(consumer)
@@ -270,8 +281,10 @@ class Workers(Sequence[Worker]):
                 failing=shared.failing,
                 gate=shared.gates[consumer.name],
                 middleware=shared.middleware,
+                mark=shared.mark,
+                quit_start=shared.quit_start,
+                reply=shared.reply,
             )
-            worker.mark, worker.reply = shared.mark, shared.reply
             self._open.append(worker)
         except InvalidClientIdError as error:
             connection.abort()

@@ -11,14 +11,17 @@ every Python: so a `with` is given a lock itself.
 from __future__ import annotations
 
 import _thread
+import contextlib
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from jmsx.errors import IllegalStateError
+from jmsx.errors import IllegalStateError, from_a_signal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+T = TypeVar("T")
 
 _LEFT_HELD: Final = sys.version_info[:2] == (3, 14)
 
@@ -68,6 +71,30 @@ class _Reentrant(_thread.RLock):  # type: ignore[misc]  # final for typeshed, an
 
     def __enter__(self) -> bool:  # type: ignore[override]  # typeshed takes it for `acquire`
         return _take(self.acquire, self.release)
+
+
+def end_each(things: list[T], end: Callable[[T], object]) -> None:
+    """
+    End one after the other, the last one first; whoever else does so too ends others.
+
+    One at which a signal handler raises is among them again, and ended by whoever comes next.
+    """
+    while _end_last(things, end):
+        pass
+
+
+def _end_last(things: list[T], end: Callable[[T], object]) -> bool:
+    taken: list[T] = []
+    try:
+        with contextlib.suppress(IndexError):  # there is none
+            taken += map(list.pop, (things,))  # in one step for Python, as above
+        if taken:
+            end(taken[0])
+    except BaseException as error:
+        if from_a_signal(error):
+            things += taken
+        raise
+    return bool(taken)
 
 
 def reentered(what: str) -> IllegalStateError:

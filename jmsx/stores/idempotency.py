@@ -69,7 +69,7 @@ class IdempotencyStore(Protocol):
         """
 
     def close(self) -> None:
-        """Release what is open; called once for each `open`, when the app ends."""
+        """Release what is open; called once for each `open`, when the app ends, and again if Ctrl-C interrupts it."""
 
 
 class BatchStore(IdempotencyStore, Protocol):

@@ -22,6 +22,7 @@ from jmsx import (
 )
 from jmsx.app.answers import PendingRequest
 from jmsx.app.sender import Sending
+from jmsx.jms.connection import Connection
 from jmsx.testing import FakeBrokerServer, harness
 
 if TYPE_CHECKING:
@@ -365,10 +366,10 @@ def test_a_queue_that_was_replaced(kind: str) -> None:
     app = shop()
     with harness(app, kind) as mq:
         _, told = ask_for_ever(app, mq)
-        replaced = app._service.outgoing.requests.take()
+        replaced: list[Connection] = []
+        app._service.outgoing.requests.take(replaced)
         assert app.request("queue://double", 1).json() == 2
-        assert replaced is not None
-        replaced.abort()
+        replaced[0].abort()
         mq.settle()
         assert "is gone" in str(told)
 
