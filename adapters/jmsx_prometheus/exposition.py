@@ -16,6 +16,7 @@ class Endpoint(WebServer):
 
     def __init__(self, observer: PrometheusObserver, port: int, address: str) -> None:
         super().__init__(address, port, observer.wsgi, name="jmsx-metrics")
+        self.begin()
         self.url += "/metrics"  #: what to scrape
 
     def __enter__(self) -> Self:

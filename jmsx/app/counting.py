@@ -52,7 +52,7 @@ _log = logger("jmsx.app")
 
 class Counting:
     """
-    Has the brokers tell their counts at once, every so often, and at `close()` a last time; on a thread of its own.
+    Has the brokers tell their counts at `begin()`, every so often, and at `close()` a last time; on a thread.
 
     Args:
         places: destination -> the session that has used it last; the app's, and growing.
@@ -78,6 +78,9 @@ class Counting:
         self._closing = Event()
         self._left = False
         self._thread = threading.Thread(target=self._run, name="jmsx-counting", daemon=True)
+
+    def begin(self) -> None:
+        """Have them told from now on; raises ResourceAllocationError where the process gets no thread."""
         start(self._thread, "the app asks for no counts of the broker", "start it again")
 
     def leave(self) -> None:
@@ -91,7 +94,7 @@ class Counting:
     def close(self, patience: float = LAST) -> None:
         """Ask a last time, and give up on that after `patience` seconds."""
         self._closing.set()
-        if threading.current_thread() is not self._thread:
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(patience)
         self.leave()
 

@@ -15,6 +15,7 @@ from jmsx.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from typing import Self
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 
@@ -53,24 +54,33 @@ def _answer(start: StartResponse, status: str, body: dict[str, Any]) -> list[byt
 
 
 class Endpoint:
-    """A running server for `app` at `address` (HOST:PORT, or PORT for all of the machine's addresses)."""
+    """A server for `app` at `address` (HOST:PORT, or PORT for all of the machine's addresses); `begin()` it."""
 
     def __init__(self, address: str, app: WSGIApplication) -> None:
-        """Begin to serve; raises ConfigurationError if the address makes no sense, or is not free."""
+        self._address, self._app = address, app
+        self._close: Callable[[], object] = lambda: None  #: the server, as soon as there is one
+        self.port = 0  #: since it serves
+        self.url = ""  #: since it serves
+
+    def begin(self) -> Self:
+        """Serve, and return it; raises ConfigurationError if the address makes no sense, or is not free."""
         from jmsx.drivers.web import WebServer  # noqa: PLC0415 - 20 ms of http.server, for those who serve
 
-        host, port = parse_address(address)
+        host, port = parse_address(self._address)
         try:
-            self._server = WebServer(host, port, app, name="jmsx-health")
+            server = WebServer(host, port, self._app, name="jmsx-health")
+            self._close = server.close
+            server.begin()
         except OSError as error:
             raise ConfigurationError(
-                f"cannot serve health at {address}: {error}; name a free port of this machine, such as 8081"
+                f"cannot serve health at {self._address}: {error}; name a free port of this machine, such as 8081"
             ) from error
-        self.port, self.url = self._server.port, self._server.url
+        self.port, self.url = server.port, server.url
+        return self
 
     def close(self) -> None:
         """Stop serving, and give the port back; idempotent."""
-        self._server.close()
+        self._close()
 
 
 def parse_address(text: str) -> tuple[str, int]:

@@ -179,7 +179,7 @@ def on_signals(loop: asyncio.AbstractEventLoop, signalled: Callable[[], object])
 
 
 class Loop:
-    """An event loop for handlers: `given`, which runs in another thread, or None for one of ours."""
+    """An event loop for handlers: `given`, which runs in another thread, or None for one of ours, to be opened."""
 
     def __init__(self, given: asyncio.AbstractEventLoop | None = None) -> None:
         self._loop = asyncio.new_event_loop() if given is None else given
@@ -192,11 +192,11 @@ class Loop:
         self._forked: asyncio.Task[Any] | None = None  #: the task that has, in the child
         if given is None:
             self._thread = threading.Thread(target=self._run, name="jmsx-loop", daemon=True)
-            try:
-                start(self._thread, "async handlers got no event loop", "start the app again")
-            except JmsxError:
-                self._loop.close()
-                raise
+
+    def open(self) -> None:
+        """Have one of ours run; raises ResourceAllocationError where the process gets no thread."""
+        if self._thread is not None:
+            start(self._thread, "async handlers got no event loop", "start the app again")
             tell_of_forks(self)
 
     def after_fork(self) -> None:
@@ -248,7 +248,9 @@ class Loop:
 
     def close(self) -> None:
         """End a loop of ours, and what runs on it."""
-        if self._thread is not None and not self._loop.is_closed():
+        if self._thread is not None and self._thread.ident is None:
+            self._loop.close()  # which has not begun
+        elif self._thread is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._stop)
             # A loop that a handler blocks does not hear it, and was given its time when the app drained.
             if not self.here and self._heard.wait(LOOK):

@@ -185,12 +185,12 @@ class Service:
         app = self._app
         if app.health is not None:
             endpoint = Endpoint(app.health, app.wsgi)
-            start.up.append(endpoint.close)
+            start.bring_up(endpoint.begin, endpoint.close)
             start.endpoint = endpoint
         loop = None
         if any(is_async(consumer.handler) for consumer in app.consumers):
             loop = Loop(start.given)
-            start.up.append(loop.close)
+            start.bring_up(loop.open, loop.close)
             start.loop = loop
         gates = Gates(app.consumers, tuple(self.observers))
         start.up.append(gates.close)
@@ -231,7 +231,7 @@ class Service:
         app = self._app
         if app.watch > 0:
             watch = Watch(start.workers, self.progress, self.connection().options, app.watch)
-            start.up.append(watch.close)
+            start.bring_up(watch.begin, watch.close)
             start.watch = watch
         self._count(start)
         start.workers.look_after()
@@ -245,7 +245,7 @@ class Service:
         if every > 0 and any(getattr(one, "keeps_counts", False) for one in self.observers):
             uri, told = self._app.connection_uri(), Observers(self.observers)
             counting = Counting(self.progress.places, uri, told, every)
-            start.up.append(counting.leave)
+            start.bring_up(counting.begin, counting.leave)
             start.counting = counting
 
     # Down ------------------------------------------------------------------------------------------------------------

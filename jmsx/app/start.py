@@ -60,6 +60,13 @@ class Start:
         self.origin = Origin()
         self.down = reentrant()  #: of who takes it down; another one waits, and finds it done
 
+    def bring_up(self, begin: Callable[[], object], close: Callable[[], object]) -> None:
+        """Begin something that is closed when it is taken down; raises what that raises."""
+        self.up.append(close)  # first: an interrupt may come as it has begun
+        begin()
+        if self.over.is_set():  # whoever takes it down may have closed what had not begun
+            close()
+
     def leave(self) -> None:
         """Tell it to stop; waits for nothing."""
         self.told = True

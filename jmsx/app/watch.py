@@ -47,7 +47,7 @@ _log = logger("jmsx.app")
 
 class Watch:
     """
-    Looks after `workers` until closed, on a thread of its own.
+    Looks after `workers` from `begin()` until closed, on a thread of its own.
 
     Args:
         workers: whose subscriptions; there may be more of them later.
@@ -76,6 +76,9 @@ class Watch:
         self.stranded: dict[str, int] = {}  #: the same, found twice in a row
         self._closed = Event()
         self._thread = threading.Thread(target=self._run, name="jmsx-watch", daemon=True)
+
+    def begin(self) -> None:
+        """Look after them from now on; raises ResourceAllocationError where the process gets no thread."""
         start(self._thread, "the app watches no subscriptions", "start it again")
 
     def leave(self) -> None:
@@ -88,7 +91,7 @@ class Watch:
     def close(self) -> None:
         """Ask the broker no more, and wait until the thread has ended."""
         self.leave()
-        if threading.current_thread() is not self._thread:
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(LEAVING)
 
     def _run(self) -> None:

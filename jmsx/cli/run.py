@@ -261,7 +261,7 @@ def _run_supervised(
     wished, app.health = app.health, None
     with (
         Supervised(supervised) as supervisor,
-        contextlib.closing(Endpoint("127.0.0.1:0", app.wsgi)) as endpoint,
+        contextlib.closing(Endpoint("127.0.0.1:0", app.wsgi).begin()) as endpoint,
     ):
         supervisor.serves(endpoint.url, wished)  # also while it waits for its broker
 

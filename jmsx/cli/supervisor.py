@@ -380,7 +380,7 @@ class Supervisor:
 
     def _serve(self, health: str) -> None:
         probes = {"/healthz": self._probe("healthz"), "/readyz": self._probe("readyz")}
-        self.endpoint = Endpoint(health, application(probes, self._metrics))
+        self.endpoint = Endpoint(health, application(probes, self._metrics)).begin()
         self._announce(f"health of all at {self.endpoint.url}")
 
     def _serve_where_wished(self, place: Place) -> None:

@@ -37,26 +37,39 @@ _log = logger("jmsx.drivers.web")
 
 
 class WebServer:
-    """A running server of `app`, on a thread of its own; close it."""
+    """
+    A server of `app`, on a thread of its own; `begin()` it, and close it.
+
+    Raises OSError where the machine has no such addresses.
+
+    Args:
+        host: where it serves; "": at all of the machine's addresses.
+        port: there; 0 takes a free one.
+        app: what is served.
+        name: of the thread.
+
+    """
 
     def __init__(self, host: str, port: int, app: WSGIApplication, *, name: str) -> None:
-        """
-        Begin to serve at `host` ("": all of the machine's addresses); port 0 takes a free one.
-
-        Raises OSError, and ResourceAllocationError where the process gets no thread for it.
-        """
         kind = _Server6 if ":" in host else _Server
         self._server = kind((host, port), _Handler)
         self._server.set_app(_guarded(app))
-        self.port: int = self._server.server_port  #: also when a free one was asked for
-        shown = f"[{host}]" if ":" in host else host or "0.0.0.0"  # noqa: S104 - what was asked for
-        self.url = f"http://{shown}:{self.port}"
+        self._shown = f"[{host}]" if ":" in host else host or "0.0.0.0"  # noqa: S104 - what was asked for
+        self.port = port  #: since it serves, also when a free one was asked for
+        self.url = ""  #: since it serves
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.1,), name=name, daemon=True
         )
+
+    def begin(self) -> None:
+        """Serve; raises OSError, and ResourceAllocationError where the process gets no thread for it."""
         try:
+            self._server.server_bind()
+            self._server.server_activate()
+            self.port = self._server.server_port
+            self.url = f"http://{self._shown}:{self.port}"
             start(self._thread, f"nothing is served at {self.url}", "ask for it again")
-        except JmsxError:
+        except (OSError, JmsxError):
             self._server.server_close()
             raise
         tell_of_forks(self)
@@ -66,12 +79,12 @@ class WebServer:
         self._server.let_go()
 
     def close(self) -> None:
-        """Stop serving, and give the port back; idempotent."""
+        """Stop serving, and give the port back; idempotent, also where it was interrupted."""
         if self._thread.is_alive():
             self._server.shutdown()
             self._thread.join()
-            self._server.server_close()
-            self._server.hang_up(0.0)
+        self._server.server_close()
+        self._server.hang_up(0.0)
 
 
 class _Server(socketserver.ThreadingMixIn, WSGIServer):
@@ -87,7 +100,7 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
         self._lock = mutex()
         #: Open connections, and since when; oldest first.
         self._begun: dict[socket.socket, float] = {}
-        super().__init__(address, handler)
+        super().__init__(address, handler, bind_and_activate=False)
 
     def server_bind(self) -> None:
         """Bind as the base class does, but ask no name service for our own name, which may take a while."""

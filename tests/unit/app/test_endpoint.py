@@ -94,4 +94,4 @@ def test_where_nothing_can_be_served(address: str) -> None:
         rf"cannot serve health at {address}: \[Errno .*; name a free port of this machine, such as "
     )
     with pytest.raises(ConfigurationError, match=told):
-        Endpoint(address, application({}, None))
+        Endpoint(address, application({}, None)).begin()

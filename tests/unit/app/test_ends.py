@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -368,3 +370,37 @@ def test_ctrl_c_between_any_two_steps_of_a_stop_loses_nothing(server: FakeBroker
     while steps(step) >= step:
         step += 1
     assert step > 50
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # of a socket that was bound to nothing yet
+@pytest.mark.parametrize("whole", [False, True], ids=["start", "stop"])
+def test_ctrl_c_leaves_no_port_bound(server: FakeBrokerServer, *, whole: bool) -> None:
+    """The next start failed, for nobody knew any more what had it; nor whose a thread was."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    before = set(threading.enumerate())
+
+    async def handle(_message: Message) -> None:
+        """Have the app make a loop."""
+
+    def steps(at: int) -> int:
+        app = App(server.url, health=f"127.0.0.1:{port}")
+        app.consumer("a")(handle)
+        if whole:
+            app.start()
+        interrupt = Interrupt(at, within=begins)
+        with contextlib.suppress(Alarm):
+            interrupt.run(app.stop if whole else app.start)
+        app.abort()
+        left = [one.name for one in set(threading.enumerate()) - before if "jmsx" in one.name]
+        assert not {"jmsx-health", "jmsx-watch", "jmsx-loop"} & set(left), (at, left)
+        with socket.create_server(("127.0.0.1", port)):
+            return interrupt.steps
+
+    names = ("app/service", "app/start", "app/endpoint", "app/watch", "drivers/web")
+    begins = [f"jmsx/{one}.py" for one in names]
+    step = 1
+    while steps(step) >= step:
+        step += 1
+    gc.collect()  # here, for it may warn
+    assert step > 20

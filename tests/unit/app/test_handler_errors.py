@@ -366,6 +366,7 @@ def test_an_interrupt_that_was_told_is_not_logged_as_forgotten(
 ) -> None:
     """Whoever waits for the handler has heard of it; its task is nobody else's."""
     loop = Loop()
+    loop.open()
     with pytest.raises(KeyboardInterrupt):
         loop.begin(interrupted, None).result()
     assert loop.begin(partial(asyncio.sleep, 0, "on"), None).result() == "on"
@@ -389,6 +390,7 @@ def test_a_handler_that_is_cancelled_as_its_loop_ends_cleans_up(begins: bool) ->
             cleaned.append("yes")
 
     loop = Loop()
+    loop.open()
     running = loop.begin(handle, None)
     assert begun.wait(10)
     running.cancel()
@@ -414,6 +416,7 @@ def test_what_has_outlived_a_cancellation_of_its_own_is_cancelled_as_its_loop_en
             cleaned.append("yes")
 
     loop = Loop()
+    loop.open()
     loop.begin(handle, None)
     assert begun.wait(10)
     loop.close()
@@ -436,6 +439,7 @@ def test_one_that_goes_on_is_told_before_its_loop_ends(given_up: bool) -> None:
             freed.append("yes")
 
     loop = Loop()
+    loop.open()
     running = loop.begin(handle, None)
     assert begun.wait(10)
     running.cancel()

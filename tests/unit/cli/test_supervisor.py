@@ -161,7 +161,7 @@ def test_what_is_said_of_workers_that_answer_and_that_do_not(
     monkeypatch.delenv("no_proxy", raising=False)
     one = supervising(5)
     with (
-        closing(Endpoint("127.0.0.1:0", application({}, None))) as without_metrics,
+        closing(Endpoint("127.0.0.1:0", application({}, None)).begin()) as without_metrics,
         listener() as mute,
         listener(b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\njmsx_") as dies,
     ):
@@ -196,7 +196,7 @@ def test_who_begins_to_serve_while_others_are_asked(process: subprocess.Popen[by
         start("200 OK", [])
         return []
 
-    with closing(Endpoint("127.0.0.1:0", application({}, metrics))) as served:
+    with closing(Endpoint("127.0.0.1:0", application({}, metrics)).begin()) as served:
         for place, url in ((starts, None), (serves, served.url)):
             place.process, place.url, place.began = process, url, time.monotonic()
         one._serve("127.0.0.1:0")

@@ -33,6 +33,7 @@ def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
 def running() -> Iterator[WebServer]:
     """A server that says hello."""
     server = WebServer("127.0.0.1", 0, answer, name="test")
+    server.begin()
     yield server
     server.close()
 
