@@ -3,8 +3,9 @@ How far the clock of each writer is ahead of the broker's.
 
 Nothing is received before it was sent. So what the consumer's clock shows on receipt, less the broker's timestamp, is
 never less than the consumer's offset; and what the sender's clock showed when it made the key, less the broker's
-timestamp, is never more than the sender's. Classic takes the timestamp from the sender, so there is none. A writer that
-had the broker show its clock (`broker.clock`) tells both. The bounds of all writers of one host hold for its one clock.
+timestamp, is never more than the sender's. Messages of Classic tell neither: their timestamp is the sender's. A writer
+that had the broker show its clock (`broker.clock`) tells both, on either broker. The bounds of all writers of one host
+hold for its one clock.
 
 A clock that is set while its process runs has several offsets. When it was set, and by how much, the lines of the
 process tell: each has the time of a second clock, which is never set. Between two such moments is a *stretch*. Offsets
@@ -20,7 +21,7 @@ import polars as pl
 
 from jmsx_report.additive import Adds, Partial
 from jmsx_report.events import Events, every_line, named
-from jmsx_report.flows import LATE, PLAUSIBLE_US, key_us, keyed
+from jmsx_report.flows import LATE, PLAUSIBLE_US, keyed
 from jmsx_report.nothing import of_lines
 
 if TYPE_CHECKING:
@@ -86,30 +87,18 @@ STRETCHES: Final = Partial(
 )
 
 
-#: Classic's ids begin so, and its messages have the timestamps of their senders, but for those that give none.
-_OF_CLASSIC: Final = pl.col("msg_id").str.starts_with("ID:")
-
-
-def _by_broker(made_us: pl.Expr) -> pl.Expr:
-    """Return whether a timestamp is the broker's: a sender's own is the time of the key, of `made_us`."""
-    return pl.col("sent_us") // _CUT_US != made_us // _CUT_US
-
-
 @of_lines("delivery")
 def _receipts(events: Events) -> pl.DataFrame:
-    waited = pl.col("recv_us") - pl.col("sent_us")
-    made_us = key_us(pl.col("msg_key"))
-    shown = pl.when(made_us.is_not_null()).then(_by_broker(made_us)).otherwise(~_OF_CLASSIC)
     return (
-        events.coded("delivery")
+        events.once(keyed)
         .lazy()
         .filter(
-            pl.col("recv_us").is_between(*PLAUSIBLE_US)
-            & pl.col("sent_us").is_between(*PLAUSIBLE_US)
-            & shown.fill_null(value=True)
+            pl.col("kind") == "delivery",
+            pl.col("recv_us").is_between(*PLAUSIBLE_US),
+            pl.col("shown_us").is_between(*PLAUSIBLE_US),
         )
         .group_by("writer", _STRETCH)
-        .agg(waited.min().alias("high_us"))
+        .agg((pl.col("recv_us") - pl.col("shown_us")).min().alias("high_us"))
         .collect()
         .pipe(named)
     )
@@ -165,13 +154,13 @@ def _samples(events: Events) -> pl.DataFrame:
             pl.col("kind").alias("side"),
             "hash",
             "key_us",
-            pl.when(_by_broker(pl.col("key_us"))).then("sent_us").alias("sent_us"),
+            "shown_us",
             "recv_us",
         )
         .collect()
         .pipe(_least)
         .group_by("writer", "stretch", "side", "hash")
-        .agg(pl.col("key_us", "sent_us", "recv_us").min())
+        .agg(pl.col("key_us", "shown_us", "recv_us").min())
         .pipe(named)
     )
 
@@ -192,7 +181,7 @@ def _least(ends: pl.DataFrame) -> pl.DataFrame:
 SAMPLES: Final = Partial(
     "samples",
     ("writer", "stretch", "side", "hash"),
-    {"key_us": Adds.MIN, "sent_us": Adds.MIN, "recv_us": Adds.MIN},
+    {"key_us": Adds.MIN, "shown_us": Adds.MIN, "recv_us": Adds.MIN},
     _samples,
     apart=("writer",),
 )
@@ -342,7 +331,7 @@ def clocks(sums: Mapping[str, pl.DataFrame], writers: pl.DataFrame) -> Clocks:
     samples = in_last(_least(samples), "key_us", "recv_us")
     sides = {
         side: samples.filter(pl.col("side") == side).select(
-            "writer", "hash", "key_us", "sent_us", "recv_us"
+            "writer", "hash", "key_us", "shown_us", "recv_us"
         )
         for side in ("send", "delivery")
     }
@@ -364,12 +353,12 @@ def clocks(sums: Mapping[str, pl.DataFrame], writers: pl.DataFrame) -> Clocks:
         .select(pl.col("writer").alias("sender"), "hash", "key_us")
         .join(
             sides["delivery"].select(
-                pl.col("writer").alias("receiver"), "hash", "sent_us", "recv_us"
+                pl.col("writer").alias("receiver"), "hash", "shown_us", "recv_us"
             ),
             on="hash",
         )
     )
-    by_keys = both.select(writer="sender", low_us=pl.col("key_us") - pl.col("sent_us") - _CUT_US)
+    by_keys = both.select(writer="sender", low_us=pl.col("key_us") - pl.col("shown_us") - _CUT_US)
     lows = (
         pl.concat([by_keys, shown.select("writer", "low_us")])
         .group_by("writer")

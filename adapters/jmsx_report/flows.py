@@ -98,12 +98,15 @@ _OF_SOME: Final[dict[str, type[pl.DataType]]] = {
     "subscription": pl.Categorical,
     "sent_us": pl.Int64,
     "recv_us": pl.Int64,
+    "msg_id": pl.String,
     "tx_id": pl.String,
     "expires_us": pl.Int64,
 }
 
 
 _NONE: Final = pl.lit(0)
+#: The ids of Classic begin so: its messages have the timestamps of their senders.
+_OF_CLASSIC: Final = "ID:"
 
 
 def _of(lines: pl.DataFrame, effects: pl.Expr = _NONE, running: pl.Expr = _NONE) -> pl.DataFrame:
@@ -112,7 +115,10 @@ def _of(lines: pl.DataFrame, effects: pl.Expr = _NONE, running: pl.Expr = _NONE)
     return lines.select(
         *_HERE[:-1],
         *("msg_key", "seq", "ts_us", "mono_us"),
-        *there.values(),
+        *(there[name] for name in ("subscription", "recv_us", "tx_id", "expires_us")),
+        pl.when(~there["msg_id"].str.starts_with(_OF_CLASSIC))
+        .then(there["sent_us"])
+        .alias("shown_us"),
         pl.coalesce(there["sent_us"], there["recv_us"], "ts_us").alias("told_us"),
         effects.cast(pl.Int64).alias("effects"),
         running.cast(pl.Int64).alias("running"),
@@ -153,7 +159,9 @@ def keyed(events: Events) -> pl.DataFrame:
     """
     Return each send, each delivery, and what was told late of one, with time and hash of its key.
 
-    Writers and the like are Categorical. `effects`: its handler ran to its end without an error. `running`: it ran on
+    Writers and the like are Categorical. `shown_us`: what the broker's own clock showed when it got the message; null
+    where that is not sure: Classic takes the time from the sender, and Artemis does so from other clients than those of
+    STOMP, whose keys are not ours. `effects`: its handler ran to its end without an error. `running`: it ran on
     when its link was lost; a line `LATE`, which older releases do not have, takes that back.
     """
     return (
@@ -163,6 +171,7 @@ def keyed(events: Events) -> pl.DataFrame:
             key_us(pl.col("msg_key")).alias("key_us"),
             hashed(pl.col("msg_key").fill_null("")).alias("hash"),
         )
+        .with_columns(pl.when(pl.col("key_us").is_not_null()).then("shown_us").alias("shown_us"))
         .collect()
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import Final, Never
 
 from jmsx.core.dialect import Body
@@ -140,9 +139,10 @@ class MessageProducer:
             to = reachable(to, link)
             link.check_temporary(to)
         prepared = self._prepared(to, persistent=persistent, priority=priority)
-        key = new_key()
-        headers, body = self._content(message, key, prepared, self._asked(delay, dedupe_id))
+        # The clock is looked at once: the key tells the very time that the message has.
         sent_at = int(link.machine.wall() * 1000)
+        key = new_key(sent_at)
+        headers, body = self._content(message, key, prepared, self._asked(delay, dedupe_id))
         renewed = lives > 0 and delay > 0 and link.dialect.delay_renews_expiry
         headers.update(self._time_headers(0 if renewed else sent_at))
         if renewed:
@@ -345,6 +345,6 @@ def check_priority(priority: object) -> None:
         raise ConfigurationError(f"priority must be a whole number from 0 to 9, not {priority!r}")
 
 
-def new_key() -> str:
-    """Return a new identity: 12 hex digits of epoch milliseconds, then 20 of chance; sorts by time."""
-    return f"{int(time.time() * 1000):012x}{os.urandom(10).hex()}"
+def new_key(sent_at: int) -> str:
+    """Return a new identity: 12 hex digits of `sent_at`, epoch milliseconds, then 20 of chance; sorts by time."""
+    return f"{sent_at:012x}{os.urandom(10).hex()}"

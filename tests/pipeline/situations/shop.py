@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
 
 from tests.pipeline.situations.fleet import (
     HOUR,
@@ -76,7 +77,7 @@ class Shop:
     Senders and consumers on several hosts, each queue with two consumers of one service.
 
     `skews`: seconds by which the clocks of sender 1, sender 2 and the hosts of consumers are ahead. `own_times`: the
-    broker takes the time of a message from its sender, as Classic does.
+    broker is Classic, which takes the time of a message from its sender; else it has the messages of Artemis.
     """
 
     def __init__(
@@ -190,16 +191,10 @@ class Shop:
             consumer=name,
             subscription=process.copies.get(to),
             msg_key=message.key,
-            msg_id=f"ID:broker-1:1:1:1:{message.key[-8:]}",
+            msg_id=self._id(message),
             attempt=attempt,
             redelivered=attempt > 1,
-            sent_us=(
-                message.sender.at(message.sent_at)
-                if self.own_times
-                else message.sent_at + 1000 + self.broker_skew
-            )
-            // _MS
-            * _MS,
+            sent_us=self._stamped(message) // _MS * _MS,
             recv_us=process.at(received),
             start_us=process.at(started) if handled else None,
             end_us=process.at(ended) if handled else None,
@@ -217,6 +212,17 @@ class Shop:
                 "ack.batch", settled, dest=to, consumer=name, messages=1, trigger="each"
             )
         return settled
+
+    def _id(self, message: Message) -> str:
+        """Return how the broker calls it: the ids of Classic have another form than those of Artemis."""
+        number = crc32(message.key.encode())
+        return f"ID:broker-1:1:1:1:{number}" if self.own_times else str(number)
+
+    def _stamped(self, message: Message) -> int:
+        """Return the time that the broker has of it; senders of older releases took it after they had made the key."""
+        if self.own_times:
+            return message.sender.at(message.sent_at) + self.chance.randrange(3 * _MS)
+        return message.sent_at + _MS + self.broker_skew
 
     # What becomes of a message.
 
@@ -264,7 +270,7 @@ class Shop:
             dest=message.to,
             consumer=worker.consumers.get(message.to, worker.service),
             msg_key=message.key,
-            msg_id=f"ID:broker-1:1:1:1:{message.key[-8:]}",
+            msg_id=self._id(message),
             attempts=attempts,
             reason=reason,
             error_type=error,

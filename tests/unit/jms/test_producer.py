@@ -55,6 +55,18 @@ def test_a_message_is_told_where_it_went(session: Session) -> None:
         assert message.destination is to
 
 
+def test_a_key_tells_the_time_of_its_message(session: Session) -> None:
+    """Also where it takes long to write its body down: who reads a log tells by it whose clock showed a time."""
+    producer = session.create_producer(Queue("a"))
+    consumer = session.create_consumer(Queue("a"))
+    for _ in range(3):
+        key = producer.send({f"field {number}": number for number in range(10_000)})
+        message = consumer.receive(10)
+        assert message is not None
+        assert message.timestamp is not None
+        assert int(key[:12], 16) == round(message.timestamp * 1000)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -294,6 +294,39 @@ def test_what_a_broker_shows_of_its_clock_dates_messages_that_nobody_got(
     ]
 
 
+@pytest.mark.parametrize("later", [0, 1000, -1000])
+def test_no_time_of_a_message_of_classic_is_the_brokers(later: int) -> None:
+    """It is the sender's, four minutes behind, also where a forwarder, or an older jmsx, took it after the key."""
+    log, behind, end = opened(), -240 * SECOND, START + 20 * MINUTE
+    for minute in range(10):
+        at = START + minute * MINUTE
+        sent_us = at + behind + later * (minute == 5)
+        log.deliver(
+            WORKER,
+            log.send(SENDER, at + behind),
+            at + 2 * SECOND,
+            sent_us=sent_us,
+            msg_id=f"ID:b-1:{minute}",
+        )
+    log.send(SENDER, end - 20 * SECOND + behind)
+    for writer, ahead in ((SENDER, -240), (WORKER, 0)):
+        _shows(log, writer, end, ahead)
+        log.closes(writer, end + ahead * SECOND)
+    summary = told(log, deadline_us=MINUTE)
+
+    assert (summary["verdict"], summary["unaccounted"], summary["in_flight"]) == ("balanced", 0, 1)
+    assert findings(summary, "clock") == ["the clock of shop is about 240.0 s behind the broker's"]
+
+
+@pytest.mark.parametrize("ids", ["ID:b-1:1", "17"])
+def test_the_time_of_a_message_of_another_client_is_its_senders(ids: str) -> None:
+    """On Classic, and on Artemis where the client is none of STOMP: the clock of both is not known."""
+    log = opened()
+    log.deliver(WORKER, "java-1", START + SECOND, sent_us=START - HOUR, msg_id=ids)
+
+    assert findings(told(closed(log)), "clock") == []
+
+
 def test_a_gap_of_a_clock_that_was_set_is_as_long_as_it_moved() -> None:
     """Four minutes ahead when the worker sent, right when it received, and then it died."""
     log = opened()
