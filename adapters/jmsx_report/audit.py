@@ -112,6 +112,7 @@ def _judged(held: Books, told: pl.DataFrame) -> tuple[Audit, pl.Series]:
         held.in_hand,
         planned,
         held.routes,
+        senders=held.senders,
         readers=held.readers,
         closings=held.closings,
         found=held.complete,

@@ -522,6 +522,7 @@ def in_hand(
     planned: pl.DataFrame,
     routes: Routes,
     *,
+    senders: pl.DataFrame,
     readers: pl.DataFrame,
     closings: pl.DataFrame,
     found: Completeness,
@@ -538,8 +539,12 @@ def in_hand(
     line tells that it is done with them.
     It was said at `told_us`. A consumer that is not busy has nothing that was sent before `idle_us`, but what is
     stuck: it was last done with a message that the broker had got then, or later. Both times are set right as far as
-    that is proven. `told` as `Books.in_hand`, `planned` as `plans`.
+    that is proven; the time of a message may be its sender's, and which of `senders` (as that function) that was nobody
+    asks. `told` as `Books.in_hand`, `planned` as `plans`.
     """
+    ahead = senders.group_by("route").agg(
+        clocks.most("sender").max().clip(lower_bound=0).alias("ahead_us")
+    )
     living = found.writers.filter(
         (pl.col("ended") == "open") & ~pl.col("writer").is_in(until.silent["writer"].implode())
     ).select("writer", end_us="last_us")
@@ -584,11 +589,14 @@ def in_hand(
             .alias("stuck"),
             pl.when(busy).then(stuck).otherwise(has).alias("in_hand"),
         )
+        .join(ahead, on="route", how="left")
         .group_by("route")
         .agg(
             pl.col("in_hand", "stuck").sum(),
             (pl.col("told_us") - clocks.believed()).max().alias("told_us"),
-            pl.min_horizontal(clocks.earliest("last_us"), "came_us")
+            pl.min_horizontal(
+                clocks.earliest("last_us"), pl.col("came_us") - pl.col("ahead_us").fill_null(0)
+            )
             .filter(~busy)
             .min()
             .alias("idle_us"),

@@ -521,8 +521,8 @@ def _in_hand(events: Events) -> pl.DataFrame:
 
 
 #: How many messages each consumer of a session `said` last that it has: that it has them no other line tells. `done`:
-#: the last delivery to it that ended, when the broker had got that message (`came_us`), and from when to when the
-#: application had it; or else, that it was opened.
+#: the last delivery to it that ended, what time that message had, of the broker or of its sender (`came_us`), and from
+#: when to when the application had it; or else, that it was opened.
 IN_HAND: Final = Partial(
     "in_hand",
     ("writer", "session_id", "dest", "consumer"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 import pytest
@@ -325,6 +325,45 @@ def test_the_time_of_a_message_of_another_client_is_its_senders(ids: str) -> Non
     log.deliver(WORKER, "java-1", START + SECOND, sent_us=START - HOUR, msg_id=ids)
 
     assert findings(told(closed(log)), "clock") == []
+
+
+@pytest.mark.parametrize("ahead", [-240, 0, 240])
+@pytest.mark.parametrize("other", [False, True], ids=["classic", "artemis"])
+def test_what_lies_behind_the_message_of_a_sender_that_is_ahead_is_no_loss(
+    ahead: int, *, other: bool
+) -> None:
+    """It was sent two minutes after that one, whose handler took six; its time is by the clock of its sender."""
+    log = Log().opens("ahead").opens(SENDER).opens(WORKER)
+    log.reads(WORKER)
+    where = {"dest": ORDERS, "consumer": "c", "session_id": "work-1", "epoch": 1}
+    first = log.send("ahead", START + ahead * SECOND)
+    log.send(SENDER, START + 2 * MINUTE)
+    begun = START + 5 * SECOND
+    how: dict[str, Any] = {"recv_us": begun, "start_us": begun, "end_us": START + 6 * MINUTE - 100}
+    how |= (
+        {"sent_us": START, "msg_id": "7"}
+        if other
+        else {"sent_us": START + ahead * SECOND, "msg_id": "ID:b-1:1"}
+    )
+    log.deliver(WORKER, first, START + 6 * MINUTE, **how)
+    log.line(
+        WORKER,
+        "sub.stats",
+        START + 361 * SECOND,
+        buffered=0,
+        in_process=1,
+        still_in_process=0,
+        **where,
+    )
+    for writer, skew in (("ahead", ahead), (SENDER, 0), (WORKER, 0)):
+        _shows(log, writer, START + 365 * SECOND, skew)
+    summary = told(log, deadline_us=MINUTE, open_segments=_OPEN)
+
+    assert (summary["verdict"], summary["unaccounted"], summary["explained"]) == (
+        "unverifiable",
+        1,
+        1,
+    )
 
 
 def test_a_gap_of_a_clock_that_was_set_is_as_long_as_it_moved() -> None:
