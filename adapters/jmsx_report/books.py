@@ -11,7 +11,7 @@ import polars as pl
 from jmsx_report import balance, brokerbook, presence
 from jmsx_report.additive import Partial
 from jmsx_report.clocks import Clocks
-from jmsx_report.fanout import Routes, routes
+from jmsx_report.fanout import Routes, is_queue, routes
 from jmsx_report.flows import (
     AGAIN,
     BUCKET_US,
@@ -19,6 +19,7 @@ from jmsx_report.flows import (
     COUNTS,
     DOUBTS,
     FLOWS,
+    HEARD_OF,
     IN_HAND,
     READERS,
     SPANS,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 PARTIALS: Final[tuple[Partial, ...]] = (
     FLOWS,
     READERS,
+    HEARD_OF,
     SPANS,
     CLOSINGS,
     IN_HAND,
@@ -87,7 +89,9 @@ class Books:
     #: Those that are audited: as `balance.deliveries_by_route`, the same columns
     deliveries: pl.DataFrame
     senders: pl.DataFrame  #: as `balance.senders`
-    readers: pl.DataFrame
+    readers: pl.DataFrame  #: as `flows.READERS`, and whoever else is heard to read a queue
+    #: As `flows.HEARD_OF`, of those who are not in `readers`: nobody knows what subscription they have.
+    heard_of: pl.DataFrame
     closings: pl.DataFrame  #: as `flows.CLOSINGS`
     #: As `flows.IN_HAND`, of consumers that said something; what its structs have are columns.
     in_hand: pl.DataFrame
@@ -121,13 +125,8 @@ class Books:
         reads = self.readers.join(
             self.routes.reads, on=["dest", "subscription"], nulls_equal=True
         ).select("writer", "route", pl.lit(value=True).alias("reads"))
-        one = ("writer", "dest", "consumer")
-        heard_of = (
-            pl.concat([self.in_hand.select(one), self.closings.drop_nulls("dest").select(one)])
-            .unique()
-            .join(self.readers, on=one, how="anti")
-            .join(self.routes.reads, on="dest")
-            .select("writer", "route", pl.lit(value=True).alias("reads"))
+        heard_of = self.heard_of.join(self.routes.reads, on="dest").select(
+            "writer", "route", pl.lit(value=True).alias("reads")
         )
         return (
             pl.concat([sends, reads, heard_of], how="diagonal")
@@ -200,7 +199,8 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
     of_all = _completeness(sums, clocked)
     here = roster(of_all, context.writers, clocked)
     sums = within(sums, asked, clocked)
-    flowing, readers = sums[FLOWS.name], sums[READERS.name]
+    flowing = sums[FLOWS.name]
+    readers, heard_of = _readers(sums[READERS.name], sums[HEARD_OF.name])
     sent = flowing.filter(pl.col("kind") == "send")["dest"].drop_nulls().unique()
     read = readers.select("dest", "subscription").unique()
     found_routes = routes(sent, read.iter_rows())
@@ -222,6 +222,7 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
         deliveries=deliveries.select(_BY_ROUTE),
         senders=senders,
         readers=readers,
+        heard_of=heard_of,
         closings=sums[CLOSINGS.name],
         in_hand=sums[IN_HAND.name].unnest("said", "done").drop_nulls("told_us"),
         routes=found_routes,
@@ -250,6 +251,17 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
         roster=here,
         absent=absent(here, terms.expect, terms.before, reached(of_all, clocked)),
     )
+
+
+def _readers(known: pl.DataFrame, heard_of: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return `Books.readers` and `Books.heard_of`: who reads a queue has no subscription."""
+    others = heard_of.join(known, on=["writer", "dest", "consumer"], how="anti")
+    queues = [dest for dest in others["dest"].unique() if is_queue(dest)]
+    there = pl.col("dest").is_in(queues)
+    of_queues = others.filter(there).with_columns(
+        pl.lit(None, pl.String).alias("subscription"), pl.lit(0, pl.Int64).alias("deliveries")
+    )
+    return pl.concat([known, of_queues.select(known.columns)]), others.filter(~there)
 
 
 def _completeness(sums: Sums, clocks: Clocks) -> Completeness:

@@ -65,6 +65,11 @@ def parts(dest: str) -> list[tuple[str, str]]:
     return found
 
 
+def is_queue(dest: str) -> bool:
+    """Return whether there are only queues in `dest`, which may list some; not those that go with a session."""
+    return all(kind == "queue" for kind, _ in parts(dest))
+
+
 def _is_temporary(kind: str) -> bool:
     return "temp-" in kind
 

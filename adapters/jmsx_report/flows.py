@@ -440,6 +440,34 @@ READERS: Final = Partial(
 )
 
 
+#: Kinds of lines that tell of a consumer, but not what subscription it has.
+_OF_CONSUMERS: Final = (
+    *("recv.batch", "ack.batch", "ack.dropped", PLANNED, "dlq", "dlq.failed"),
+    *("sub.stats", "sub.close"),
+)
+
+
+@of_lines(*_OF_CONSUMERS)
+def _heard_of(events: Events) -> pl.DataFrame:
+    return (
+        pl.concat([events.coded(kind).select(*HEARD_OF.keys, "ts_us") for kind in _OF_CONSUMERS])
+        .filter(pl.col("dest").is_not_null())
+        .group_by(HEARD_OF.keys)
+        .agg(pl.col("ts_us").min().alias("first_us"), pl.col("ts_us").max().alias("last_us"))
+        .pipe(named)
+    )
+
+
+#: Who is heard to read what, also where the lines are missing that `READERS` tells of.
+HEARD_OF: Final = Partial(
+    "heard_of",
+    ("writer", "dest", "consumer"),
+    {"first_us": Adds.MIN, "last_us": Adds.MAX},
+    _heard_of,
+    apart=("writer",),
+)
+
+
 @of_lines("sub.close", "conn.lost")
 def _closings(events: Events) -> pl.DataFrame:
     none = pl.lit(None, pl.Categorical)

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.pipeline.situations.fleet import HOUR, MINUTE, SECOND, START, Line, Segment, rewritten
+from tests.pipeline.situations.fleet import (
+    HOUR,
+    MINUTE,
+    SECOND,
+    START,
+    Line,
+    Segment,
+    folder_of,
+    rewritten,
+)
 from tests.pipeline.situations.scene import Scene, situation
 from tests.pipeline.situations.truth import (
     BALANCED,
@@ -78,6 +87,20 @@ def the_first_segments_are_missing_and_it_read_no_more(scene: Scene) -> Truth:
 
 
 @situation
+def the_first_segments_of_who_reads_a_pattern_are_missing(scene: Scene) -> Truth:
+    """The same, and one of the two reads that queue, the other one all queues of that kind."""
+    shop = scene.shop().usual()
+    one, all_ = "queue://exports.eu", "queue://exports.>"
+    direct, other = (shop.fleet.process("exporter", f"export-{host}") for host in "ab")
+    shop.reads(direct, one)
+    shop.reads(other, all_)
+    for number in range(10):
+        shop.now = START + number * MINUTE
+        shop.deliver(shop.send(one), by=direct)
+    return _first_half_missing(shop, scene, other, all_, one)
+
+
+@situation
 def the_first_segments_of_the_next_reader_are_missing(scene: Scene) -> Truth:
     """A durable subscription goes on in a second process, of whose deliveries every line is missing."""
     shop = scene.shop().usual()
@@ -92,11 +115,14 @@ def the_first_segments_of_the_next_reader_are_missing(scene: Scene) -> Truth:
     return _first_half_missing(shop, scene, second, "topic://exports")
 
 
-def _first_half_missing(shop: Shop, scene: Scene, reader: Process, dest: str) -> Truth:
+def _first_half_missing(
+    shop: Shop, scene: Scene, reader: Process, dest: str, sent_to: str | None = None
+) -> Truth:
     """`reader` does some messages; what it wrote until half of the time is over never came."""
+    to = sent_to or dest
     for number in range(5):
         shop.now = START + 20 * MINUTE + number * MINUTE
-        shop.deliver(shop.send(dest), by=reader)
+        shop.deliver(shop.send(to), by=reader, dest=dest)
     half = START + shop.span // 2
     for at in range(half, START + shop.span, MINUTE):
         reader.noted_of_session(
@@ -106,8 +132,9 @@ def _first_half_missing(shop: Shop, scene: Scene, reader: Process, dest: str) ->
     shop.now = half + 10 * MINUTE
     shop.deliver(shop.send("queue://exported", by=reader))
     mine, others = _split(shop, reader)
-    scene.write([*(segment for segment in mine if "hour=06" not in segment.folder), *others])
-    verdicts = dict.fromkeys(shop.queues, BALANCED) | {dest: UNVERIFIABLE}
+    later = folder_of(half)
+    scene.write([*(segment for segment in mine if segment.folder >= later), *others])
+    verdicts = dict.fromkeys(shop.queues, BALANCED) | {to: UNVERIFIABLE}
     return Truth(
         UNVERIFIABLE,  # never that five are lost
         verdicts=verdicts,

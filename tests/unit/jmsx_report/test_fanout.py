@@ -285,3 +285,82 @@ def test_a_loss_of_one_of_several_destinations_is_no_loss_of_the_others() -> Non
         "queue://eu.b": "balanced",
         "queue://eu.c": "suspect",
     }
+
+
+def _half_heard(kind: str, dest: str, sent_to: str, read: str) -> Log:
+    """Of five messages one reader does two; of another one the first fifty lines are missing, and one has `dest`."""
+    log = Log().opens(SENDER).opens(WORKER).opens("mail")
+    log.reads(WORKER, read)
+    for minute in range(5):
+        made = log.send(SENDER, START + minute * MINUTE, sent_to)
+        if minute % 2:
+            log.deliver(WORKER, made, START + minute * MINUTE + SECOND, read)
+    log._next["mail"] = 50
+    told_of = {
+        "messages": 1,
+        "msg_key": key(START, 99),
+        "next_attempt": 2,
+        "delay_us": SECOND,
+        "buffered": 0,
+        "in_process": 0,
+    }
+    log._of(kind, "mail", START + HOUR, {"dest": dest, "consumer": "c"} | told_of)
+    log.reads(WORKER, "queue://other")
+    log.deliver(
+        WORKER,
+        log.send("mail", START + HOUR, "queue://other"),
+        START + HOUR + SECOND,
+        "queue://other",
+    )
+    return ended(log).closes("mail", START + 2 * HOUR)
+
+
+@pytest.mark.parametrize("dest", ["queue://eu.a", "queue://eu.>", "queue://us.a,eu.a"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "sub.stats",
+        "sub.close",
+        "recv.batch",
+        "ack.batch",
+        "ack.dropped",
+        "redelivery.scheduled",
+        "dlq",
+        "dlq.failed",
+    ],
+)
+def test_any_line_of_a_consumer_tells_what_it_reads(kind: str, dest: str) -> None:
+    """So its gap may explain what is not settled there, however it names that queue."""
+    summary = told(_half_heard(kind, dest, "queue://eu.a", "queue://eu.a"), deadline_us=MINUTE)
+
+    assert (summary["verdict"], summary["unaccounted"], summary["explained"]) == (
+        "unverifiable",
+        3,
+        3,
+    )
+
+
+@pytest.mark.parametrize(
+    "dest", ["queue://us.a", "queue://us.>", "topic://eu.a", "temp-queue://eu.a"]
+)
+def test_who_is_heard_to_read_elsewhere_explains_nothing(dest: str) -> None:
+    """The three are lost: it is known what it has to do with."""
+    summary = told(
+        _half_heard("sub.stats", dest, "queue://eu.a", "queue://eu.a"), deadline_us=MINUTE
+    )
+
+    assert (summary["verdict"], summary["unaccounted"], summary["explained"]) == ("suspect", 3, 0)
+    assert dest not in summary["not_audited"]
+
+
+def test_a_group_that_is_only_heard_of_is_owed_nothing_from_before() -> None:
+    """It may have begun to read a virtual topic no sooner than it told so."""
+    topic, mine, other = (
+        "topic://VirtualTopic.t",
+        *(f"queue://Consumer.{one}.VirtualTopic.t" for one in "AB"),
+    )
+    log = _half_heard("sub.stats", other, topic, mine)
+    summary = told(log, deadline_us=MINUTE)
+
+    assert summary["destinations"][topic]["verdict"] == "suspect"
+    assert (summary["unaccounted"], summary["explained"]) == (3, 0)
