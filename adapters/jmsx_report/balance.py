@@ -257,10 +257,10 @@ def keys(
     Columns: msg_key, route, dest (of the send; else where it was read), key_us, bucket, hour_us, confirmed,
     unconfirmed, refused, rolled_back, dropped, perhaps_dropped (sends), settled, done, dead_lettered, effects (of
     handlers, but for those that were rolled back), running (handlers whose link was lost, and of which nobody tells how
-    that went), abandoned (deliveries), doubtful (deliveries in transactions in doubt), sender, expires_us, fanned,
-    sent_anywhere (also to what is not audited), readers (writers whose handlers succeeded), last_us, last_fate (of its
-    deliveries), back_us (when the last of them ended, at the latest, by a clock that is set right), and what `_died`
-    tells.
+    that went), abandoned (deliveries), doubtful (deliveries in transactions in doubt), sender, expires_us, answered_us
+    (when the last of its sends had ended, by a clock that is set right), fanned, sent_anywhere (also to what is not
+    audited), readers (writers whose handlers succeeded), last_us, last_fate (of its deliveries), back_us (when the last
+    of them ended, at the latest, by a clock that is set right), and what `_died` tells.
     """
     in_tx = pl.col("tx_id").is_not_null()
     in_doubt = pl.col("doubt").fill_null(value=False)
@@ -299,6 +299,7 @@ def keys(
             n.filter("perhaps").sum().alias("perhaps_dropped"),
             pl.col("writer").min().alias("sender"),
             pl.col("expires_us").max(),
+            clocks.latest("last_us").max().alias("answered_us"),
             pl.col("fanned").all(),
         )
     )
@@ -360,6 +361,7 @@ def keys(
             *(pl.col(name).fill_null(0) for name in counted),
             "sender",
             "expires_us",
+            "answered_us",
             pl.col("fanned").fill_null(value=False),
             pl.col("sent_anywhere").fill_null(value=False),
             "readers",

@@ -115,6 +115,11 @@ BOOK: Final = {
     "fewer_in": pl.Int64,  # so many more were confirmed to senders than the broker counts
     "fewer_out": pl.Int64,  # so many more were settled than the broker counts
     "whole": pl.Boolean,  # the counts go on and on, over all that the log tells of: no more went elsewhere
+    # Of what was sent surely between these two moments no more can have gone without a line than `untold` (null: nobody
+    # knows), and all else was in the queue at the last count.
+    "surely_from_us": pl.Int64,
+    "surely_to_us": pl.Int64,
+    "untold": pl.Int64,
     "proven": pl.Boolean,  # all that ever came was settled in this log
 }
 
@@ -172,6 +177,7 @@ def reconciled(
             pl.col("came").filter(touched).sum().alias("came_most"),
             pl.col("went").filter(touched).sum().alias("went_most"),
             (~touched).sum().alias("beside"),
+            pl.len().alias("told"),
         )
         .join(_least(moved, spans, sockets), on="route", how="left")
     )
@@ -180,27 +186,39 @@ def reconciled(
     )
     went = pl.col("dequeued") - pl.col("expired")
     whole = ~pl.col("restarted") & ~pl.col("relinked") & (pl.col("beside") == 0)
-    return held.with_columns(
-        (pl.col("enqueued") - pl.col("came_most")).clip(lower_bound=0).alias("foreign_in"),
-        (went - pl.col("went_most")).clip(lower_bound=0).alias("foreign_out"),
-        (pl.col("came_least") - pl.col("enqueued")).clip(lower_bound=0).alias("fewer_in"),
-        (pl.col("went_least") - pl.col("dequeued")).clip(lower_bound=0).alias("fewer_out"),
-        whole.alias("whole"),
-        (
-            ~pl.col("restarted")
-            & (pl.col("beside") == 0)
-            & (pl.col("size") == 0)
-            & (pl.col("size_before") == 0)
-            & (pl.col("enqueued") == pl.col("dequeued"))
-            & (went == pl.col("went_most"))
-        ).alias("proven"),
-    ).select(*BOOK)
+    # Counts that are too low may have begun anew; and where another queue belongs to the route, or another broker has
+    # some of it, they do not tell of all messages. Topics count what each of their subscriptions got.
+    untold = went - pl.col("went_least")
+    agrees = (pl.col("fewer_in") == 0) & (pl.col("fewer_out") == 0) & (untold >= 0)
+    all_of_it = (pl.col("of_it") == pl.col("told")) & pl.col("dest").str.starts_with("queue://")
+    return (
+        held.with_columns(
+            (pl.col("enqueued") - pl.col("came_most")).clip(lower_bound=0).alias("foreign_in"),
+            (went - pl.col("went_most")).clip(lower_bound=0).alias("foreign_out"),
+            (pl.col("came_least") - pl.col("enqueued")).clip(lower_bound=0).alias("fewer_in"),
+            (pl.col("went_least") - pl.col("dequeued")).clip(lower_bound=0).alias("fewer_out"),
+            whole.alias("whole"),
+            (
+                ~pl.col("restarted")
+                & (pl.col("beside") == 0)
+                & (pl.col("size") == 0)
+                & (pl.col("size_before") == 0)
+                & (pl.col("enqueued") == pl.col("dequeued"))
+                & (went == pl.col("went_most"))
+            ).alias("proven"),
+        )
+        .with_columns(
+            pl.when(agrees & all_of_it).then(untold).alias("untold"),
+            (pl.col("surely_to_us") - MINUTE_US).alias("surely_to_us"),
+        )
+        .select(*BOOK)
+    )
 
 
 def _least(moved: pl.DataFrame, spans: pl.DataFrame, sockets: pl.DataFrame) -> pl.DataFrame:
     """
     Return how many messages surely came and went between the broker's first line and its last: route, came_least,
-    went_least.
+    went_least; and of_it: how many rows of `moved` are of that queue and broker.
 
     Only what writers tell that know no other broker, of the one queue that was counted, whose counters went on and on
     over links that lasted. Others may have begun anew all the same, where they had grown beyond the old ones by the
@@ -221,9 +239,12 @@ def _least(moved: pl.DataFrame, spans: pl.DataFrame, sockets: pl.DataFrame) -> p
     return (
         moved.join(sole, on="writer")
         .join(counted, on=["route", "dest", "broker"])
-        .filter(inside)
         .group_by("route")
-        .agg(pl.col("sure").sum().alias("came_least"), pl.col("went").sum().alias("went_least"))
+        .agg(
+            pl.col("sure").filter(inside).sum().alias("came_least"),
+            pl.col("went").filter(inside).sum().alias("went_least"),
+            pl.len().alias("of_it"),
+        )
     )
 
 

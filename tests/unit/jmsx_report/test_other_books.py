@@ -213,6 +213,69 @@ def test_what_a_killed_reader_did_is_not_said_to_be_of_others() -> None:
     assert "at least 1 message went" in findings(summary, "untold_consumers")[0]
 
 
+@pytest.mark.parametrize(("relinked", "explained"), [(False, 3), (True, 6)])
+def test_what_we_did_without_a_line_shows_no_foreign_reader(relinked: bool, explained: int) -> None:
+    """Three were done in a gap of three lines; twenty were sent an hour later, and the broker has none of them."""
+    log = Log().opens(SENDER).opens(WORKER)
+    log.reads(WORKER)
+    log.stats(SENDER, START - 30 * SECOND)
+    for number in range(3):
+        log.send(SENDER, START + number * SECOND)
+    at = START + 10 * SECOND
+    log.line(WORKER, "log.gap", at, dropped=3, dropped_kind="delivery", reason="overflow")
+    for number in range(10):
+        at = START + (5 + number) * MINUTE
+        log.deliver(WORKER, log.send(SENDER, at), at + SECOND)
+    last = {"epoch": 2} if relinked else {}
+    if relinked:
+        again = {"session_id": f"{SENDER}-1", "epoch": 2, "broker": "b:61613"}
+        log.line(SENDER, "conn.up", START + 29 * MINUTE, **again)
+    for number in range(20):
+        log.send(SENDER, START + HOUR + number * SECOND)
+    log.stats(SENDER, START + 2 * HOUR, ORDERS, enqueued=33, dequeued=13, **last)
+    summary = told(ended(log, START + 2 * HOUR + MINUTE))
+
+    assert (summary["verdict"], summary["unaccounted"]) == ("suspect", 23)
+    assert summary["explained"] == explained
+
+
+@pytest.mark.parametrize(
+    ("more", "explained"),
+    [
+        ({"dequeued": 105}, 7),
+        ({"dequeued": 105, "size": 4}, 11),
+        ({"dequeued": 109}, 11),
+        ({"dequeued": 105, "expired": 3}, 4),
+        # The counters may have begun anew.
+        ({"dequeued": 105, "enqueued": 110}, 27),
+        # Who reads another queue, too, has messages of that.
+        ({"dequeued": 105, "read": f"{ORDERS},queue://more"}, 27),
+    ],
+    ids=str,
+)
+def test_what_came_while_the_broker_counted_it_counts_when_it_goes(
+    more: dict[str, Any], explained: int
+) -> None:
+    """Foreign readers took some, also of two that came before the first count; twenty came later, and are gone."""
+    counted = {"enqueued": 125, **more}
+    read = counted.pop("read", ORDERS)
+    log = Log().opens(SENDER).opens(WORKER)
+    log.reads(WORKER, read)
+    for number in range(3):
+        log.deliver(WORKER, log.send(SENDER, START + number), START + SECOND, read)
+    for number in range(2):
+        log.send(SENDER, START + number * SECOND)
+    log.stats(SENDER, START + 10 * MINUTE, enqueued=100, dequeued=100)
+    for number in range(5):
+        log.send(SENDER, START + 30 * MINUTE + number * SECOND)
+    for number in range(20):
+        log.send(SENDER, START + HOUR + number * SECOND)
+    log.stats(SENDER, START + 2 * HOUR, **counted)
+    summary = told(ended(log, START + 2 * HOUR + MINUTE))
+
+    assert (summary["unaccounted"], summary["explained"]) == (27, explained)
+
+
 def test_the_brokers_book_proves_foreign_messages() -> None:
     """All that ever came was settled here: then who sent it does not matter."""
     log = Log().opens(WORKER)
