@@ -11,6 +11,7 @@ from jmsx.core.events import LateOutcome
 from jmsx_report import balance, flows
 from jmsx_report.additive import Partial
 from jmsx_report.books import Books, second_look
+from jmsx_report.clocks import UNKNOWN_US
 from jmsx_report.conclusions import (
     ALL_NUMBERS,
     SAMPLED,
@@ -262,7 +263,8 @@ def _but_given_up(found: pl.DataFrame, stories: pl.DataFrame, held: Books) -> pl
 
 def _with_strangers(found: pl.DataFrame, stories: pl.DataFrame, held: Books) -> pl.DataFrame:
     """
-    Add `strangers`: of what was sent with a duplicate id, how many messages were settled there that nobody here sent.
+    Add, of what was sent with a duplicate id, how many messages were settled there that nobody here sent: `made` before
+    its send had ended, and `others`, of which nobody knows when they were made; null: it had no id.
 
     One of these may have had the id, as where the log of who tried first is missing, and the broker dropped the other.
     An id that jmsx gives itself no other client has, and one that an application gives (`common_id`) any may have.
@@ -272,23 +274,45 @@ def _with_strangers(found: pl.DataFrame, stories: pl.DataFrame, held: Books) -> 
         .group_by("msg_key", "route")
         .agg((~pl.col("duplicate_id").str.starts_with(_OWN_ID)).any().alias("common_id"))
     )
+    # Of its sender's clock nothing is known; when it was done, it had been made.
+    unsent = (
+        found.filter(pl.col("unsent") > 0)
+        .select("route", pl.min_horizontal("key_us", "back_us").alias("made_us"))
+        .sort("made_us")
+        .with_columns(pl.int_range(1, pl.len() + 1).over("route").alias("made"))
+    )
+    by_then = (pl.col("answered_us") + UNKNOWN_US).alias("by_then_us")
+    before = (
+        found.join(ids, on=["msg_key", "route"], how="semi")
+        .select("msg_key", "route", by_then)
+        .drop_nulls("by_then_us")
+        .sort("by_then_us")
+        .join_asof(
+            unsent,
+            left_on="by_then_us",
+            right_on="made_us",
+            by="route",
+            check_sortedness=False,  # it is, and cannot be checked by route
+        )
+        .select("msg_key", "route", "made")
+    )
     foreign = (
         held.deliveries.filter(is_strange(held) & pl.col("outcome").is_in(list(flows.SETTLES)))
         .group_by("route")
         .agg(pl.col("n").sum().alias("others"))
     )
-    others = pl.when("common_id").then(pl.col("others").fill_null(0)).otherwise(0)
+    has_id = pl.col("common_id").is_not_null()
     return (
         found.join(ids, on=["msg_key", "route"], how="left")
+        .join(before, on=["msg_key", "route"], how="left")
         .join(foreign, on="route", how="left")
         .with_columns(
-            pl.when(pl.col("common_id").is_not_null())
-            .then(pl.col("unsent").sum().over("route") + others)
-            .otherwise(0)
-            .alias("strangers"),
+            pl.when(has_id).then(pl.col("made").fill_null(0)).alias("made"),
+            pl.when(has_id)
+            .then(pl.col("others").fill_null(0) + pl.col("foreign").sum().over("route"))
+            .alias("others"),
             pl.col("common_id").fill_null(value=False),
         )
-        .drop("others")
     )
 
 

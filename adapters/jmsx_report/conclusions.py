@@ -322,9 +322,9 @@ def explained(
     messages the broker counts, too, until they are acknowledged: so where it counted after they spoke, its word is the
     last one. What came while the broker counted, and is not in the queue, it counts when it goes, whoever takes it.
     Messages come to a consumer in order: what was overdue when the one was sent that it last was done with, it does not
-    have, unless it is stuck there. Each of the `strangers` may have had one duplicate id. What is beyond that is
-    proven, though not of which key: `explained` takes the oldest, so that it adds up to what is explained in all;
-    `explicable` does so in each hour by itself; `proven` are only the keys that nothing explains.
+    have, unless it is stuck there. A broker may have dropped what had a duplicate id, as `_with_dropped` tells. What is
+    beyond that is proven, though not of which key: `explained` takes the oldest, so that it adds up to what is
+    explained in all; `explicable` does so in each hour by itself; `proven` are only the keys that nothing explains.
     """
     sent_us = held.clocks.earliest("key_us", "sender").fill_null(0)
     unsettled = (pl.col("unaccounted") - pl.col("elsewhere")).clip(lower_bound=0)
@@ -334,7 +334,9 @@ def explained(
     counted = (
         (sent_us >= pl.col("surely_from_us")) & (pl.col("answered_us") <= pl.col("surely_to_us"))
     ).fill_null(value=False)
-    strange = pl.col("strangers") > 0
+    strange = (pl.col("made") + pl.when("common_id").then("others").otherwise(0) > 0).fill_null(
+        value=False
+    )
     found = found.join(_rooms(found, missing, in_hand, held), on="route", how="left").with_columns(
         unsettled.alias("unsettled"),
         pl.when(strange).then(unsettled).otherwise(0).alias("again"),
@@ -344,11 +346,9 @@ def explained(
         pl.when(counted).then("at_most").alias("at_most"),
     )
     for name, among in (("explained", ("route",)), ("explicable", _GRAIN)):
-        dropped = _taken(
-            pl.col("again"), pl.col("strangers"), among, order_by=("common_id", "msg_key")
-        )
         found = (
-            found.with_columns((pl.col("unsettled") - dropped).alias("left"))
+            _with_dropped(found, among)
+            .with_columns((pl.col("unsettled") - pl.col("dropped_too")).alias("left"))
             .with_columns(_counted(among).alias("left"), pl.col("left").alias("undropped"))
             .with_columns(
                 pl.when("gap").then("left").otherwise(0).alias("within"),
@@ -371,6 +371,9 @@ def explained(
         "surely_to_us",
         "unsettled",
         "again",
+        "made",
+        "others",
+        "dropped_too",
         "undropped",
         "left",
         "within",
@@ -512,12 +515,36 @@ def _fitting(among: Sequence[str]) -> pl.Expr:
     return _taken(without, beside, among) + _taken(within, pl.col("room") + left, among)
 
 
-def _taken(
-    sent: pl.Expr, room: pl.Expr, among: Sequence[str], order_by: Sequence[str] = ("msg_key",)
-) -> pl.Expr:
+def _taken(sent: pl.Expr, room: pl.Expr, among: Sequence[str]) -> pl.Expr:
     """Return how many of each key's messages there is `room` for, the first first."""
-    before = sent.cum_sum().over(among, order_by=list(order_by)) - sent
+    before = sent.cum_sum().over(among, order_by="msg_key") - sent
     return pl.min_horizontal(sent, (room - before).clip(lower_bound=0))
+
+
+def _with_dropped(found: pl.DataFrame, among: Sequence[str]) -> pl.DataFrame:
+    """
+    Add `dropped_too`: how many of each key's messages may have been dropped, for strangers had their duplicate ids.
+
+    Of those that were sent up to a moment these are no more than strangers were `made` before it, and `others` whose
+    ids these may have been. So as many are left as anywhere are too many: the first ones, for gaps explain what is old.
+    """
+    own = pl.when("common_id").then(0).otherwise("again")
+    return (
+        found.with_columns(own.alias("dropped_too"))
+        .with_columns(_but_first("dropped_too", pl.col("made"), among))
+        .with_columns(
+            pl.when("common_id").then("again").otherwise("dropped_too").alias("dropped_too")
+        )
+        .with_columns(_but_first("dropped_too", pl.col("made") + pl.col("others"), among))
+    )
+
+
+def _but_first(name: str, room: pl.Expr, among: Sequence[str]) -> pl.Expr:
+    """Return the column without so many of its first as are more than there is `room` for up to any of them."""
+    sent = pl.col(name)
+    up_to = sent.cum_sum().over(among, order_by=["answered_us", "msg_key"])
+    beyond = pl.when(sent > 0).then(up_to - room).max().over(among).fill_null(0)
+    return sent - pl.min_horizontal(sent, (beyond - (up_to - sent)).clip(lower_bound=0))
 
 
 def conclusions(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.DataFrame:
