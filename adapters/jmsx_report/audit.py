@@ -10,7 +10,7 @@ import polars as pl
 from jmsx.core.events import LateOutcome
 from jmsx_report import balance, flows
 from jmsx_report.additive import Partial
-from jmsx_report.books import Books, second_look
+from jmsx_report.books import Books, second_look, third_look
 from jmsx_report.clocks import UNKNOWN_US
 from jmsx_report.conclusions import (
     ALL_NUMBERS,
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 #: How the ids begin by which a handler's outputs are dropped if they are sent again.
 _OWN_ID: Final = "jmsx:"
+_STRANGERS: Final = {"route": pl.String} | dict.fromkeys(
+    ("bucket", "key_us", "back_us", "n"), pl.Int64
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +63,11 @@ def audit(
     ids = told.filter(pl.col("msg_key").is_in(unsettled.implode()))["duplicate_id"].drop_nulls()
     if ids.is_empty():
         return found
-    # What was sent with the same id, and settled, may lie in a bucket that balances, or be of another time.
+    # What was sent with the same id, and settled, may lie in a bucket that balances, or be of another time; and so may
+    # what a stranger sent.
     beside = look(flows.sent_with, ids.unique())["bucket"]
-    return _judged(held, look(flows.stories, pl.concat([buckets, beside]).unique().sort()))[0]
+    wanted = pl.concat([buckets, beside, third_look(held)]).unique().sort()
+    return _judged(held, look(flows.stories, wanted))[0]
 
 
 def _judged(held: Books, told: pl.DataFrame) -> tuple[Audit, pl.Series]:
@@ -122,7 +127,7 @@ def _judged(held: Books, told: pl.DataFrame) -> tuple[Audit, pl.Series]:
     )
     found = _but_sent_on(found, stories, held)
     found = _but_given_up(found, stories, held)
-    found = _with_strangers(found, stories, held)
+    found = _with_strangers(found, stories, told, held)
     found = explained(_but_forwarded(found, stories, missing, held), missing, in_hand, held)
     found = with_sent_to(found, held)
     numbered = numbers(held, found)
@@ -261,7 +266,9 @@ def _but_given_up(found: pl.DataFrame, stories: pl.DataFrame, held: Books) -> pl
     )
 
 
-def _with_strangers(found: pl.DataFrame, stories: pl.DataFrame, held: Books) -> pl.DataFrame:
+def _with_strangers(
+    found: pl.DataFrame, stories: pl.DataFrame, told: pl.DataFrame, held: Books
+) -> pl.DataFrame:
     """
     Add, of what was sent with a duplicate id, how many messages were settled there that nobody here sent: `made` before
     its send had ended, and `others`, of which nobody knows when they were made; null: it had no id.
@@ -274,9 +281,14 @@ def _with_strangers(found: pl.DataFrame, stories: pl.DataFrame, held: Books) -> 
         .group_by("msg_key", "route")
         .agg((~pl.col("duplicate_id").str.starts_with(_OWN_ID)).any().alias("common_id"))
     )
+    here = found.select(
+        "route", *("bucket", "key_us", "back_us"), n=pl.sum_horizontal("unsent", "foreign")
+    )
+    strangers = pl.concat([here, _strangers_beyond(stories, told, held)]).filter(pl.col("n") > 0)
+    timed = pl.col("bucket") >= 0
     # Of its sender's clock nothing is known; when it was done, it had been made.
     unsent = (
-        found.filter(pl.col("unsent") > 0)
+        strangers.filter(timed)
         .select("route", pl.min_horizontal("key_us", "back_us").alias("made_us"))
         .sort("made_us")
         .with_columns(pl.int_range(1, pl.len() + 1).over("route").alias("made"))
@@ -296,8 +308,11 @@ def _with_strangers(found: pl.DataFrame, stories: pl.DataFrame, held: Books) -> 
         )
         .select("msg_key", "route", "made")
     )
+    counted = held.deliveries.filter(
+        is_strange(held) & pl.col("outcome").is_in(list(flows.SETTLES))
+    )
     foreign = (
-        held.deliveries.filter(is_strange(held) & pl.col("outcome").is_in(list(flows.SETTLES)))
+        pl.concat([counted.select("route", "n"), strangers.filter(~timed).select("route", "n")])
         .group_by("route")
         .agg(pl.col("n").sum().alias("others"))
     )
@@ -308,12 +323,37 @@ def _with_strangers(found: pl.DataFrame, stories: pl.DataFrame, held: Books) -> 
         .join(foreign, on="route", how="left")
         .with_columns(
             pl.when(has_id).then(pl.col("made").fill_null(0)).alias("made"),
-            pl.when(has_id)
-            .then(pl.col("others").fill_null(0) + pl.col("foreign").sum().over("route"))
-            .alias("others"),
+            pl.when(has_id).then(pl.col("others").fill_null(0)).alias("others"),
             pl.col("common_id").fill_null(value=False),
         )
     )
+
+
+def _strangers_beyond(stories: pl.DataFrame, told: pl.DataFrame, held: Books) -> pl.DataFrame:
+    """
+    Return what was settled of other times than the period, and nobody here sent: route, bucket, key_us, back_us, n.
+
+    `stories` are those of the period, of all that were `told`.
+    """
+    if held.beyond.is_empty():
+        return pl.DataFrame(schema=_STRANGERS)
+    sent = told.filter(pl.col("kind") == "send")["msg_key"]
+    known = pl.concat([sent, stories["msg_key"]]).drop_nulls()
+    settled = told.filter(
+        (pl.col("kind") == "delivery")
+        & pl.col("outcome").is_in(list(flows.SETTLES))
+        & ~pl.col("msg_key").is_in(known.unique().implode())
+    )
+    one_by_one = (
+        balance.deliveries_by_route(settled, held.routes)
+        .filter((pl.col("bucket") >= 0) | pl.col("bucket").is_in(held.own_beyond.implode()))
+        .group_by("route", "msg_key", "bucket", "key_us")
+        .agg(held.clocks.latest("last_us").max().alias("back_us"), pl.col("n").sum())
+    )
+    strange = held.compared_beyond.filter(
+        (pl.col("bucket") < 0) & ~pl.col("bucket").is_in(held.own_beyond.implode())
+    ).select("route", "bucket", n="settled_n")
+    return pl.concat([one_by_one.drop("msg_key"), strange], how="diagonal").select(*_STRANGERS)
 
 
 def placed(rows: pl.DataFrame, held: Books) -> pl.DataFrame:

@@ -25,7 +25,7 @@ from jmsx_report.flows import (
     SPANS,
 )
 from jmsx_report.horizon import NOTES, RUNS, Completeness, Horizon, completeness, horizon, reached
-from jmsx_report.period import Period, within
+from jmsx_report.period import Period, flowed, within
 from jmsx_report.roster import ROSTER, absent, roster
 from jmsx_report.table import Context, Sums
 
@@ -84,6 +84,7 @@ class Books:
     """What the log says before any key is looked at."""
 
     flows: pl.DataFrame
+    beyond: pl.DataFrame  #: as `flows.FLOWS`, of messages of other times than the period
     #: One row a copy that is due: as `balance.sends_by_route`, the columns _BY_ROUTE
     sends: pl.DataFrame
     #: Those that are audited: as `balance.deliveries_by_route`, the same columns
@@ -133,6 +134,19 @@ class Books:
             .group_by("writer", "route")
             .agg(pl.col("reads").any())
         )
+
+    @cached_property
+    def compared_beyond(self) -> pl.DataFrame:
+        """Both sides of every bucket of other times than the period; as `balance.buckets`."""
+        return balance.buckets(
+            balance.sends_by_route(self.beyond, self.routes),
+            balance.deliveries_by_route(self.beyond, self.routes),
+        )
+
+    @cached_property
+    def own_beyond(self) -> pl.Series:
+        """Of these, as `balance.own_shards`."""
+        return balance.own_shards(self.compared_beyond)
 
     @cached_property
     def places(self) -> pl.DataFrame:
@@ -198,6 +212,7 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
     # Whoever wrote, whatever the period is.
     of_all = _completeness(sums, clocked)
     here = roster(of_all, context.writers, clocked)
+    beyond = sums[FLOWS.name].filter(~flowed(asked))
     sums = within(sums, asked, clocked)
     flowing = sums[FLOWS.name]
     readers, heard_of = _readers(sums[READERS.name], sums[HEARD_OF.name])
@@ -218,6 +233,7 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
     )
     return Books(
         flows=flowing,
+        beyond=beyond,
         sends=sends.select(_BY_ROUTE),
         deliveries=deliveries.select(_BY_ROUTE),
         senders=senders,
@@ -267,6 +283,13 @@ def _readers(known: pl.DataFrame, heard_of: pl.DataFrame) -> tuple[pl.DataFrame,
 def _completeness(sums: Sums, clocks: Clocks) -> Completeness:
     found = completeness(sums[RUNS.name], sums[NOTES.name])
     return replace(found, writers=clocks.ended(found.writers))
+
+
+def third_look(held: Books) -> pl.Series:
+    """Return the buckets of other times than the period in which something may be settled that nobody here sent."""
+    comparable = (pl.col("bucket") >= 0) | pl.col("bucket").is_in(held.own_beyond.implode())
+    doubtful = ~pl.col("balanced") & (pl.col("settled_n") > 0)
+    return held.compared_beyond.filter(comparable & doubtful)["bucket"]
 
 
 def second_look(held: Books) -> pl.Series:

@@ -39,6 +39,15 @@ class Period:
         return inside
 
 
+def flowed(asked: Period) -> pl.Expr:
+    """Return whether rows as `FLOWS` are of messages of the period."""
+    return (
+        pl.when(pl.col("bucket") >= 0)
+        .then(asked.touches(pl.col("bucket"), BUCKET_US))
+        .otherwise(asked.touches(pl.col("hour_us"), HOUR_US))
+    )
+
+
 def within(sums: Sums, asked: Period, clocks: Clocks) -> Sums:
     """
     Keep of the audit's partials what messages of the period need: to 10 s; to the hour where a key tells no time.
@@ -52,11 +61,7 @@ def within(sums: Sums, asked: Period, clocks: Clocks) -> Sums:
         clocks: of the writers.
 
     """
-    timed = pl.col("bucket") >= 0
-    flows = sums[FLOWS.name].filter(
-        (timed & asked.touches(pl.col("bucket"), BUCKET_US))
-        | (~timed & asked.touches(pl.col("hour_us"), HOUR_US))
-    )
+    flows = sums[FLOWS.name].filter(flowed(asked))
     again = sums[AGAIN.name].filter(asked.touches(pl.col("hour_us"), HOUR_US))
     limited = {**sums, FLOWS.name: flows, AGAIN.name: again}
     if asked.since_us is not None:

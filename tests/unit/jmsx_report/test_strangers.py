@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from jmsx_report.flows import bucket
+from jmsx_report.period import Period
 from tests.depth import some
 from tests.unit.jmsx_report.logs import (
     HOUR,
@@ -68,14 +69,11 @@ def test_a_stranger_whose_clock_is_ahead_may_have_been_first() -> None:
 def test_a_stranger_whose_key_tells_no_time_may_have_been_first(ours: bool) -> None:
     """Whether somebody here has sent such keys of the same shard, or not."""
     log, mine = trade(3), "mine-0"
-    shards = pl.DataFrame({"key": [mine, *(f"java-{number}" for number in range(1000))]})
-    of_each = shards.with_columns(bucket(pl.col("key"), pl.lit(None, pl.Int64)).alias("shard"))
-    beside = of_each.filter(pl.col("shard") == pl.col("shard").first())["key"][1]
     if ours:
         at = START + MINUTE
         log.deliver(WORKER, log.send(SENDER, at, msg_key=mine), at + SECOND)
     log.send(SENDER, START + HOUR, duplicate_id="pay-1")
-    log.deliver(WORKER, beside, START + HOUR - MINUTE)
+    log.deliver(WORKER, _of_shard(mine), START + HOUR - MINUTE)
 
     assert explained(log) == ("unverifiable", 1, 1)
 
@@ -89,6 +87,32 @@ def test_a_gap_explains_what_is_old_and_a_stranger_what_is_new() -> None:
     log.send(SENDER, START + HOUR, duplicate_id="pay-1")
 
     assert explained(strangers(log, START + 5 * MINUTE)) == ("unverifiable", 2, 2)
+
+
+@pytest.mark.parametrize("first", ["jmsx", "java", "java beside ours"])
+@pytest.mark.parametrize(("earlier", "expected"), [(True, "unverifiable"), (False, "suspect")])
+def test_a_stranger_of_before_the_period_may_have_been_first(
+    first: str, earlier: bool, expected: str
+) -> None:
+    """It was settled in the hour before, and one of ours that the report asks for was sent with its id."""
+    log, mine = trade(3), "mine-0"
+    if first == "java beside ours":
+        log.deliver(WORKER, log.send(SENDER, START + MINUTE, msg_key=mine), START + 2 * MINUTE)
+    log.send(SENDER, START + HOUR + SECOND, duplicate_id="pay-1")
+    if earlier:
+        made = key(START + 59 * MINUTE, 7000) if first == "jmsx" else _of_shard(mine)
+        log.deliver(WORKER, made, START + 59 * MINUTE + _DONE)
+    summary = told(ended(log), units=1, asked=Period(since_us=START + HOUR))
+
+    assert (summary["verdict"], summary["unaccounted"]) == (expected, 1)
+
+
+def _of_shard(mine: str) -> str:
+    """A key that tells no time, of the same bucket."""
+    shards = pl.DataFrame({"key": [mine, *(f"java-{number}" for number in range(1000))]})
+    of_each = shards.with_columns(bucket(pl.col("key"), pl.lit(None, pl.Int64)).alias("shard"))
+    beside: str = of_each.filter(pl.col("shard") == pl.col("shard").first())["key"][1]
+    return beside
 
 
 @pytest.mark.parametrize("seed", some(range(24)))
