@@ -179,7 +179,7 @@ def reconciled(
             (~touched).sum().alias("beside"),
             pl.len().alias("told"),
         )
-        .join(_least(moved, spans, sockets), on="route", how="left")
+        .join(_least(moved, spans, sockets, clocks), on="route", how="left")
     )
     held = spans.join(logged, on="route", how="left").with_columns(
         pl.col("came_most", "went_most", "beside", "came_least", "went_least").fill_null(0)
@@ -215,10 +215,12 @@ def reconciled(
     )
 
 
-def _least(moved: pl.DataFrame, spans: pl.DataFrame, sockets: pl.DataFrame) -> pl.DataFrame:
+def _least(
+    moved: pl.DataFrame, spans: pl.DataFrame, sockets: pl.DataFrame, clocks: Clocks
+) -> pl.DataFrame:
     """
     Return how many messages surely came and went between the broker's first line and its last: route, came_least,
-    went_least; and of_it: how many rows of `moved` are of that queue and broker.
+    went_least; and of_it: how many rows of `moved` are of that queue and broker, and of times that are known.
 
     Only what writers tell that know no other broker, of the one queue that was counted, whose counters went on and on
     over links that lasted. Others may have begun anew all the same, where they had grown beyond the old ones by the
@@ -232,7 +234,10 @@ def _least(moved: pl.DataFrame, spans: pl.DataFrame, sockets: pl.DataFrame) -> p
     )
     counted = spans.filter(
         ~pl.col("restarted") & ~pl.col("relinked") & (pl.col("queues") == 1)
-    ).select("route", "dest", "broker", "surely_from_us", "surely_to_us")
+    ).select("route", "dest", "broker", "watcher", "surely_from_us", "surely_to_us")
+    timed = (pl.col("writer") == pl.col("watcher")) | (
+        clocks.is_known() & clocks.is_known("watcher")
+    )
     inside = (pl.col("begun") - MINUTE_US >= pl.col("surely_from_us")) & (
         pl.col("ended") + MINUTE_US <= pl.col("surely_to_us")
     )
@@ -243,7 +248,7 @@ def _least(moved: pl.DataFrame, spans: pl.DataFrame, sockets: pl.DataFrame) -> p
         .agg(
             pl.col("sure").filter(inside).sum().alias("came_least"),
             pl.col("went").filter(inside).sum().alias("went_least"),
-            pl.len().alias("of_it"),
+            timed.sum().alias("of_it"),
         )
     )
 
@@ -306,5 +311,6 @@ def _spans(
             pl.col("restarted", "relinked").any(),
             pl.len().alias("queues"),
             pl.col("dest", "broker", "surely_from_us", "surely_to_us").first(),
+            pl.col("writer").first().alias("watcher"),
         )
     )

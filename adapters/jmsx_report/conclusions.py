@@ -420,11 +420,17 @@ def _rooms(
     )
     of_clients = in_hand.select("route", "told_us").join(may_be, on="route")
     superseded = (pl.col("counted_us") >= pl.col("told_us")).fill_null(value=False)
+    # What was settled twice went once: an acknowledgement had not reached the broker.
+    due = pl.max_horizontal(pl.col("confirmed") + pl.col("unconfirmed"), 1)
+    twice = found.group_by("route").agg(
+        (pl.col("settled") - due).clip(lower_bound=0).sum().alias("twice")
+    )
     by_others = pl.col("foreign_out") > pl.col("room").fill_null(0)
     size = pl.col("size").fill_null(0)
     return (
         held.book.join(of_clients, on="route", how="full", coalesce=True)
         .join(by_gaps, on="route", how="full", coalesce=True)
+        .join(twice, on="route", how="left")
         .select(
             *("route", "gap", "until_us", "room"),
             (
@@ -435,7 +441,7 @@ def _rooms(
                 .then(_WITHOUT_END)
                 .otherwise(pl.col("foreign_out").fill_null(0))
             ).alias("beside"),
-            (size + pl.col("untold")).alias("at_most"),
+            (size + pl.col("untold") + pl.col("twice").fill_null(0)).alias("at_most"),
             *("surely_from_us", "surely_to_us"),
         )
     )

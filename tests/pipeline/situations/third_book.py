@@ -216,7 +216,7 @@ def lost_after_lines_of_others_were_dropped(scene: Scene) -> Truth:
     shop.reads(exporter, "queue://exports")
     for number in range(15):
         shop.now = START + number * MINUTE
-        shop.send("queue://exports")
+        shop.send("queue://exports", by=shop.senders[0])
     at = START + 14 * MINUTE + SECOND
     exporter.note("log.gap", at, reason="overflow", dropped=3, dropped_kind="delivery")
     stats(shop.senders[0], START - SECOND, "queue://exports")
