@@ -219,7 +219,7 @@ def lost_after_lines_of_others_were_dropped(scene: Scene) -> Truth:
         shop.send("queue://exports", by=shop.senders[0])
     at = START + 14 * MINUTE + SECOND
     exporter.note("log.gap", at, reason="overflow", dropped=3, dropped_kind="delivery")
-    stats(shop.senders[0], START - SECOND, "queue://exports")
+    stats(shop.senders[0], START - 20 * MINUTE, "queue://exports")
     stats(shop.senders[0], shop.fleet.closed, "queue://exports", enqueued=15, dequeued=3)
     shop.ship(scene.directory)
     return Truth(
