@@ -46,6 +46,77 @@ def test_the_broker_tells_of_others() -> None:
     assert "3 messages left there unread" in findings(summary, "waiting")[0]
 
 
+def _sent_back(*, lost: bool = False) -> Log:
+    """Five messages; one goes back to the broker, to be delivered later. With `lost` one more is not settled here."""
+    log = Log().opens(SENDER).opens(WORKER)
+    log.reads(WORKER)
+    log.stats(SENDER, START - 10 * MINUTE)
+    for number in range(5):
+        at = START + number * MINUTE
+        made = log.send(SENDER, at)
+        if number == 2:
+            log.deliver(WORKER, made, at + SECOND, outcome="rolled_back")
+            log.plan(WORKER, made, at + SECOND, 5 * SECOND, blocking=False, by_broker=True)
+            log.deliver(WORKER, made, at + 7 * SECOND, attempt=2)
+        elif number < 4 or not lost:
+            log.deliver(WORKER, made, at + SECOND)
+    return log
+
+
+@pytest.mark.parametrize("others", [0, 2])
+def test_the_broker_counts_what_goes_back_to_it_once_more(others: int) -> None:
+    """Nobody else sent or took that; whatever is beyond it others did."""
+    log = _sent_back()
+    log.stats(SENDER, START + HOUR, enqueued=6 + others, dequeued=6 + others)
+    summary = told(ended(log))
+
+    assert summary["verdict"] == ("unverifiable" if others else "balanced")
+    assert len(findings(summary, "foreign_producers")) == bool(others)
+    assert len(findings(summary, "foreign_consumers")) == bool(others)
+
+
+def test_what_may_not_have_gone_back_may_have_gone_elsewhere() -> None:
+    """The line was written, the link was lost, and nothing was sent back; but one went of which no line tells."""
+    log = _sent_back(lost=True)
+    log.stats(SENDER, START + HOUR, enqueued=5, dequeued=5)
+    summary = told(ended(log))
+
+    assert (summary["verdict"], summary["unaccounted"], summary["explained"]) == (
+        "unverifiable",
+        1,
+        1,
+    )
+
+
+@pytest.mark.parametrize("others", [0, 2])
+@pytest.mark.parametrize("of", ["", "?consumer.prefetch=1"])
+def test_the_copy_that_is_a_dead_letter_is_of_nobody_else(of: str, others: int) -> None:
+    """No line tells that it was sent there, but one that the message died."""
+    dead = "queue://DLQ.orders"
+    log = Log().opens(SENDER).opens(WORKER)
+    log.reads(WORKER)
+    log.reads(WORKER, dead)
+    log.stats(SENDER, START - 10 * MINUTE, dead)
+    for number in range(3):
+        at = START + number * MINUTE
+        made = log.send(SENDER, at)
+        died = {
+            "msg_key": made,
+            "reason": "rejected",
+            "attempts": 3,
+            "dlq_dest": dead + of,
+            "by_copy": True,
+        }
+        log._of("dlq", WORKER, at + SECOND, {"dest": ORDERS, "consumer": "c"} | died)
+        log.deliver(WORKER, made, at + SECOND, outcome="dead_lettered")
+        log.deliver(WORKER, made, at + 2 * SECOND, dead)
+    log.stats(SENDER, START + HOUR, dead, enqueued=3 + others, dequeued=3 + others)
+    summary = told(ended(log))
+
+    assert summary["verdict"] == ("unverifiable" if others else "balanced")
+    assert len(findings(summary, "foreign_producers")) == bool(others)
+
+
 def test_a_process_tells_the_brokers_counts_by_any_of_its_sessions() -> None:
     """An app tells of a queue by its reader's session first, and by that of its sends once it has sent there."""
     log = Log().opens(SENDER)
