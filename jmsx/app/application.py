@@ -272,7 +272,7 @@ class App:
     def observe(self, *observers: Observer) -> None:
         """Add observers; before `start()`."""
         self._check_not_running()
-        self._service.observe(checked(observers))
+        self._service.observers.extend(checked(observers))
 
     def start(self) -> None:
         """

@@ -36,7 +36,7 @@ from jmsx.jms.handlers import is_async
 from jmsx.observe import Observer, Observers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from wsgiref.types import WSGIApplication
 
 
@@ -75,7 +75,8 @@ class Service:
     def __init__(self, app: Settings, observers: list[Observer], machine: Machine) -> None:
         self._app = app
         self.observers = observers
-        self._unclosed = observers[::-1]  #: of them, the one that is closed first at the end
+        #: Those that are left, where an end was interrupted; the last one is closed first
+        self._unclosed: list[Observer] | None = None
         self.machine = machine
         self.progress = Progress()
         self.lifecycle = Lifecycle()
@@ -94,11 +95,6 @@ class Service:
         """In the child of a fork: what runs is the parent's; it can send, and start if it did not run."""
         self.lifecycle.after_fork()
         self._here()
-
-    def observe(self, observers: Sequence[Observer]) -> None:
-        """Have these told, too."""
-        self.observers.extend(observers)
-        self._unclosed[:0] = observers[::-1]
 
     @property
     def current(self) -> Start:
@@ -376,6 +372,8 @@ class Service:
             start.take_down()
             self.lifecycle.end(start)
             if for_good and self.observers and self.lifecycle.close(start):
+                if self._unclosed is None:
+                    self._unclosed = self.observers[::-1]
                 end_each(self._unclosed, lambda one: Observers([one]).close())
         finally:
             if turn == [True]:

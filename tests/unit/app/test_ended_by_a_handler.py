@@ -48,6 +48,7 @@ def test_abort(server: FakeBrokerServer, stay: Callable[[App], None]) -> None:
 
     @app.consumer("queue://in")
     def handle(_message: Message) -> None:
+        assert eventually(lambda: app._service.lifecycle.flows)  # a start that is aborted raises
         app.abort()
 
     stay(app)
