@@ -251,15 +251,17 @@ class Loop:
         if self._thread is not None and self._thread.ident is None:
             self._loop.close()  # which has not begun
         elif self._thread is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._stop)
+            with contextlib.suppress(RuntimeError):  # it is closed by now
+                self._loop.call_soon_threadsafe(self._stop)
             # A loop that a handler blocks does not hear it, and was given its time when the app drained.
             if not self.here and self._heard.wait(LOOK):
                 self._thread.join(ENDING)
 
     def _stop(self) -> None:
-        self._ending = True
         self._heard.set()
-        self._loop.stop()
+        if not self._ending:  # a second time would cut off how tasks clean up
+            self._ending = True
+            self._loop.stop()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

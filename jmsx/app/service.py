@@ -343,8 +343,12 @@ class Service:
         self._end(start, for_good=False)
 
     def _take_sends(self, start: Start) -> None:
-        """Have what the app has sent by ended with this start, unless another one runs, whose that is."""
-        if start is self.current or not self.lifecycle.runs:
+        """
+        Have what the app has sent by ended with this start, unless another one runs, whose that is.
+
+        One that was refused, and is ended without having begun, has nothing.
+        """
+        if start is self.current or (start.over.is_set() and not self.lifecycle.runs):
             self.outgoing.take(start.sends)
             # Without a lock, for sending has its own: another start may have begun, and may have sent by these.
             if (current := self.current) is not start and self.lifecycle.runs:
