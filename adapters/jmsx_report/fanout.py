@@ -217,7 +217,8 @@ def routes(sent: Iterable[str], read: Iterable[tuple[str, str | None]]) -> Route
         if nodes:
             reads.append((dest, subscription, route(nodes[0])))
         else:
-            unaudited[dest] = _why(known.read[dest, subscription][0][0] if dest else "")
+            places = known.read[dest, subscription]
+            unaudited[dest] = _why(places[0][0] if places else "")
     return Routes(
         expects=pl.DataFrame(expects, schema={**_SLOTS, "fanned": pl.Boolean}, orient="row"),
         reads=pl.DataFrame(

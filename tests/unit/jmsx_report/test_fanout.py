@@ -364,3 +364,11 @@ def test_a_group_that_is_only_heard_of_is_owed_nothing_from_before() -> None:
 
     assert summary["destinations"][topic]["verdict"] == "suspect"
     assert (summary["unaccounted"], summary["explained"]) == (3, 0)
+
+
+@pytest.mark.parametrize("dest", ["queue://", ","])
+def test_who_reads_what_has_no_name_breaks_no_report(dest: str) -> None:
+    """A line may be spoilt; what it tells leads nowhere, and all else is audited."""
+    log = trade()
+    log.reads(WORKER, dest)
+    assert audited(ended(log)).summary["done"] == 10
