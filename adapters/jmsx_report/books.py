@@ -49,7 +49,6 @@ PARTIALS: Final[tuple[Partial, ...]] = (
     NOTES,
     brokerbook.STATS,
     brokerbook.TRAFFIC,
-    brokerbook.MOVES,
 )
 
 
@@ -256,7 +255,6 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
             found_routes.expects,
             found_routes.reads,
             clocked,
-            moves=sums[brokerbook.MOVES.name],
             sockets=context.sockets,
             until_us=asked.until_us,
         ),

@@ -15,7 +15,7 @@ import polars as pl
 from jmsx_report.additive import HOUR_US, MINUTE_US, Adds, Partial
 from jmsx_report.clocks import Clocks
 from jmsx_report.events import Events, named
-from jmsx_report.flows import PLANNED, PLAUSIBLE_US, SETTLES
+from jmsx_report.flows import PLAUSIBLE_US, SETTLES
 from jmsx_report.nothing import of_lines
 
 _COUNTERS: Final = ("enqueued", "dequeued", "expired", "size")
@@ -100,37 +100,6 @@ TRAFFIC: Final = Partial(
     apart=("writer", "minute_us"),
 )
 
-
-@of_lines(PLANNED, "dlq")
-def _moves(events: Events) -> pl.DataFrame:
-    minute = (pl.col("ts_us") // MINUTE_US * MINUTE_US).alias("minute_us")
-    none, one = pl.lit(0, pl.Int64), pl.lit(1, pl.Int64)
-    back = events.coded(PLANNED).filter("by_broker")
-    dead = events.coded("dlq").filter(pl.col("by_copy") & pl.col("dlq_dest").is_not_null())
-    to = pl.col("dlq_dest").str.replace(r"\?.*", "").cast(pl.Categorical).alias("dest")
-    return (
-        pl.concat(
-            [
-                back.select("writer", "dest", minute, one.alias("came"), one.alias("went")),
-                dead.select("writer", to, minute, one.alias("came"), none.alias("went")),
-            ]
-        )
-        .group_by(MOVES.keys)
-        .agg(pl.col("came", "went").sum())
-        .pipe(named)
-    )
-
-
-#: What jmsx itself had a broker take, and give away for it, of which no send and no settlement tells: messages that go
-#: back to be delivered later, and copies that are dead letters. The lines come first, so that some may have failed.
-MOVES: Final = Partial(
-    "moves",
-    ("writer", "dest", "minute_us"),
-    {"came": Adds.SUM, "went": Adds.SUM},
-    _moves,
-    apart=("writer", "minute_us"),
-)
-
 #: What `reconciled` tells of a route.
 BOOK: Final = {
     "route": pl.String,
@@ -141,18 +110,11 @@ BOOK: Final = {
     "expired": pl.Int64,
     "size": pl.Int64,  # at to_us
     "counted_us": pl.Int64,  # when the last count was, by what is believed of its writer's clock
-    "other_in": pl.Int64,  # at least so many came of which no send tells
-    "other_out": pl.Int64,  # at least so many went of which no settlement tells
-    "foreign_in": pl.Int64,  # of these at least so many came from senders that keep no log here
-    "foreign_out": pl.Int64,  # of these at least so many went to consumers that keep no log here, or elsewhere
+    "foreign_in": pl.Int64,  # at least so many came from senders that keep no log here
+    "foreign_out": pl.Int64,  # at least so many went to consumers that keep no log here, or elsewhere
     "fewer_in": pl.Int64,  # so many more were confirmed to senders than the broker counts
     "fewer_out": pl.Int64,  # so many more were settled than the broker counts
     "whole": pl.Boolean,  # the counts go on and on, over all that the log tells of: no more went elsewhere
-    # Of what was sent surely between these two moments no more can have gone without a line than `untold` (null: nobody
-    # knows), and all else was in the queue at the last count.
-    "surely_from_us": pl.Int64,
-    "surely_to_us": pl.Int64,
-    "untold": pl.Int64,
     "proven": pl.Boolean,  # all that ever came was settled in this log
 }
 
@@ -164,7 +126,6 @@ def reconciled(
     reads: pl.DataFrame,
     clocks: Clocks,
     *,
-    moves: pl.DataFrame,
     sockets: pl.DataFrame,
     until_us: int | None = None,
 ) -> pl.DataFrame:
@@ -177,7 +138,6 @@ def reconciled(
         expects: as `Routes.expects`.
         reads: as `Routes.reads`.
         clocks: of the writers.
-        moves: as `MOVES`.
         sockets: as `Context.sockets`.
         until_us: it is about messages that were sent before then; None: about all.
 
@@ -196,8 +156,10 @@ def reconciled(
             .join(reads, on=["dest", "subscription"], nulls_equal=True),
         ],
         how="diagonal",
-    ).with_columns(*_when(clocks))
-    ours = moves.join(_direct(expects, reads), on="dest").with_columns(*_when(clocks))
+    ).with_columns(
+        clocks.earliest("minute_us").alias("begun"),
+        (clocks.latest("minute_us") + MINUTE_US).alias("ended"),
+    )
     # A minute more on each side: a broker counts an ACK when it gets to it.
     touched = (pl.col("ended") >= pl.col("from_us") - MINUTE_US) & (
         pl.col("begun") <= pl.col("to_us") + MINUTE_US
@@ -210,63 +172,35 @@ def reconciled(
             pl.col("came").filter(touched).sum().alias("came_most"),
             pl.col("went").filter(touched).sum().alias("went_most"),
             (~touched).sum().alias("beside"),
-            pl.len().alias("told"),
         )
-        .join(_least(moved, spans, sockets, clocks), on="route", how="left")
+        .join(_least(moved, spans, sockets), on="route", how="left")
     )
-    by_us = (
-        spans.select("route", "from_us", "to_us")
-        .join(ours, on="route")
-        .filter(touched)
-        .group_by("route")
-        .agg(pl.col("came").sum().alias("came_by_us"), pl.col("went").sum().alias("went_by_us"))
-    )
-    counts = ("came_most", "went_most", "beside", "came_least", "went_least")
-    held = (
-        spans.join(logged, on="route", how="left")
-        .join(by_us, on="route", how="left")
-        .with_columns(pl.col(*counts, "came_by_us", "went_by_us").fill_null(0))
+    held = spans.join(logged, on="route", how="left").with_columns(
+        pl.col("came_most", "went_most", "beside", "came_least", "went_least").fill_null(0)
     )
     went = pl.col("dequeued") - pl.col("expired")
-    other_in, other_out = pl.col("enqueued") - pl.col("came_most"), went - pl.col("went_most")
     whole = ~pl.col("restarted") & ~pl.col("relinked") & (pl.col("beside") == 0)
-    # Counts that are too low may have begun anew; and where another queue belongs to the route, or another broker has
-    # some of it, they do not tell of all messages. Topics count what each of their subscriptions got.
-    untold = went - pl.col("went_least")
-    agrees = (pl.col("fewer_in") == 0) & (pl.col("fewer_out") == 0) & (untold >= 0)
-    all_of_it = (pl.col("of_it") == pl.col("told")) & pl.col("dest").str.starts_with("queue://")
-    return (
-        held.with_columns(
-            other_in.clip(lower_bound=0).alias("other_in"),
-            other_out.clip(lower_bound=0).alias("other_out"),
-            (other_in - pl.col("came_by_us")).clip(lower_bound=0).alias("foreign_in"),
-            (other_out - pl.col("went_by_us")).clip(lower_bound=0).alias("foreign_out"),
-            (pl.col("came_least") - pl.col("enqueued")).clip(lower_bound=0).alias("fewer_in"),
-            (pl.col("went_least") - pl.col("dequeued")).clip(lower_bound=0).alias("fewer_out"),
-            whole.alias("whole"),
-            (
-                ~pl.col("restarted")
-                & (pl.col("beside") == 0)
-                & (pl.col("size") == 0)
-                & (pl.col("size_before") == 0)
-                & (pl.col("enqueued") == pl.col("dequeued"))
-                & (went == pl.col("went_most"))
-            ).alias("proven"),
-        )
-        .with_columns(
-            pl.when(agrees & all_of_it).then(untold).alias("untold"),
-            (pl.col("surely_to_us") - MINUTE_US).alias("surely_to_us"),
-        )
-        .select(*BOOK)
-    )
+    return held.with_columns(
+        (pl.col("enqueued") - pl.col("came_most")).clip(lower_bound=0).alias("foreign_in"),
+        (went - pl.col("went_most")).clip(lower_bound=0).alias("foreign_out"),
+        (pl.col("came_least") - pl.col("enqueued")).clip(lower_bound=0).alias("fewer_in"),
+        (pl.col("went_least") - pl.col("dequeued")).clip(lower_bound=0).alias("fewer_out"),
+        whole.alias("whole"),
+        (
+            ~pl.col("restarted")
+            & (pl.col("beside") == 0)
+            & (pl.col("size") == 0)
+            & (pl.col("size_before") == 0)
+            & (pl.col("enqueued") == pl.col("dequeued"))
+            & (went == pl.col("went_most"))
+        ).alias("proven"),
+    ).select(*BOOK)
 
 
-def _least(
-    moved: pl.DataFrame, spans: pl.DataFrame, sockets: pl.DataFrame, clocks: Clocks
-) -> pl.DataFrame:
+def _least(moved: pl.DataFrame, spans: pl.DataFrame, sockets: pl.DataFrame) -> pl.DataFrame:
     """
     Return how many messages surely came and went between the broker's first line and its last: route, came_least,
-    went_least; and of_it: how many rows of `moved` are of that queue and broker, and of times that are known.
+    went_least.
 
     Only what writers tell that know no other broker, of the one queue that was counted, whose counters went on and on
     over links that lasted. Others may have begun anew all the same, where they had grown beyond the old ones by the
@@ -280,42 +214,24 @@ def _least(
     )
     counted = spans.filter(
         ~pl.col("restarted") & ~pl.col("relinked") & (pl.col("queues") == 1)
-    ).select("route", "dest", "broker", "watcher", "surely_from_us", "surely_to_us")
-    timed = (pl.col("writer") == pl.col("watcher")) | (
-        clocks.is_known() & clocks.is_known("watcher")
-    )
+    ).select("route", "dest", "broker", "surely_from_us", "surely_to_us")
     inside = (pl.col("begun") - MINUTE_US >= pl.col("surely_from_us")) & (
         pl.col("ended") + MINUTE_US <= pl.col("surely_to_us")
     )
     return (
         moved.join(sole, on="writer")
         .join(counted, on=["route", "dest", "broker"])
+        .filter(inside)
         .group_by("route")
-        .agg(
-            pl.col("sure").filter(inside).sum().alias("came_least"),
-            pl.col("went").filter(inside).sum().alias("went_least"),
-            timed.sum().alias("of_it"),
-        )
+        .agg(pl.col("sure").sum().alias("came_least"), pl.col("went").sum().alias("went_least"))
     )
-
-
-def _when(clocks: Clocks) -> tuple[pl.Expr, pl.Expr]:
-    """Return when the minute of each row began, and ended, by a clock that is set right."""
-    return (
-        clocks.earliest("minute_us").alias("begun"),
-        (clocks.latest("minute_us") + MINUTE_US).alias("ended"),
-    )
-
-
-def _direct(expects: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:
-    """Return the route that what is sent to a queue, or read there, belongs to: dest, route."""
-    direct = expects.filter(~pl.col("fanned")).select("dest", "route")
-    return pl.concat([direct, reads.select("dest", "route")]).unique()
 
 
 def _routes_of(expects: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:
     """Return the route that each single queue belongs to."""
-    return _direct(expects, reads).filter(~pl.col("dest").str.contains("[,*>]"))
+    direct = expects.filter(~pl.col("fanned")).select("dest", "route")
+    single = ~pl.col("dest").str.contains("[,*>]")
+    return pl.concat([direct, reads.select("dest", "route")]).filter(single).unique()
 
 
 def _spans(
@@ -369,6 +285,5 @@ def _spans(
             pl.col("restarted", "relinked").any(),
             pl.len().alias("queues"),
             pl.col("dest", "broker", "surely_from_us", "surely_to_us").first(),
-            pl.col("writer").first().alias("watcher"),
         )
     )

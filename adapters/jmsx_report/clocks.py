@@ -225,11 +225,6 @@ class Clocks:
         """Return what `most` does, of the last stretch alone: of that are `ended`, and times that `shifts` turned."""
         return self._of("lately_us", writer)
 
-    def is_known(self, writer: str = "writer") -> pl.Expr:
-        """Return whether something tells how wrong the clock of each row's `writer` can be, ahead and behind."""
-        known = self.offsets.drop_nulls(("low_us", "high_us"))["writer"]
-        return pl.col(writer).is_in(known.implode())
-
     def was_set(self, writer: str = "writer") -> pl.Expr:
         """Return whether the clock of each row's `writer` was set while that ran."""
         return pl.col(writer).is_in(self._set["writer"].unique().implode())

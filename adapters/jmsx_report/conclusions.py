@@ -320,20 +320,17 @@ def explained(
     messages (but see `_with_removals`); nor does the broker hold more than it says (but where others read, too, and it
     was not watched all the time, it says only how many went to them at the least), nor consumers (`in_hand`), whose
     messages the broker counts, too, until they are acknowledged: so where it counted after they spoke, its word is the
-    last one. What came while the broker counted, and is not in the queue, it counts when it goes, whoever takes it.
-    Messages come to a consumer in order: what was overdue when the one was sent that it last was done with, it does not
-    have, unless it is stuck there. A broker may have dropped what had a duplicate id, as `_with_dropped` tells. What is
-    beyond that is proven, though not of which key: `explained` takes the oldest, so that it adds up to what is
-    explained in all; `explicable` does so in each hour by itself; `proven` are only the keys that nothing explains.
+    last one. Messages come to a consumer in order: what was overdue when the one was sent that it last was done with,
+    it does not have, unless it is stuck there. A broker may have dropped what had a duplicate id, as `_with_dropped`
+    tells. What is beyond that is proven, though not of which key: `explained` takes the oldest, so that it adds up to
+    what is explained in all; `explicable` does so in each hour by itself; `proven` are only the keys that nothing
+    explains.
     """
     sent_us = held.clocks.earliest("key_us", "sender").fill_null(0)
     unsettled = (pl.col("unaccounted") - pl.col("elsewhere")).clip(lower_bound=0)
     in_gap = pl.col("gap").fill_null(value=False) & (
         pl.col("until_us").is_null() | (sent_us <= pl.col("until_us"))
     )
-    counted = (
-        (sent_us >= pl.col("surely_from_us")) & (pl.col("answered_us") <= pl.col("surely_to_us"))
-    ).fill_null(value=False)
     strange = (pl.col("made") + pl.when("common_id").then("others").otherwise(0) > 0).fill_null(
         value=False
     )
@@ -343,38 +340,31 @@ def explained(
         in_gap.alias("gap"),
         pl.when(in_gap).then("room").otherwise(0).alias("room"),
         pl.col("beside").fill_null(0),
-        pl.when(counted).then("at_most").alias("at_most"),
     )
     for name, among in (("explained", ("route",)), ("explicable", _GRAIN)):
         found = (
             _with_dropped(found, among)
             .with_columns((pl.col("unsettled") - pl.col("dropped_too")).alias("left"))
-            .with_columns(_counted(among).alias("left"), pl.col("left").alias("undropped"))
             .with_columns(
                 pl.when("gap").then("left").otherwise(0).alias("within"),
                 pl.when("gap").then(0).otherwise("left").alias("without"),
             )
-            .with_columns(
-                (_fitting(among) + pl.col("unaccounted") - pl.col("undropped")).alias(name)
-            )
+            .with_columns((_fitting(among) + pl.col("unaccounted") - pl.col("left")).alias(name))
         )
-    nothing = (pl.col("room") + pl.col("beside") <= 0) | (pl.col("at_most") <= 0)
     return found.with_columns(
-        ((pl.col("unsettled") > 0) & nothing.fill_null(value=False) & ~strange).alias("proven")
+        ((pl.col("unsettled") > 0) & (pl.col("room") + pl.col("beside") <= 0) & ~strange).alias(
+            "proven"
+        )
     ).drop(
         "until_us",
         "room",
         "gap",
         "beside",
-        "at_most",
-        "surely_from_us",
-        "surely_to_us",
         "unsettled",
         "again",
         "made",
         "others",
         "dropped_too",
-        "undropped",
         "left",
         "within",
         "without",
@@ -386,9 +376,7 @@ def _rooms(
 ) -> pl.DataFrame:
     """
     Return how many messages of each route what may explain any: route; gap, until_us, room (in gaps, until then);
-    beside (elsewhere, at any time); at_most (of what was sent between surely_from_us and surely_to_us, in all).
-
-    That others read, too, is shown where more went than the missing lines of our readers can tell of.
+    beside (elsewhere, at any time).
     """
     by_gaps = (
         _with_removals(missing.filter("reads"), held)
@@ -420,29 +408,20 @@ def _rooms(
     )
     of_clients = in_hand.select("route", "told_us").join(may_be, on="route")
     superseded = (pl.col("counted_us") >= pl.col("told_us")).fill_null(value=False)
-    # What was settled twice went once: an acknowledgement had not reached the broker.
-    due = pl.max_horizontal(pl.col("confirmed") + pl.col("unconfirmed"), 1)
-    twice = found.group_by("route").agg(
-        (pl.col("settled") - due).clip(lower_bound=0).sum().alias("twice")
-    )
-    by_others = pl.col("foreign_out") > pl.col("room").fill_null(0)
-    size = pl.col("size").fill_null(0)
     return (
         held.book.join(of_clients, on="route", how="full", coalesce=True)
         .join(by_gaps, on="route", how="full", coalesce=True)
-        .join(twice, on="route", how="left")
         .select(
             *("route", "gap", "until_us", "room"),
             (
                 pl.max_horizontal(
-                    size, pl.when(superseded).then(0).otherwise(pl.col("had").fill_null(0))
+                    pl.col("size").fill_null(0),
+                    pl.when(superseded).then(0).otherwise(pl.col("had").fill_null(0)),
                 )
-                + pl.when(by_others & ~pl.col("whole"))
+                + pl.when((pl.col("foreign_out") > 0) & ~pl.col("whole"))
                 .then(_WITHOUT_END)
-                .otherwise(pl.col("other_out").fill_null(0))
+                .otherwise(pl.col("foreign_out").fill_null(0))
             ).alias("beside"),
-            (size + pl.col("untold") + pl.col("twice").fill_null(0)).alias("at_most"),
-            *("surely_from_us", "surely_to_us"),
         )
     )
 
@@ -493,17 +472,6 @@ def _skews(held: Books) -> pl.DataFrame:
     return held.senders.group_by("route").agg(
         held.clocks.least("sender").min().alias("least"),
         held.clocks.most("sender").max().alias("most"),
-    )
-
-
-def _counted(among: Sequence[str]) -> pl.Expr:
-    """Return how many messages of each key are left, if no more than `at_most` of those that have that can be."""
-    left = pl.col("left")
-    bounded = pl.when(pl.col("at_most").is_not_null()).then(left).otherwise(0)
-    return (
-        pl.when(pl.col("at_most").is_null())
-        .then(left)
-        .otherwise(_taken(bounded, pl.col("at_most"), among))
     )
 
 
@@ -564,16 +532,16 @@ def conclusions(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Da
         rows.group_by("route")
         .agg(pl.col("expired_at_broker").sum().alias("expiring"))
         .join(
-            held.book.select("route", "proven", "other_in", booked=pl.col("expired")),
+            held.book.select("route", "proven", "foreign_in", booked=pl.col("expired")),
             on="route",
             how="left",
         )
     )
     proven = pl.col("proven").fill_null(value=False)
     # Where others send too, what expired may have been theirs.
-    has_expired = ((pl.col("expiring") <= pl.col("booked")) & (pl.col("other_in") == 0)).fill_null(
-        value=False
-    )
+    has_expired = (
+        (pl.col("expiring") <= pl.col("booked")) & (pl.col("foreign_in") == 0)
+    ).fill_null(value=False)
     numbered = rows.join(expiring, on="route", how="left").with_columns(
         (pl.col("unaccounted") - pl.col("explained")).alias("lost"),
         pl.when(proven).then(0).otherwise(pl.col("foreign")).alias("incomparable"),
@@ -597,7 +565,7 @@ def conclusions(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Da
             ).alias("beside"),
             after.alias("later"),
         )
-        .drop("expiring", "booked", "other_in", "proven", "gap", "most")
+        .drop("expiring", "booked", "foreign_in", "proven", "gap", "most")
     )
     by_themselves = judged.with_columns(
         (pl.col("unaccounted") - pl.col("explicable")).alias("lost"),

@@ -209,27 +209,6 @@ def some_wait_and_lines_of_others_were_dropped(scene: Scene) -> Truth:
 
 
 @situation
-def lost_after_lines_of_others_were_dropped(scene: Scene) -> Truth:
-    """Three were done, of which the lines were dropped; twelve came later, and the broker has lost them."""
-    shop = scene.shop().trade()
-    exporter = shop.fleet.process("exporter", "export-a")
-    shop.reads(exporter, "queue://exports")
-    for number in range(15):
-        shop.now = START + number * MINUTE
-        shop.send("queue://exports", by=shop.senders[0])
-    at = START + 14 * MINUTE + SECOND
-    exporter.note("log.gap", at, reason="overflow", dropped=3, dropped_kind="delivery")
-    stats(shop.senders[0], START - 20 * MINUTE, "queue://exports")
-    stats(shop.senders[0], shop.fleet.closed, "queue://exports", enqueued=15, dequeued=3)
-    shop.ship(scene.directory)
-    return Truth(
-        SUSPECT,
-        numbers={"unaccounted": 15, "explained": 3},
-        verdicts={"queue://exports": SUSPECT, ORDERS: BALANCED},
-    )
-
-
-@situation
 def lost_in_the_broker(scene: Scene) -> Truth:
     """The broker has neither dequeued nor expired nor kept what it confirmed: it is lost."""
     shop = scene.shop().trade(lost=0)

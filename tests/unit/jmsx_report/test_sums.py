@@ -12,17 +12,7 @@ from jmsx_report.merge import Totals, sums
 from jmsx_report.registry import PARTIALS
 from jmsx_report.segments import Segment
 from jmsx_report.store import Part, Store
-from tests.unit.jmsx_report.logs import (
-    MINUTE,
-    ORDERS,
-    SECOND,
-    SENDER,
-    WORKER,
-    Log,
-    ended,
-    events,
-    trade,
-)
+from tests.unit.jmsx_report.logs import MINUTE, ORDERS, SENDER, WORKER, Log, ended, events, trade
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +26,6 @@ def _twice() -> Log:
     shown = {"broker": "b:61613", "ahead_us": 5, "within_us": 9}
     log.line(SENDER, "broker.clock", log.lines[-1]["ts_us"], **shown)
     log.line(WORKER, "sub.close", log.lines[-1]["ts_us"], dest=ORDERS, consumer="c")
-    log.plan(WORKER, "k", log.lines[-1]["ts_us"], SECOND, by_broker=True)
     for line in list(log.lines):
         rest = {name: line[name] for name in line if name not in ("kind", "writer", "seq", "ts_us")}
         log.line(line["writer"], line["kind"], line["ts_us"] + 10 * MINUTE, **rest)
