@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jmsx import App, MemoryStore, Message
+from jmsx.app.loops import Loop
 from jmsx.app.start import Start
 from jmsx.errors import IllegalStateError, JmsxError, StoreAwayError
 from jmsx.jms.connection import Connection
@@ -169,6 +170,19 @@ def test_a_block_closes_what_was_sent_where_nothing_runs_any_more(app: App) -> N
         app.url = url
         app.send("queue://b", "x", confirm=False)
     assert app._service.outgoing._sender._shared is None
+
+
+def test_a_start_that_is_refused_ends_nothing(server: FakeBrokerServer) -> None:
+    """What an app sends at rest, after its end, was cut off by whoever entered it once more, in vain."""
+    app = App(server.url, observers=[Closed()])
+    with app:
+        pass
+    app.send("queue://b", "x", confirm=False)
+    sending = app._service.outgoing._sender._shared
+    with pytest.raises(IllegalStateError, match="its observers are closed"), app:
+        pass
+    assert app._service.outgoing._sender._shared is sending
+    app.abort()
 
 
 def test_a_start_that_begins_as_sends_are_taken_has_them(
@@ -408,3 +422,30 @@ def test_ctrl_c_leaves_no_port_bound(server: FakeBrokerServer, *, whole: bool) -
         step += 1
     gc.collect()  # here, for it may warn
     assert step > 20
+
+
+def test_ctrl_c_as_a_loop_ends_leaves_its_tasks_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The close that follows stopped it again, in the middle of what a handler cleans up."""
+    loop, began, cleaned = Loop(), threading.Event(), threading.Event()
+    loop.open()
+
+    async def handle() -> None:
+        began.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.2)
+            cleaned.set()
+
+    asyncio.run_coroutine_threadsafe(handle(), loop._loop)
+    assert began.wait(5)
+    thread = loop._thread
+    assert thread is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(thread, "join", lambda _seconds: interrupted())
+        with pytest.raises(KeyboardInterrupt):
+            loop.close()
+    loop.close()
+    assert cleaned.wait(5)
+    thread.join(5)
+    assert not thread.is_alive()
