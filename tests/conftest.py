@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from tests import depth, telling
+from tests import depth, interrupting, telling
 from tests.spreading import Spreading, in_turn
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("jmsx", deadline=None, max_examples=depth.rounds(100))
     settings.load_profile("jmsx")
     telling.briefly(config)
+    interrupting.fail_alone(config)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
