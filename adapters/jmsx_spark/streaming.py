@@ -23,6 +23,7 @@ from jmsx_spark.source import PieceSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
@@ -35,6 +36,10 @@ _CHECKPOINT: Final = "checkpoint"
 _LEAST_BYTES: Final = 4 * 1024 * 1024
 #: Seconds between two looks at whether the stream has ended, or shall.
 _LOOK_SECONDS: Final = 0.2
+#: What Spark says when it has waited 10 s for the Python that reads for a stream, which imports for one second where
+#: nothing else runs; and how often a stream is begun until it is waited for long enough.
+_LATE: Final = "Python worker failed to connect back"
+_BEGINNINGS: Final = 3
 
 
 def stream(
@@ -93,7 +98,8 @@ def stream(
             # What there is now was read before the report is made.
             beside = engine if available_now else on(spark.sparkContext, beside=True)
             adding = Lock()
-            begun = _begun(
+            begin = bound(
+                _begun,
                 spark,
                 events,
                 out,
@@ -140,10 +146,25 @@ def stream(
                     if is_enough():
                         return
 
-            with begun as query:
-                yield from reports(query)
+            yield from _begun_in_time(begin, reports)
     finally:
         store.close()
+
+
+def _begun_in_time(
+    begin: Callable[[], AbstractContextManager[StreamingQuery]],
+    reports: Callable[[StreamingQuery], Iterator[ReportResult]],
+) -> Iterator[ReportResult]:
+    """Make the reports of a stream; it begins once more if its Python was not there in time."""
+    for left in reversed(range(_BEGINNINGS)):
+        try:
+            with begin() as query:
+                yield from reports(query)
+        except ConfigurationError as error:
+            if not left or _LATE not in str(error):
+                raise
+        else:
+            return
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,9 +21,11 @@ from jmsx_report import store
 from jmsx_report.reports import extend
 from jmsx_spark import report, stream, streaming
 from tests.benchmarks.segments import write
+from tests.integration.broker_support import executable
 from tests.pipeline.lines import segments
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -98,6 +100,43 @@ def test_each_report_is_that_of_a_batch(
 
     assert made == 4
     assert found.audit["counts"]["deliveries"] > 500
+
+
+def test_it_begins_again_when_its_python_is_late(
+    spark: SparkSession, tmp_path: Path, log: dict[Path, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark waits ten seconds for it, and says of one that does not come at all what it says of a late one."""
+    _grow(log, 0.5)
+    late = executable(
+        tmp_path / "python",
+        f"case $* in *python_streaming_source_runner*) mkdir {tmp_path}/late && exit ;; esac\n"
+        f'exec {sys.executable} "$@"',
+    )
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(late))
+
+    (found,) = stream(tmp_path / "events", tmp_path / "out", available_now=True)
+
+    assert (tmp_path / "late").is_dir()
+    _assert_as_a_batch(found, tmp_path / "events", tmp_path / "batch")
+
+
+@pytest.mark.parametrize(("words", "times"), [(streaming._LATE, 3), ("a segment is gone", 1)])
+def test_it_does_not_begin_for_ever(words: str, times: int) -> None:
+    """And only for what another beginning may mend."""
+    begun = list[nullcontext[Any]]()
+
+    def begin() -> nullcontext[Any]:
+        begun.append(nullcontext())
+        return begun[-1]
+
+    def reports(_: Any) -> Iterator[ReportResult]:
+        yield from ()
+        raise ConfigurationError(f"the stream has ended: {words}.")
+
+    with pytest.raises(ConfigurationError, match=words):
+        list(streaming._begun_in_time(begin, reports))
+
+    assert len(begun) == times
 
 
 def test_a_batch_is_one_job_of_spark(
