@@ -112,7 +112,7 @@ def test_ctrl_c_while_receive_waits(classic_broker: Broker, queue: Queue) -> Non
     with nothing_left(), Connection(classic_broker.url) as connection:
         connection.start()
         consumer = connection.create_session().create_consumer(queue)
-        with interrupted_after(0.3), pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt), interrupted_after(0.3):
             consumer.receive(10)
         put(classic_broker, queue, "a")
         message = consumer.receive(5)

@@ -178,6 +178,7 @@ def test_a_stop_by_a_signal_handler_in_the_middle_of_the_start() -> None:
         with pytest.raises(JmsxError):
             app.start()
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
     assert len(took) == 1
     assert took[0] < 5

@@ -161,7 +161,7 @@ def test_a_signal_while_it_does_not_answer(
         return database.connect()
 
     def interrupt() -> None:
-        asked.wait(20)
+        assert asked.wait(20)  # else nobody sees to the signal, and it ends all tests
         os.kill(os.getpid(), signal.SIGTERM)
         if answers:
             answer.set()

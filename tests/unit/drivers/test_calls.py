@@ -313,6 +313,7 @@ def test_what_is_interrupted_when_it_closes_has_ended(closing: str) -> None:
                 consumer = second.create_session().create_consumer(Queue("q"))
                 assert [getattr(consumer.receive(5), "text", None) for _ in range(2)] == ["x", "x"]
         finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
             may_end.set()
 
