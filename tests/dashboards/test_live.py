@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
     from jmsx_dashboards.model import Panel, Recording
 
-pytestmark = pytest.mark.prometheus
+#: Drawing all boards takes 20 s of a processor, which on a busy machine is more than three minutes.
+pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(600)]
 
 _LOST = replace(SOURCE, session_id="s2")
 

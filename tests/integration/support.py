@@ -184,7 +184,7 @@ def settles(broker: Broker, queue: Destination, *, size: int, inflight: int = 0)
         told = broker.statistics(queue.name)
         return told.size, told.inflight_count
 
-    if not eventually(lambda: counts() == (size, inflight), 5):
+    if not eventually(lambda: counts() == (size, inflight)):
         there, held = told = counts()
         others = there - held == size - inflight  # all but what it keeps is as it should be
         if others and isinstance(broker, ArtemisBroker) and stays_in_delivery(broker, queue):
@@ -193,9 +193,9 @@ def settles(broker: Broker, queue: Destination, *, size: int, inflight: int = 0)
     return True
 
 
-def empties(broker: Broker, queue: Destination, within: float = 5) -> bool:
+def empties(broker: Broker, queue: Destination, within: float = 20) -> bool:
     """
-    Whether nothing is left of a queue in so many seconds, while it is read.
+    Whether nothing is left of a queue in so many seconds, while it is read, mostly by a process that starts meanwhile.
 
     If not, `settles` tells when its readers are gone whether the broker keeps the rest for nobody.
     """

@@ -338,7 +338,7 @@ def test_what_waits_before_its_handler_is_no_delivery_of_a_killed_process(
             assert eventually(lambda: (queue.uri, 1) in unsettled(path), 10)
             process.kill()
         with python("-c", WAITS, *arguments, "yes") as process:
-            settled = empties(broker, queue, 20)  # however long it takes to start
+            settled = empties(broker, queue)
             told, errors = process.communicate(timeout=30)
         assert settles(broker, queue, size=0)
         assert settled, errors

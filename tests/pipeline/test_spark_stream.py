@@ -234,7 +234,8 @@ def test_who_has_had_enough_hears_of_no_end_of_the_stream(
     broken = False
 
     def is_enough() -> bool:
-        while not noted.exists():  # what a report reads is not the stream's any more
+        # what a report reads is not the stream's any more
+        while not noted.exists() and spark.streams.active:
             time.sleep(0.1)
         while broken and spark.streams.active:
             time.sleep(0.1)

@@ -16,13 +16,13 @@ from jmsx.testing import FakeBroker
 from tests.integration.parity.wires import REPEATED, FakeWire, RealWire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from jmsx.testing.profiles import Profile
     from tests.integration.parity.vocabulary import Vocabulary
     from tests.integration.parity.wires import Seen, Wire
 
-#: Seconds without a frame after which a real broker has nothing more to say.
+#: Seconds without a frame after which a real broker has nothing more to say, beyond what is known to come.
 QUIET = 0.3
 #: Seconds to wait for an answer that must come.
 PATIENCE = 10.0
@@ -62,13 +62,18 @@ class Client:
 
     def see(self, patience: float = QUIET) -> list[str]:
         """What came since the last look, until it is quiet: bodies, answers; all of it noted."""
-        while (seen := self.wire.read(patience)) is not None:
+        least = next(self.side.coming, 0)
+        while (seen := self._next(patience, least)) is not None:
             self.unread.append(seen)
             if seen[0] == "CLOSED":
                 break
         frames, self.unread = self.unread, []
+        self.side.came.append(len(frames))
         frames.sort(key=self._place)
         return [self.side.note(self, each) for each in frames]
+
+    def _next(self, patience: float, least: int) -> Seen | None:
+        return self.wire.read(patience if len(self.unread) >= least else max(patience, PATIENCE))
 
     def see_end(self) -> list[str]:
         """What came since the last look, until the broker has closed the connection; it is given time for that."""
@@ -119,9 +124,13 @@ class Side:
         wait: Callable[[float], object],
         wall: Callable[[], float],
         vocabulary: Vocabulary,
+        coming: Iterable[int] = (),
     ) -> None:
         self._open_wire = open_wire
         self._wall = wall
+        #: How many frames each look is to see at least, however long they take: what another run of the program saw.
+        self.coming = iter(coming)
+        self.came: list[int] = []  #: how many each look saw
         self.vocabulary = vocabulary  #: what this kind of broker says, and wants to be told
         self.wait = wait  #: let so many seconds pass
         self.tokens = [uuid.uuid4().hex]
@@ -192,9 +201,9 @@ def _headers(headers: dict[str, str]) -> dict[str, str]:
     return {name.replace("___", ".").replace("__", "-"): value for name, value in headers.items()}
 
 
-def real_side(port: int, vocabulary: Vocabulary) -> Side:
+def real_side(port: int, vocabulary: Vocabulary, coming: Iterable[int] = ()) -> Side:
     """The broker at `port` of this machine."""
-    return Side(lambda: RealWire(port), time.sleep, time.time, vocabulary)
+    return Side(lambda: RealWire(port), time.sleep, time.time, vocabulary, coming)
 
 
 def fake_side(profile: Profile | str, vocabulary: Vocabulary) -> Side:
