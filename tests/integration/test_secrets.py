@@ -168,8 +168,10 @@ def test_whatever_the_broker_does(
         use(liar.url, ear, username="u", password=CANARY)
         use(liar.url.replace("://", f"://u:{QUOTED}@"), ear)
         use(f"failover:({liar.url})?jms.userName=u&jms.password={QUOTED}", ear)
-        assert all(f"passcode:{CANARY}".encode() in client.said for client in liar.clients)
-        assert len(liar.clients) >= 3
+    # all that came has been read now; whoever was closed before it spoke said nothing
+    said = [client.said for client in liar.clients if client.said]
+    assert all(f"passcode:{CANARY}".encode() in one for one in said)
+    assert len(said) >= 3
     assert any(record.name == "stomp.py" for record in caplog.records)
     spoken = "".join(capfd.readouterr())
     assert TRACE not in ear.everything() + caplog.text + spoken
