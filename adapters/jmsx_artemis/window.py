@@ -7,7 +7,10 @@ session that must hold more than it (CLIENT, INDIVIDUAL, a transaction) would wa
 subscription of the same queue on the same connection: what the queue sends, it still sends in its order, for all goes
 through one socket. On a topic another subscription would get copies, so there such a session asks for no limit.
 
-Source: BROKER.md A16 to A18.
+A queue with `max-consumers` may refuse another subscription, and with it the link; one with `exclusive` gives it
+nothing. So a further one that brought nothing makes the first one wider on the next link.
+
+Source: BROKER.md A16 to A18, A81.
 """
 
 from __future__ import annotations
@@ -29,6 +32,10 @@ SMALL: Final = 512
 
 #: The share of the window that may wait for one common ACK, as the Java client's optimizeAcknowledge has it.
 SHARE: Final = 0.65
+
+#: Times what is held for which the next link has room from the beginning, where a further subscription brought nothing:
+#: each link that is not wide enough costs what was done on it, and a delivery that the broker counts.
+AMPLE: Final = 8
 
 UNLIMITED: Final = -1
 
@@ -67,7 +74,8 @@ class _Credits:
 class ByteWindow:
     """The windows of all subscriptions that feed one consumer."""
 
-    def __init__(self, settings: ConsumerSettings) -> None:
+    def __init__(self, settings: ConsumerSettings, least: int = 0) -> None:
+        """Begin without messages; the first window has `least` bytes at the least."""
         self._settings = settings
         self._frames = 0
         self._bytes = 0
@@ -76,8 +84,14 @@ class ByteWindow:
         self.counting: Final = holds
         self._grows = settings.kind is DestinationKind.QUEUE
         first = self._room(settings.prefetch) if self._grows or not holds else UNLIMITED
+        if first != UNLIMITED:
+            first = max(first, least)
         self._credits = {settings.subscription_id: _Credits(first)}
         self._first = first
+        self._newest = (
+            ""  #: the further subscription that was opened last, until something comes by it
+        )
+        self._wanted = 0  #: bytes of a first window in which that one were not needed
 
     @property
     def batch_bytes(self) -> int | None:
@@ -105,6 +119,8 @@ class ByteWindow:
             self._bytes += delivery.frame.size
             if delivery.wire_subscription in self._credits:
                 self._credits[delivery.wire_subscription].take(delivery)
+                if delivery.wire_subscription == self._newest:
+                    self._newest = ""
 
     def settled(self, batch: Sequence[Delivery], older: int = 0) -> None:  # noqa: ARG002 - a credit counts that itself
         """Give the credits of `batch`, and of what its cumulative ACKs cover, back."""
@@ -125,17 +141,24 @@ class ByteWindow:
         return 0.0 if self.full(unsettled) else None
 
     def open(self, unsettled: Unsettled) -> Sequence[Frame]:
-        """Return a further subscription, for at least as many messages as are unsettled: the window doubles."""
+        """Return a further subscription, for as much as is unsettled, and for as much as the first one at the least."""
         settings = self._settings
         name = f"{settings.subscription_id}{SUBSCRIPTION_SEPARATOR}{len(self._credits)}"
-        window = self._room(max(settings.prefetch, len(unsettled)))
+        window = max(self._first, self._room(len(unsettled)))
         self._credits[name] = _Credits(window)
+        total = sum(one.window for one in self._credits.values())
+        self._newest = name
+        self._wanted = min(max(total, self._room(AMPLE * len(unsettled))), LARGEST)
         headers = {"id": name, **settings.headers, "consumer-window-size": str(window)}
         return [Frame("SUBSCRIBE", headers)]
 
     def release(self) -> Sequence[Frame]:
         """Return nothing: no transaction keeps a window open."""
         return []
+
+    def again(self) -> ByteWindow:
+        """Return the window of the next link: as wide as this one, or wider if a further subscription was in vain."""
+        return ByteWindow(self._settings, self._wanted if self._newest else self._first)
 
     def _room(self, messages: int) -> int:
         """

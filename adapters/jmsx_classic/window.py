@@ -43,6 +43,7 @@ class MessageWindow:
     limited: Final = True
 
     def __init__(self, settings: ConsumerSettings) -> None:
+        self._settings = settings
         self._id = settings.subscription_id
         self._prefetch = settings.prefetch
         self._individual = settings.individual
@@ -126,6 +127,10 @@ class MessageWindow:
         self._held = set()
         self._model.held(0)
         return [Frame("ABORT", {"transaction": f"hold-{self._id}"})]
+
+    def again(self) -> MessageWindow:
+        """Return a new one: what was asked for in vain before is asked for again."""
+        return MessageWindow(self._settings)
 
     def _wake(self, delivery: Delivery) -> Sequence[Frame]:
         """Return the frames that make the broker look for more messages, and settle nothing."""

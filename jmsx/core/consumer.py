@@ -96,7 +96,7 @@ class ConsumerCore:
         self.waiting: deque[Delivery] = deque()  #: received, to be handed out, oldest first
         #: Handed out and neither consumed nor settled, oldest first
         self.delivered: dict[Delivery, None] = {}
-        self.window: Window
+        self.window: Window = dialect.window(settings)
         self.batch: Batch
         self._acks_each: bool  #: the ACK of what `receive()` returns waits for no batch
         self.schedule = NonBlockingRedelivery()
@@ -408,6 +408,7 @@ class ConsumerCore:
             delivery.step(ACKED)
         again = {one: None for one in self.delivered if one in self._unreturned}
         waiting = self.give_back(Outcome.ABANDONED, now)
+        self.window = self.window.again()
         self._begin(now)
         self.waiting.extend(unreturned)
         self.delivered = again
@@ -446,7 +447,6 @@ class ConsumerCore:
         self.waiting.clear()
         self.delivered = {}
         self.widened = self.miscounted = False
-        self.window = self._dialect.window(settings)
         rule = batch_rule(settings, self.window.batch_bytes)
         self.batch = Batch(rule, now)
         self._acks_each = rule.trigger is AckTrigger.EACH

@@ -73,6 +73,9 @@ class Window(Protocol):
     def release(self) -> Sequence[Frame]:
         """Return the frames that must be written before any ACK, NACK or COMMIT."""
 
+    def again(self) -> Window:
+        """Return a window without messages for the consumer's next link, which may have learnt from this one."""
+
 
 class Unlimited:
     """No window: the broker sends all that it has, as STOMP 1.2 says nothing else."""
@@ -82,6 +85,7 @@ class Unlimited:
     counting: Final = False
 
     def __init__(self, settings: ConsumerSettings) -> None:
+        self._settings = settings
         self.subscription_ids: Sequence[str] = (settings.subscription_id,)
 
     def subscribe_headers(self) -> Mapping[str, str]:
@@ -111,3 +115,7 @@ class Unlimited:
     def release(self) -> Sequence[Frame]:
         """Return no frames: nothing was opened."""
         return ()
+
+    def again(self) -> Unlimited:
+        """Return another one like it."""
+        return Unlimited(self._settings)

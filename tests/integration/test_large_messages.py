@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx import Connection, Message, PrefetchPolicy, Session
+from jmsx import App, Connection, Message, PrefetchPolicy, Session
 from jmsx.jms.session import link_of
-from tests.integration.support import AT_ONCE, CLIENT, TRANSACTED, fresh_queue
+from tests.integration.artemis_support import Console
+from tests.integration.broker_support import eventually
+from tests.integration.support import AT_ONCE, CLIENT, TRANSACTED, fresh_queue, settles
 
 if TYPE_CHECKING:
+    from jmsx import Queue
     from jmsx.jms.consumer import MessageConsumer
-    from jmsx_broker import Broker
+    from jmsx_broker import ArtemisBroker, Broker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
 
@@ -84,3 +87,51 @@ def test_acknowledged_at_the_end(broker: Broker, size: int) -> None:
         last.acknowledge()
         assert consumer.receive(0.3) is None
         assert link_of(session).engine.core.epoch == epoch
+
+
+def test_a_batch_of_a_queue_that_takes_no_further_consumer(
+    artemis_broker: ArtemisBroker, queue: Queue
+) -> None:
+    """Its window of bytes holds half of the batch, and the queue refuses to open another one, with the link."""
+    with Console(artemis_broker) as console:
+        console.create_queue(queue.name, queue.name, routing_type="ANYCAST", max_consumers=1)
+    app = App(artemis_broker.url)
+    got: list[int] = []
+
+    @app.consumer(queue, batch=100, batch_timeout=0.5, mode=TRANSACTED)
+    def handle(messages: list[Message]) -> None:
+        got.append(len(messages))
+
+    with Connection(artemis_broker.url) as connection:
+        session = connection.create_session(TRANSACTED)
+        producer = session.create_producer(queue)
+        for _ in range(300):
+            producer.send(Message("x" * 10_000))
+        session.commit()
+    with app:
+        assert eventually(lambda: sum(got) >= 300, 20)
+    assert got == [100, 100, 100]
+    assert settles(artemis_broker, queue, size=0)
+
+
+def test_who_holds_two_large_messages_is_not_sent_all_the_others(
+    artemis_broker: ArtemisBroker, queue: Queue
+) -> None:
+    """A thousand as large as those would be gigabytes, which a process with little memory does not survive."""
+    with Connection(artemis_broker.url) as connection:
+        connection.start()
+        producer = connection.create_session().create_producer(queue)
+        for _ in range(20):
+            producer.send(Message(b"x" * 1_000_000))
+        session = connection.create_session(TRANSACTED)
+        consumer = session.create_consumer(queue)
+        assert [consumer.receive(5) is None for _ in range(2)] == [False, False]
+
+        def sent() -> int | None:
+            return artemis_broker.statistics(queue.name).inflight_count
+
+        assert not eventually(lambda: sent() == 20, 2)
+        session.commit()
+        assert [consumer.receive(5) is None for _ in range(18)] == [False] * 18
+        session.commit()
+    assert settles(artemis_broker, queue, size=0)

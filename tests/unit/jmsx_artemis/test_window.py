@@ -148,17 +148,69 @@ def test_credits_are_counted_where_a_session_may_hold_them(
     assert window(mode, stomp_ack=ack).counting == counts
 
 
+def large(size: int, count: int = 1, to: str = "1") -> list[Delivery]:
+    """Messages with bodies of so many bytes, by one subscription."""
+    head = {"message-id": "1,1", "ack": "1", "subscription": to}
+    frame = MessageFrame.of(head, b"x" * size)
+    return [Delivery.of(frame, number, "1", epoch=1, now=0.0, wall=0.0) for number in range(count)]
+
+
+def opened(made: ByteWindow, held: list[Delivery]) -> int:
+    """The bytes of the further subscription that a window asks for which is full of what is held."""
+    made.arrived(held)
+    assert made.full(len(held))
+    (subscribe,) = made.open(held)
+    return int(subscribe.headers["consumer-window-size"])
+
+
+def width(made: ByteWindow) -> int:
+    """The bytes of a first subscription."""
+    return int(made.subscribe_headers()["consumer-window-size"])
+
+
 def test_a_further_window_of_large_messages_is_no_larger_than_the_broker_reads() -> None:
-    """A thousand messages of 5 MB would be 5 GB, and the broker refuses what is no Java int with the link's end."""
-    made = window(CLIENT, prefetch=1000)
-    body = b"x" * 5_000_000
-    head = {"message-id": "1,1", "ack": "1", "subscription": "1"}
-    frame = MessageFrame.of(head, body)
-    large = Delivery.of(frame, 1, "1", epoch=1, now=0.0, wall=0.0)
-    made.arrived([large])
-    assert made.full(1)
-    (subscribe,) = made.open([large])
-    assert subscribe.headers["consumer-window-size"] == str(LARGEST)
+    """A thousand messages of 5 MB are 5 GB, and the broker refuses what is no Java int with the link's end."""
+    assert opened(window(CLIENT, prefetch=1000), large(5_000_000, 1000)) == LARGEST
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 10])
+def test_a_further_window_has_room_for_as_much_as_is_held(count: int) -> None:
+    """And not for a thousand messages of that size: who holds two of 60 MB has no room for all that wait behind."""
+    size = 6_000_000
+    wide = opened(window(TRANSACTED, prefetch=1000), large(size, count))
+    assert (count - 1) * size <= wide < count * size
+
+
+def test_it_is_no_smaller_than_the_first_one() -> None:
+    """What is held may have been large, and what comes need not be."""
+    assert opened(window(TRANSACTED, prefetch=1000), large(600_000)) == 999 * SMALL + 1
+
+
+def test_a_further_subscription_that_brings_nothing_is_not_needed_on_the_next_link() -> None:
+    """A queue that has as many consumers as it may refuses it, with the link, as often as it comes (BROKER.md A81)."""
+    made = window(TRANSACTED, prefetch=1000)
+    held = large(10_000, 51)
+    further = opened(made, held)
+    again = made.again()
+    assert width(again) > width(made) + further
+    again.arrived(large(10_000, 400))
+    assert not again.full(400)
+    assert width(again.again()) == width(again)  # or it would be refused there
+
+
+def test_one_that_brings_something_is_asked_for_again() -> None:
+    """Then the first window stays as it was, for others may read the queue, too."""
+    made = window(TRANSACTED, prefetch=1000)
+    opened(made, large(10_000, 51))
+    made.arrived(large(10_000, to="1+1"))
+    assert width(made.again()) == width(made)
+
+
+@pytest.mark.parametrize("kind", [DestinationKind.TOPIC, DestinationKind.QUEUE])
+def test_the_next_link_begins_as_the_first_did(kind: DestinationKind) -> None:
+    """Where nothing further was asked for."""
+    made = window(TRANSACTED, kind=kind)
+    assert width(made.again()) == width(made)
 
 
 def test_nor_is_the_first_one_of_a_huge_prefetch() -> None:
