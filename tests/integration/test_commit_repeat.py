@@ -15,15 +15,17 @@ from jmsx.jms.session import link_of
 from jmsx.jms.translation import identity_of
 from jmsx_broker import ArtemisBroker
 from jmsx_broker.wire import Wire
-from tests.integration.broker_support import eventually
+from tests.integration.broker_support import eventually, send
 from tests.integration.proxy import Proxy
 from tests.integration.support import (
     KeptForNobodyError,
     bodies,
     fresh_queue,
     of_an_attempt_that_tells,
+    settles,
     stays_in_delivery,
     stranded,
+    take,
     telling_what_is_kept,
 )
 from tests.integration.support import Outcome as Call
@@ -218,6 +220,39 @@ def one_that_is_cut(
         doubtful.start()
         other.start()
         yield way, doubtful, other
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("key", ["of jmsx", "of nobody"])
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_commit_of_many_large_inputs(artemis_broker: Broker, key: str, *, behind: bool) -> None:
+    """They are more bytes than a first window has, and come again all of them to the session that waits for them."""
+    count, body = 150, "x" * 10_000
+
+    def attempt() -> list[str]:
+        source, target = fresh_queue(), fresh_queue()
+        if key == "of jmsx":
+            with jmsx.Connection(artemis_broker.url) as sender:
+                filling = sender.create_session(jmsx.AcknowledgeMode.SESSION_TRANSACTED)
+                producer = filling.create_producer(source)
+                for _ in range(count):
+                    producer.send(jmsx.Message(body))
+                filling.commit()
+        else:
+            send(artemis_broker, source.name, [body.encode()] * count)
+        with one_that_is_cut(artemis_broker, source) as (way, doubtful, _):
+            session = doubtful.create_session(jmsx.AcknowledgeMode.SESSION_TRANSACTED)
+            consumer = session.create_consumer(source)
+            take(consumer, count)
+            session.create_producer(target).send(jmsx.Message("all"))
+            way.cut_beside("COMMIT\n", behind=behind)
+            assert Call(session.commit).join(30).error is None
+            assert way.sprung.is_set()
+            assert consumer.receive(0.5) is None
+        assert settles(artemis_broker, source, size=0)
+        return bodies(artemis_broker, target)
+
+    assert of_an_attempt_that_tells(attempt) == ["all"]
 
 
 @pytest.mark.broker

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from jmsx.core.commit_repeat import PATIENCE
@@ -16,6 +18,9 @@ from tests.unit.jmsx_artemis.repeating import (
     talk_with,
     wholly,
 )
+
+if TYPE_CHECKING:
+    from jmsx.core.delivery import Delivery
 
 
 def test_a_session_that_waits_takes_nothing_that_another_one_may_wait_for() -> None:
@@ -158,7 +163,7 @@ def test_a_doubt_that_is_told_before_the_session_is_subscribed() -> None:
 
 
 def test_a_filter_keeps_what_its_consumer_asked_for() -> None:
-    """And names no message where they are too many, or their keys cannot stand in it."""
+    """And names a message by its time where its key cannot stand in it."""
     narrowed = DIALECT.writing.narrowed
     talk = Talk(TRANSACTED, dialect=DIALECT)
     talk.subscribe()
@@ -169,7 +174,37 @@ def test_a_filter_keeps_what_its_consumer_asked_for() -> None:
         "destination": "q",
         "selector": "convert_string_expressions:(x = 1 OR y = 2) AND (AMQTimestamp = 7)",
     }
-    assert narrowed(asked, [delivery] * 101) is None
+
+
+def held(talk: Talk, count: int, **headers: str) -> list[Delivery]:
+    """So many messages that the application has; `{}` in a header is the number of each."""
+    for number in range(count):
+        talk.comes(f"{number}", **{name: told.format(number) for name, told in headers.items()})
+    return [talk.held() for _ in range(count)]
+
+
+def test_a_filter_names_the_messages_of_a_large_batch() -> None:
+    """The broker looks up a key among those of a list; one by one a thousand would take it seconds."""
+    talk = Talk(TRANSACTED, dialect=DIALECT)
+    talk.subscribe(prefetch=1000)
+    wanted = held(talk, 1000, jmsx_key="k-{}")
+    selector = DIALECT.writing.narrowed({"destination": "q"}, wanted)["selector"]
+    keys = ", ".join(sorted(f"'k-{number}'" for number in range(1000)))
+    assert selector == f"convert_string_expressions:jmsx_key IN ({keys})"
+
+
+def test_what_cannot_be_named_has_room_among_the_others() -> None:
+    """More of another sender's than a filter has times of: all of them fit into the window, or none would be enough."""
+    talk = Talk(TRANSACTED, dialect=DIALECT)
+    talk.subscribe(prefetch=1000)
+    wanted = held(talk, 101, timestamp="{}")
+    asked = {"destination": "q", "selector": "x", "consumer-window-size": "1"}
+    given = DIALECT.writing.narrowed(asked, wanted)
+    size = sum(one.frame.size for one in wanted)
+    assert {**given, "consumer-window-size": ""} == {**asked, "consumer-window-size": ""}
+    assert int(given["consumer-window-size"]) > size
+    named = DIALECT.writing.narrowed(asked, wanted[1:])
+    assert "AMQTimestamp = 100" in named["selector"]
 
 
 @pytest.mark.parametrize(("prefetch", "given"), [(1, "1"), (1000, "511489")])
@@ -183,7 +218,7 @@ def test_there_is_room_for_all_that_is_waited_for(prefetch: int, given: str) -> 
     refuse_commit(talk)
     reopen(talk)
     narrow, whole = talk.frames[-1], talk.frames[0]
-    size = 3 * Talk.message("a").size
+    size = 3 * (Talk.message("a").size + 64)  # the names in it are longer the next time
     assert whole.headers["consumer-window-size"] == given
     assert narrow.headers["consumer-window-size"] == str(max(size, int(given)))
 
