@@ -67,10 +67,22 @@ def _told(name: str, queue: Queue | None) -> Iterator[Finding]:
     else:
         told = f"{_counted(queue['messageCount'], 'message')}, {_counted(queue['consumerCount'], 'consumer')}"
     yield Finding(f"queue {name}", Level.NOTE, told)
-    if queue is not None and queue["ringSize"] != "-1":
+    if queue is not None:
+        yield from (Finding(f"queue {name}", Level.WARNING, one) for one in _deleted(queue))
+
+
+def _deleted(queue: Queue) -> Iterator[str]:
+    """Yield when a queue deletes messages that nobody has acknowledged."""
+    if queue["ringSize"] != "-1":
         kept = _counted(queue["ringSize"], "message")
-        told = f"it keeps {kept} only (ring-size): for a newer one the oldest is deleted"
-        yield Finding(f"queue {name}", Level.WARNING, told)
+        yield f"it keeps {kept} only (ring-size): for a newer one the oldest is deleted"
+    if queue["lastValue"] == "true":
+        yield "it keeps the newest message of each key only (last-value): for it an older one is deleted"
+    if queue["purgeOnNoConsumers"] == "true":
+        yield (
+            "it is emptied when its last consumer ends, or loses its link (purge-on-no-consumers): what waits, and what"
+            " the consumer had, is deleted"
+        )
 
 
 def _not_visible(check: str, error: Exception) -> Finding:

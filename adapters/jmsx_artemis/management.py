@@ -39,7 +39,17 @@ from jmsx_artemis.questions import (
     routing_types,
 )
 from jmsx_artemis.selectors import NUMBERS, formerly
-from jmsx_artemis.settings import AddressSettings, deletes, drops, forgets, hangs_up, redelivers_too
+from jmsx_artemis.settings import (
+    AddressSettings,
+    deletes,
+    drops,
+    forgets,
+    hangs_up,
+    keeps_what_is_done,
+    purges,
+    redelivers_too,
+    replaces,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -95,6 +105,9 @@ class ArtemisManagement:
             deletes(settings, kept=kept),
             drops(settings),
             forgets(settings),
+            replaces(settings),
+            purges(settings),
+            keeps_what_is_done(settings),
             hangs_up(settings),
         )
         told = tuple(one for one in advice if one is not None)

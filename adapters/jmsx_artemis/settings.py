@@ -29,6 +29,10 @@ class AddressSettings:
     address_full_policy: str = "PAGE"
     page_full_policy: str | None = None  #: where pages have a limit, which is none without it
     default_ring_size: int = -1  #: messages that a queue keeps; -1: all
+    default_last_value_queue: bool = False
+    default_last_value_key: str | None = None
+    default_purge_on_no_consumers: bool = False
+    default_non_destructive: bool = False
     slow_consumer_threshold: int = -1  #: messages a second; -1: none is slow
     slow_consumer_policy: str = "NOTIFY"
     auto_delete_queues: bool = True
@@ -53,6 +57,10 @@ class AddressSettings:
             "address_full_policy": "addressFullMessagePolicy",
             "page_full_policy": "pageFullMessagePolicy",
             "default_ring_size": "defaultRingSize",
+            "default_last_value_queue": "defaultLastValueQueue",
+            "default_last_value_key": "defaultLastValueKey",
+            "default_purge_on_no_consumers": "defaultPurgeOnNoConsumers",
+            "default_non_destructive": "defaultNonDestructive",
             "slow_consumer_threshold": "slowConsumerThreshold",
             "slow_consumer_policy": "slowConsumerPolicy",
             "auto_delete_queues": "autoDeleteQueues",
@@ -147,6 +155,40 @@ def forgets(settings: AddressSettings) -> Advice | None:
         "a queue keeps so many messages only: for a newer one the oldest is deleted, although it was confirmed",
         "set default-ring-size to -1 in the broker's address-setting",
         {"default-ring-size": settings.default_ring_size},
+    )
+
+
+def replaces(settings: AddressSettings) -> Advice | None:
+    """Return advice where a queue deletes a message for a newer one of its key."""
+    if not (settings.default_last_value_queue or settings.default_last_value_key):
+        return None
+    return Advice(
+        "a queue keeps the newest message of each key only: for it an older one is deleted, although it was confirmed",
+        "leave default-last-value-queue and default-last-value-key out of the broker's address-setting",
+        {"default-last-value-key": settings.default_last_value_key or "_AMQ_LVQ_NAME"},
+    )
+
+
+def purges(settings: AddressSettings) -> Advice | None:
+    """Return advice where a queue is emptied as often as nobody reads it, if only for a moment (BROKER.md A82)."""
+    if not settings.default_purge_on_no_consumers:
+        return None
+    return Advice(
+        "a queue is emptied when its last consumer ends, or loses its link: what waits, and what the consumer had, is"
+        " deleted, although it was confirmed",
+        "set default-purge-on-no-consumers to false in the broker's address-setting",
+        {"default-purge-on-no-consumers": "true"},
+    )
+
+
+def keeps_what_is_done(settings: AddressSettings) -> Advice | None:
+    """Return advice where an acknowledged message stays in its queue (BROKER.md A82)."""
+    if not settings.default_non_destructive:
+        return None
+    return Advice(
+        "a queue keeps what is acknowledged: each consumer gets all of it, and once more on each further link",
+        "set default-non-destructive to false in the broker's address-setting",
+        {"default-non-destructive": "true"},
     )
 
 

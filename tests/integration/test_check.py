@@ -13,9 +13,19 @@ from jmsx.core.frames import Frame
 from jmsx.jms.session import link_of
 from jmsx.log import counted
 from jmsx_broker.wire import Wire
-from tests.integration.broker_support import eventually, python
+from tests.integration.broker_support import eventually, python, send
 from tests.integration.liar import Client, Liar
-from tests.integration.support import bodies, fresh_queue, put
+from tests.integration.proxy import Proxy
+from tests.integration.support import (
+    TRANSACTED,
+    bodies,
+    connect,
+    fresh_queue,
+    of_an_attempt_that_tells,
+    put,
+    settles,
+    text,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -200,16 +210,70 @@ def test_where_dead_letters_go_on_artemis(artemis_broker: Broker, tmp_path: Path
     assert findings["dead letters"]["told"] == "confirmed copies to queue://jmsx.DLQ"
 
 
-def test_a_queue_that_forgets(artemis_broker: Broker, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ({"ring-size": 2}, "keeps 2 messages only (ring-size)"),
+        ({"last-value": True}, "for it an older one is deleted"),
+        ({"purge-on-no-consumers": True}, "emptied when its last consumer ends"),
+    ],
+)
+def test_a_queue_that_forgets(
+    artemis_broker: Broker, tmp_path: Path, setting: dict[str, Any], words: str
+) -> None:
     """Where it was made so, whatever its address-setting says."""
     queue = fresh_queue()
-    wanted = {"name": queue.name, "address": queue.name, "routing-type": "ANYCAST", "ring-size": 2}
+    wanted = {"name": queue.name, "address": queue.name, "routing-type": "ANYCAST", **setting}
     ask_broker(artemis_broker, "createQueue", json.dumps(wanted | {"auto-create-address": True}))
     code, findings = check_app(artemis_broker, queue, tmp_path)
     assert code == 1
     told = findings[f"queue {queue.name}"]
     assert told["level"] == "warning"
-    assert "keeps 2 messages only (ring-size)" in told["told"]
+    assert words in told["told"]
+
+
+def settings_are_told(broker: Broker, queue: Queue, folder: Path, **settings: bool) -> str:
+    """What is told of a queue whose address-setting is so."""
+    ask_broker(broker, "addAddressSettings", queue.name, json.dumps(settings))
+    _, findings = check_app(broker, queue, folder)
+    told: str = findings[f"settings of {queue.uri}"]["told"]
+    return told
+
+
+def test_a_queue_that_is_emptied_with_its_last_link(artemis_broker: Broker, tmp_path: Path) -> None:
+    """Everything is gone that was confirmed and not yet acknowledged; so it is told before (BROKER.md A82)."""
+
+    def attempt() -> str:
+        queue = fresh_queue()
+        told = settings_are_told(artemis_broker, queue, tmp_path, defaultPurgeOnNoConsumers=True)
+        with Proxy(artemis_broker.url) as proxy, connect(proxy) as connection:
+            session = connection.create_session(TRANSACTED)
+            consumer = session.create_consumer(queue)
+            send(artemis_broker, queue.name, [b"a", b"b"])
+            assert text(consumer.receive(5)) == "a"
+            core = link_of(session).engine.core
+            epoch = core.epoch
+            proxy.cut()
+            assert eventually(lambda: core.epoch > epoch)
+            assert consumer.receive(1) is None
+        assert settles(artemis_broker, queue, size=0)
+        return told
+
+    assert "default-purge-on-no-consumers" in of_an_attempt_that_tells(attempt)
+
+
+def test_a_queue_that_keeps_what_is_done(artemis_broker: Broker, tmp_path: Path) -> None:
+    """Each link gets all of it; so it is told before (BROKER.md A82)."""
+    queue = fresh_queue()
+    told = settings_are_told(artemis_broker, queue, tmp_path, defaultNonDestructive=True)
+    assert "default-non-destructive" in told
+    send(artemis_broker, queue.name, [b"a"])
+    with Proxy(artemis_broker.url) as proxy, connect(proxy) as connection:
+        consumer = connection.create_session().create_consumer(queue)
+        assert text(consumer.receive(5)) == "a"
+        assert consumer.receive(0.5) is None
+        proxy.cut()
+        assert text(consumer.receive(5)) == "a"
 
 
 def test_a_plain_clients_queue_that_is_removed_while_nobody_reads_it(

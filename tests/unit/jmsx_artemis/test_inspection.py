@@ -69,3 +69,24 @@ def test_what_can_be_seen_is_told(links: list[object]) -> None:
         ("dead letter queues", "warning", "not visible: not you"),
     ]
     assert len(links) == 2
+
+
+@pytest.mark.parametrize(
+    ("told_of_it", "words"),
+    [
+        ({}, []),
+        ({"ringSize": "2"}, ["it keeps 2 messages only (ring-size)"]),
+        ({"lastValue": "true"}, ["it keeps the newest message of each key only (last-value)"]),
+        ({"purgeOnNoConsumers": "true"}, ["it is emptied when its last consumer ends"]),
+        ({"ringSize": "2", "lastValue": "true"}, ["(ring-size)", "(last-value)"]),
+    ],
+)
+def test_a_queue_that_deletes_is_told(
+    links: list[object], told_of_it: dict[str, str], words: list[str]
+) -> None:
+    """Whatever the address-setting says: it may have been made so by itself."""
+    broker = Broker([queue("orders", messageCount="1", **told_of_it)], settings=SETTINGS)
+    warned = [words for _, level, words in told(broker, "orders") if level == "warning"]
+    assert len(warned) == len(words)
+    assert all(one in each for one, each in zip(words, warned, strict=True))
+    assert links

@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 
 from jmsx import ArtemisRedeliveryPolicy, RedeliveryPolicy
-from jmsx_artemis.settings import AddressSettings, deletes, drops, forgets, hangs_up, redelivers_too
+from jmsx_artemis.settings import (
+    AddressSettings,
+    deletes,
+    drops,
+    forgets,
+    hangs_up,
+    keeps_what_is_done,
+    purges,
+    redelivers_too,
+    replaces,
+)
 
 
 def test_what_is_not_set_has_the_default() -> None:
@@ -119,6 +129,12 @@ def test_who_has_no_dead_letter_address_is_told_of_none(address: str | None, tol
         ({"defaultRingSize": -1}, []),
         ({"defaultRingSize": 0}, ["the oldest is deleted"]),
         ({"defaultRingSize": 38}, ["the oldest is deleted"]),
+        ({"defaultLastValueQueue": True}, ["newest message of each key"]),
+        ({"defaultLastValueKey": "k"}, ["newest message of each key"]),
+        ({"defaultLastValueKey": "", "defaultLastValueQueue": False}, []),
+        ({"defaultPurgeOnNoConsumers": True}, ["is emptied when its last consumer ends"]),
+        ({"defaultNonDestructive": True}, ["keeps what is acknowledged"]),
+        ({"defaultPurgeOnNoConsumers": False, "defaultNonDestructive": False}, []),
         ({"slowConsumerThreshold": 5}, []),
         ({"slowConsumerThreshold": 5, "slowConsumerPolicy": "NOTIFY"}, []),
         ({"slowConsumerPolicy": "KILL"}, []),
@@ -128,6 +144,7 @@ def test_who_has_no_dead_letter_address_is_told_of_none(address: str | None, tol
 def test_settings_that_surprise(settings: dict[str, Any], words: list[str]) -> None:
     """Those that lose messages or links in silence, and no others."""
     read = AddressSettings.read("orders", json.dumps(settings))
-    advice = [one for one in (drops(read), forgets(read), hangs_up(read)) if one is not None]
+    every = (drops, forgets, replaces, purges, keeps_what_is_done, hangs_up)
+    advice = [one for each in every if (one := each(read)) is not None]
     assert len(advice) == len(words)
     assert all(part in one.problem for part, one in zip(words, advice, strict=True))
