@@ -88,10 +88,9 @@ class ByteWindow:
             first = max(first, least)
         self._credits = {settings.subscription_id: _Credits(first)}
         self._first = first
-        self._newest = (
-            ""  #: the further subscription that was opened last, until something comes by it
-        )
-        self._wanted = 0  #: bytes of a first window in which that one were not needed
+        #: The further subscription that was opened last, until something comes by it
+        self._newest = ""
+        self._wanted = 0  #: bytes of a first window beside which that one would not be needed
 
     @property
     def batch_bytes(self) -> int | None:
