@@ -20,6 +20,8 @@ from tests.unit.jmsx_artemis.repeating import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from jmsx.core.delivery import Delivery
 
 
@@ -164,7 +166,6 @@ def test_a_doubt_that_is_told_before_the_session_is_subscribed() -> None:
 
 def test_a_filter_keeps_what_its_consumer_asked_for() -> None:
     """And names a message by its time where its key cannot stand in it."""
-    narrowed = DIALECT.writing.narrowed
     talk = Talk(TRANSACTED, dialect=DIALECT)
     talk.subscribe()
     talk.comes("a", jmsx_key="it's", timestamp="7")
@@ -176,34 +177,38 @@ def test_a_filter_keeps_what_its_consumer_asked_for() -> None:
     }
 
 
-def held(talk: Talk, count: int, **headers: str) -> list[Delivery]:
-    """So many messages that the application has; `{}` in a header is the number of each."""
+def held(count: int, key: str = "k-{}") -> list[Delivery]:
+    """So many messages that the application has, each with its number in its key, and as its time."""
+    talk = Talk(TRANSACTED, dialect=DIALECT)
+    talk.subscribe(prefetch=count)
     for number in range(count):
-        talk.comes(f"{number}", **{name: told.format(number) for name, told in headers.items()})
+        talk.comes(f"{number}", jmsx_key=key.format(number), timestamp=f"{number}")
     return [talk.held() for _ in range(count)]
+
+
+def narrowed(headers: Mapping[str, str], wanted: Sequence[Delivery]) -> Mapping[str, str]:
+    """The headers of a SUBSCRIBE for these messages."""
+    found = DIALECT.writing.narrowed(headers, wanted)
+    assert found is not None
+    return found
 
 
 def test_a_filter_names_the_messages_of_a_large_batch() -> None:
     """The broker looks up a key among those of a list; one by one a thousand would take it seconds."""
-    talk = Talk(TRANSACTED, dialect=DIALECT)
-    talk.subscribe(prefetch=1000)
-    wanted = held(talk, 1000, jmsx_key="k-{}")
-    selector = DIALECT.writing.narrowed({"destination": "q"}, wanted)["selector"]
+    selector = narrowed({"destination": "q"}, held(1000))["selector"]
     keys = ", ".join(sorted(f"'k-{number}'" for number in range(1000)))
     assert selector == f"convert_string_expressions:jmsx_key IN ({keys})"
 
 
 def test_what_cannot_be_named_has_room_among_the_others() -> None:
     """More of another sender's than a filter has times of: all of them fit into the window, or none would be enough."""
-    talk = Talk(TRANSACTED, dialect=DIALECT)
-    talk.subscribe(prefetch=1000)
-    wanted = held(talk, 101, timestamp="{}")
+    wanted = held(101, key="it's")
     asked = {"destination": "q", "selector": "x", "consumer-window-size": "1"}
-    given = DIALECT.writing.narrowed(asked, wanted)
+    given = narrowed(asked, wanted)
     size = sum(one.frame.size for one in wanted)
     assert {**given, "consumer-window-size": ""} == {**asked, "consumer-window-size": ""}
     assert int(given["consumer-window-size"]) > size
-    named = DIALECT.writing.narrowed(asked, wanted[1:])
+    named = narrowed(asked, wanted[1:])
     assert "AMQTimestamp = 100" in named["selector"]
 
 
