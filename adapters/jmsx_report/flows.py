@@ -105,6 +105,8 @@ _OF_SOME: Final[dict[str, type[pl.DataType]]] = {
 
 
 _NONE: Final = pl.lit(0)
+#: In which segments there are such lines.
+_NUMBERS: Final = (pl.col("seq").min().alias("low"), pl.col("seq").max().alias("high"))
 #: The ids of Classic begin so: its messages have the timestamps of their senders.
 _OF_CLASSIC: Final = "ID:"
 
@@ -195,13 +197,15 @@ def _fingerprints(events: Events) -> pl.DataFrame:
             pl.col("effects", "running").sum(),
             pl.col("hash").bitwise_xor().alias("xor"),
             (pl.col("hash") & _LOW).sum().alias("total"),
+            *_NUMBERS,
         )
         .collect()
         .pipe(named)
     )
 
 
-#: What is `keyed`, by writer, outcome, destination, subscription and bucket. `hour_us` is the hour of sending.
+#: What is `keyed`, by writer, outcome, destination, subscription and bucket. `hour_us` is the hour of sending; the
+#: lines have numbers of the writer from `low` to `high`.
 FLOWS: Final = Partial(
     "flows",
     (*_HERE, "hour_us", "bucket"),
@@ -211,6 +215,8 @@ FLOWS: Final = Partial(
         "running": Adds.SUM,
         "xor": Adds.XOR,
         "total": Adds.SUM,
+        "low": Adds.MIN,
+        "high": Adds.MAX,
     },
     _fingerprints,
     apart=("writer", "bucket"),
@@ -255,6 +261,23 @@ def _plans(events: Events) -> pl.LazyFrame:
             pl.coalesce(~pl.col("by_broker"), "blocking", pl.lit(value=False)).alias("kept"),
         )
     )
+
+
+@of_lines(PLANNED)
+def _planned(events: Events) -> pl.DataFrame:
+    return (
+        _plans(events).group_by("writer", "hour_us", "bucket").agg(_NUMBERS).collect().pipe(named)
+    )
+
+
+#: From which number of the writer to which the lines are by which messages of a bucket are planned to come again.
+PLANS: Final = Partial(
+    "plans",
+    ("writer", "hour_us", "bucket"),
+    {"low": Adds.MIN, "high": Adds.MAX},
+    _planned,
+    apart=("writer", "bucket"),
+)
 
 
 @of_lines(*_FLOWING, PLANNED)

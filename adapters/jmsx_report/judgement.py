@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
 from jmsx_report.additive import Partial
 from jmsx_report.audit import Audit, audit
 from jmsx_report.books import PARTIALS, Terms, books
-from jmsx_report.flows import FLOWS, stories
-from jmsx_report.health import QUARANTINED
+from jmsx_report.flows import FLOWS, PLANS, stories
+from jmsx_report.health import QUARANTINED, RANGES
 from jmsx_report.local import look_again
 from jmsx_report.merge import Totals
 from jmsx_report.period import Period
 from jmsx_report.processes import Engine
 from jmsx_report.segments import Survey, batches
-from jmsx_report.store import Run, having
+from jmsx_report.store import Part, Run
 from jmsx_report.table import Context
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+
+_WHERE: Final = ("bucket", "hour_us", "writer", "low", "high")
 
 
 def judge(
@@ -63,12 +66,10 @@ def judge(
     )
 
     def look(of: Callable[[pl.Series], Partial], wanted: pl.Series) -> pl.DataFrame:
-        everywhere = of is not stories
         parts = {
             part.segment: part
             for run in totals.runs
-            if wanted.len() and (everywhere or _touches(run, wanted, held.again))
-            for part in run.parts
+            for part in (_parts(run, wanted, held.again) if of is stories else run.parts)
         }
         again = ([parts[segment] for segment in batch] for batch in batches(sorted(parts)))
         return look_again(of, wanted, again, events.absolute(), engine)
@@ -82,14 +83,28 @@ def _with_writer(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(name.alias("writer"))
 
 
-def _touches(run: Run, buckets: pl.Series, again: pl.DataFrame) -> bool:
-    """Return whether there is anything of `buckets` in the partials of `run`; of those in `again`, in its hours."""
-    whole = buckets.filter(~buckets.is_in(again["bucket"].implode()))
-    return any(
-        rows.head(1).collect().height > 0
-        for flows in [one.scan(FLOWS.name) for one in having([run], FLOWS.name)]
-        for rows in (
-            flows.filter(pl.col("bucket").is_in(whole.implode())),
-            flows.join(again.lazy(), on=["bucket", "hour_us"], how="semi"),
-        )
+def _parts(run: Run, buckets: pl.Series, again: pl.DataFrame) -> list[Part]:
+    """List those parts of `run` that may have lines of `buckets`; of those in `again`, of its hours."""
+    told = [one.name for one in (FLOWS, PLANS) if one.name in run.rows]
+    if buckets.is_empty() or not told:
+        return []
+    wanted = pl.col("bucket").is_in(buckets.implode())
+    lines = pl.concat(run.scan(name).select(_WHERE).filter(wanted) for name in told).collect()
+    by_hour = pl.col("bucket").is_in(again["bucket"].implode())
+    of_hours = lines.join(again, on=["bucket", "hour_us"], how="semi")
+    names = _segments(pl.concat([lines.filter(~by_hour), of_hours]), run.read(RANGES.name))
+    return [part for part in run.parts if part.segment.name in names]
+
+
+def _segments(lines: pl.DataFrame, ranges: pl.DataFrame) -> frozenset[str]:
+    """Name the segments that have some number from `low` to `high` of a row of `lines`; `ranges` as `RANGES`."""
+    reach = lines.sort("low").with_columns(pl.col("high").cum_max().over("writer").alias("up_to"))
+    last = ranges.sort("high").join_asof(
+        reach.select("writer", "low", "up_to"),
+        left_on="high",
+        right_on="low",
+        by="writer",
+        suffix="_of_line",
+        check_sortedness=False,  # they are, and cannot be checked by writer
     )
+    return frozenset(last.filter(pl.col("up_to") >= pl.col("low"))["segment"])

@@ -9,7 +9,7 @@ from jmsx_report.acks import ACK_EFFICIENCY
 from jmsx_report.additive import Partial
 from jmsx_report.books import PARTIALS as AUDITED
 from jmsx_report.deaths import DEAD_LETTERS
-from jmsx_report.flows import FLOWS
+from jmsx_report.flows import FLOWS, PLANS
 from jmsx_report.health import EVENT_LOG_HEALTH, FILES, QUARANTINE, QUARANTINED
 from jmsx_report.latency import DELIVERY_LATENCY
 from jmsx_report.objectives import SLO
@@ -44,6 +44,7 @@ _ASKED: Final[tuple[Partial, ...]] = (
     *AUDITED,
     QUARANTINED,
     FLOWS,
+    PLANS,
     *(partial for table in TABLES for partial in table.partials),
 )
 

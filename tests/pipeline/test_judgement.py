@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from functools import partial as bound
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import polars as pl
 
 import jmsx_report
 from jmsx_report import local
+from jmsx_report.flows import BUCKET_US
+from tests.benchmarks.segments import write
 from tests.pipeline.simulator import SOURCE, Clock, open_log, sent
 from tests.pipeline.situations.fleet import HOUR, MINUTE, SECOND, START
 from tests.pipeline.situations.shop import Shop
@@ -18,6 +21,8 @@ from tests.pipeline.situations.unsettled import stats
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
+
+    from jmsx_report.store import Part
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -56,6 +61,61 @@ def test_the_engine_does_the_second_look_too(tmp_path: Path) -> None:
 
     assert audit["unaccounted"] == 1
     assert local._look in looked
+
+
+def test_a_second_look_reads_the_segments_that_are_in_doubt(tmp_path: Path) -> None:
+    """A run may be of thousands of segments: only those are read again that have lines of the buckets in doubt."""
+    write(tmp_path / "events", events=2_000, segments=32, hours=4, pairs=2)
+    doubtful = sorted((tmp_path / "events").rglob("host1-20-*.jsonl"))[3]
+    lines = doubtful.read_text().splitlines(keepends=True)
+    lost = next(line for line in lines if '"outcome":"acknowledged"' in line)
+    doubtful.write_text("".join(line for line in lines if line != lost))
+    bucket_us = int(json.loads(lost)["msg_key"][:12], 16) * 1000 // BUCKET_US * BUCKET_US
+    looked = set[str]()
+
+    def engine(job: Callable[[A], T], todo: Iterable[A]) -> Iterator[T]:
+        for one in todo:
+            if isinstance(job, bound) and job.func is local._look:
+                looked.update(part.segment.path for part in cast("list[Part]", one))
+            yield job(one)
+
+    audit = jmsx_report.run(tmp_path / "events", tmp_path / "out", engine=engine).audit
+
+    assert audit["unaccounted"] == 1
+    assert looked == {
+        str(path.relative_to(tmp_path / "events"))
+        for path in (tmp_path / "events").rglob("*.jsonl")
+        if any(
+            bucket_us <= int(line["msg_key"][:12], 16) * 1000 < bucket_us + BUCKET_US
+            for line in map(json.loads, path.read_text().splitlines())
+            if "msg_key" in line
+        )
+    }
+    assert len(looked) < 8
+
+
+def test_a_plan_counts_that_is_in_another_segment_than_what_failed(tmp_path: Path) -> None:
+    """What waits for its redelivery is not lost, wherever the log was cut between its failure and that plan."""
+    shop = small().trade()
+    message = shop.send(ORDERS, counted=False)
+    shop._failed(message, shop.consumers[ORDERS][0], 1, 20_000, delay_us=10 * HOUR)
+    shop.ship(tmp_path / "events")
+    path, lines, at = next(
+        (path, lines, at)
+        for path in (tmp_path / "events").rglob("*.jsonl")
+        for lines in [path.read_text().splitlines(keepends=True)]
+        for at, line in enumerate(lines)
+        if "redelivery.scheduled" in line and message.key in line
+    )
+    path.write_text("".join(lines[:at]))
+    writer = path.name.rpartition("-")[0]
+    path.with_name(f"{writer}-{json.loads(lines[at])['seq']:012}.jsonl").write_text(
+        "".join(lines[at:])
+    )
+
+    audit = jmsx_report.report(tmp_path / "events", tmp_path / "out", engine=map).audit
+
+    assert (audit["in_flight"], audit["unaccounted"]) == (1, 0)
 
 
 def test_keys_that_tell_no_time_are_of_the_period_by_their_hour(tmp_path: Path) -> None:
