@@ -26,6 +26,9 @@ def _twice() -> Log:
     shown = {"broker": "b:61613", "ahead_us": 5, "within_us": 9}
     log.line(SENDER, "broker.clock", log.lines[-1]["ts_us"], **shown)
     log.line(WORKER, "sub.close", log.lines[-1]["ts_us"], dest=ORDERS, consumer="c")
+    planned = {"msg_key": "k", "next_attempt": 2, "delay_us": 5, "blocking": True}
+    at = log.lines[-1]["ts_us"]
+    log.line(WORKER, "redelivery.scheduled", at, dest=ORDERS, consumer="c", **planned)
     for line in list(log.lines):
         rest = {name: line[name] for name in line if name not in ("kind", "writer", "seq", "ts_us")}
         log.line(line["writer"], line["kind"], line["ts_us"] + 10 * MINUTE, **rest)
