@@ -57,15 +57,15 @@ class _Credits:
         return self.window != UNLIMITED and self._used >= self.window
 
     def take(self, delivery: Delivery) -> None:
-        self._sizes[delivery.arrival] = delivery.frame.size
+        self._sizes[delivery.arrival.number] = delivery.frame.size
         self._used += delivery.frame.size
 
     def give_back(self, delivery: Delivery, *, individual: bool) -> None:
-        covered = [delivery.arrival]
+        covered = [delivery.arrival.number]
         if not individual:
             covered = []
             for arrival in self._sizes:
-                if arrival > delivery.arrival:
+                if arrival > delivery.arrival.number:
                     break
                 covered.append(arrival)
         self._used -= sum(self._sizes.pop(arrival, 0) for arrival in covered)
@@ -116,16 +116,16 @@ class ByteWindow:
         for delivery in deliveries:
             self._frames += 1
             self._bytes += delivery.frame.size
-            if delivery.wire_subscription in self._credits:
-                self._credits[delivery.wire_subscription].take(delivery)
-                if delivery.wire_subscription == self._newest:
+            if delivery.arrival.wire_subscription in self._credits:
+                self._credits[delivery.arrival.wire_subscription].take(delivery)
+                if delivery.arrival.wire_subscription == self._newest:
                     self._newest = ""
 
     def settled(self, batch: Sequence[Delivery], older: int = 0) -> None:  # noqa: ARG002 - a credit counts that itself
         """Give the credits of `batch`, and of what its cumulative ACKs cover, back."""
         for delivery in batch:
-            if delivery.wire_subscription in self._credits:
-                credits_ = self._credits[delivery.wire_subscription]
+            if delivery.arrival.wire_subscription in self._credits:
+                credits_ = self._credits[delivery.arrival.wire_subscription]
                 credits_.give_back(delivery, individual=self._settings.individual)
 
     def reset(self) -> None:

@@ -88,7 +88,7 @@ class ClassicCopying(Copying):
             return False
         if "original-destination" in headers:
             return False  # fanned out: the audit of the shared queue keeps one of the copies only
-        places = (destination_uri(headers.get("destination")) or "", delivery.subscribed)
+        places = (destination_uri(headers.get("destination")) or "", delivery.arrival.subscribed)
         return not any(one.startswith(f"queue://{DEAD_LETTER_QUEUE}") for one in places)
 
     def dead_letter_copy(self, delivery: Delivery, destination: str, death: DeathRecord) -> Frame:

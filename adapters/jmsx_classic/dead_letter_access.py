@@ -417,15 +417,9 @@ def _commit(link: RequestLink, batch: Sequence[_Taken], queue: str) -> None:
 
 def _delivery(frame: MessageFrame, queue: str) -> Delivery:
     """Return the message as a consumer of `queue` would have it, whose headers the dialect can read."""
-    return Delivery(
-        frame,
-        arrival=0,
-        message_id=DIALECT.reading.message_id(frame.headers),
-        epoch=0,
-        received_at=0.0,
-        expires_at=None,
-        subscribed=f"queue://{queue}",
-    )
+    message_id = DIALECT.reading.message_id(frame.headers)
+    read = f"queue://{queue}"
+    return Delivery.of(frame, 0, message_id, epoch=0, now=0.0, wall=0.0, subscribed=read)
 
 
 def _browsing(queue: str) -> Mapping[str, str]:

@@ -94,7 +94,9 @@ class MessageWindow:
         if not self._individual:
             self._model.widened(covered)
             return self._wake(next(islice(unsettled, covered - 1, None)))
-        free = next((one for one in reversed(unsettled) if one.ack_id not in self._held), None)
+        free = next(
+            (one for one in reversed(unsettled) if one.arrival.ack_id not in self._held), None
+        )
         if free is not None and not full:
             return self._wake(free)
         covered = max(covered, min(len(self._held), len(unsettled)))  # it must not narrow it
@@ -104,8 +106,8 @@ class MessageWindow:
         if not more or not self._held:
             frames = [*self.release(), Frame("BEGIN", name)]
             more = list(islice(unsettled, covered))
-        self._held.update(one.ack_id for one in more)
-        frames += [Frame("ACK", {"id": one.ack_id, **name}) for one in more]
+        self._held.update(one.arrival.ack_id for one in more)
+        frames += [Frame("ACK", {"id": one.arrival.ack_id, **name}) for one in more]
         self._model.held(covered)
         return frames
 
@@ -114,7 +116,7 @@ class MessageWindow:
         ahead = len(self._held)
         newest = list(islice(reversed(unsettled), max(len(unsettled) - ahead, 0)))
         more = newest[::-1][: max(covered - ahead, 0)]
-        return [] if any(one.ack_id in self._held for one in more) else more
+        return [] if any(one.arrival.ack_id in self._held for one in more) else more
 
     def release(self) -> Sequence[Frame]:
         """
@@ -135,7 +137,7 @@ class MessageWindow:
     def _wake(self, delivery: Delivery) -> Sequence[Frame]:
         """Return the frames that make the broker look for more messages, and settle nothing."""
         name = {"transaction": f"window-{self._id}"}
-        ack = Frame("ACK", {"id": delivery.ack_id, **name})
+        ack = Frame("ACK", {"id": delivery.arrival.ack_id, **name})
         return [Frame("BEGIN", name), ack, Frame("ABORT", name)]
 
 

@@ -248,7 +248,7 @@ class Browsers:
             return answered("UNSUBSCRIBE", destination)
         request = self._requests.open("UNSUBSCRIBE", destination)
         self._closing = [*(one for one in self._closing if not one.done), request]
-        acks = [] if taken is None else [Frame("ACK", {"id": taken.ack_id})]
+        acks = [] if taken is None else [Frame("ACK", {"id": taken.arrival.ack_id})]
         headers = {"id": subscription_id, "receipt": request.receipt_id}
         self._outbox.transmit(*acks, Frame("UNSUBSCRIBE", headers))
         return request

@@ -201,7 +201,7 @@ class CommitMarkers:
             return
         if older is not None and older is not self._acknowledged_marker:
             self._acknowledged_marker = older
-            self._outbox.transmit(Frame("ACK", {"id": older.ack_id}))
+            self._outbox.transmit(Frame("ACK", {"id": older.arrival.ack_id}))
 
     def _look_at(self, unanswered: _UnansweredCommit, seen: set[int], now: float) -> None:
         covered_tells = self._dialect.transactional_ack
@@ -243,7 +243,7 @@ class CommitMarkers:
         request = self._asked = self._requests.open("COMMIT", commit.whole.subject, answered)
         ack = []
         if held is not None and self._dialect.transactional_ack:
-            ack.append(Frame("ACK", {"id": held.ack_id, **wire}))
+            ack.append(Frame("ACK", {"id": held.arrival.ack_id, **wire}))
         last = Frame("COMMIT", {**wire, "receipt": request.receipt_id})
         self._outbox.transmit(*acks, marker, *ack, last)
 
@@ -251,7 +251,7 @@ class CommitMarkers:
         """Acknowledge the marker that goes with the commit which is confirmed, if its COMMIT took none along."""
         held = self._acknowledged_marker
         if held is not None and not self._dialect.transactional_ack:
-            self._outbox.transmit(Frame("ACK", {"id": held.ack_id}))
+            self._outbox.transmit(Frame("ACK", {"id": held.arrival.ack_id}))
 
     def _look_up(
         self, unanswered: _UnansweredCommit, error: LinkError | BrokerFaultError, now: float
@@ -279,7 +279,7 @@ class CommitMarkers:
     def close(self) -> None:
         """Acknowledge the marker in hand, so that none stays on the broker; the link is being closed."""
         if self._last_marker is not None and self._last_marker is not self._acknowledged_marker:
-            self._outbox.transmit(Frame("ACK", {"id": self._last_marker.ack_id}))
+            self._outbox.transmit(Frame("ACK", {"id": self._last_marker.arrival.ack_id}))
         self.lost()
 
     def _marker(self, wire: Mapping[str, str]) -> Frame:

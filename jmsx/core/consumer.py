@@ -211,9 +211,13 @@ class ConsumerCore:
         if self.window.counting:
             self.window.arrived(deliveries)
         self._idle_since = None
-        commit_refused = [one.redelivery_count for one in deliveries if one.history.commit_refused]
-        if commit_refused:
-            self.paused_until = now + max(self.settings.policy.delay(max(commit_refused)), 0.0)
+        refused = [
+            one.redelivery_count
+            for one in deliveries
+            if (lost := one.history.lost) is not None and lost.refused
+        ]
+        if refused:
+            self.paused_until = now + max(self.settings.policy.delay(max(refused)), 0.0)
         self.reports.received(deliveries, now)
 
     def _know_again(self, deliveries: list[Delivery]) -> None:
@@ -338,7 +342,7 @@ class ConsumerCore:
         """
         self.flush(AckTrigger.EACH, now)
         self.write_acks(batch)
-        owed = [one for one in batch if one.owed_end is not None]
+        owed = [one for one in batch if one.decided.owed_end is not None]
         if owed:
             self.reports.acknowledged(owed, AckTrigger.EACH, now)
             self.end_owed(owed, now)
@@ -350,7 +354,7 @@ class ConsumerCore:
         Where ACKs are cumulative, messages wait in the order in which they came.
         """
         for index, one in enumerate(self.waiting):
-            if one.arrival >= delivery.arrival:
+            if one.arrival.number >= delivery.arrival.number:
                 return index
         return len(self.waiting)
 
@@ -625,7 +629,7 @@ class ConsumerCore:
         owed = [one for one in batch if not one.is_acknowledged]
         if not self.settings.individual:
             owed = newest(owed)
-        acks = [Frame("ACK", {"id": one.ack_id, **headers}) for one in owed]
+        acks = [Frame("ACK", {"id": one.arrival.ack_id, **headers}) for one in owed]
         return [*self.release_window(), *acks] if self.widened else acks
 
     def nack_frames(self, batch: list[Delivery], receipts: Iterable[str]) -> list[Frame]:
@@ -635,8 +639,9 @@ class ConsumerCore:
         """
         self._changes(self)
         self.miscounted = self._dialect.nack_miscounts and not self.settings.individual
-        last = batch[-1].arrival
-        self.window.settled(batch, older=sum(1 for one in self.delivered if one.arrival < last))
+        last = batch[-1].arrival.number
+        older = sum(1 for one in self.delivered if one.arrival.number < last)
+        self.window.settled(batch, older=older)
         nacks = [nack(one, receipt) for one, receipt in zip(batch, receipts, strict=True)]
         return [*self.release_window(), *nacks]
 
@@ -739,10 +744,10 @@ class ConsumerCore:
         if not batch:
             return
         front = list(batch)
-        while self.waiting and self.waiting[0].arrival < batch[-1].arrival:
+        while self.waiting and self.waiting[0].arrival.number < batch[-1].arrival.number:
             front.append(self.waiting.popleft())
         if len(front) > len(batch):
-            front.sort(key=lambda one: one.arrival)
+            front.sort(key=lambda one: one.arrival.number)
         self.waiting.extendleft(reversed(front))
         self._idle_since = None
 
@@ -829,7 +834,7 @@ class ConsumerCore:
     ) -> None:
         """End those of `batch`, whose ACK is written, that were `owe`d."""
         for delivery in batch:
-            outcome = delivery.owed_end
+            outcome = delivery.decided.owed_end
             if outcome is not None:
                 delivery.owe_nothing()
                 self.forget_counts([delivery])
@@ -838,7 +843,7 @@ class ConsumerCore:
     def end_unwritten(self, batch: Iterable[Delivery], outcome: Outcome, now: float) -> None:
         """End those of `batch` that were `owe`d with `outcome`: the broker delivers them again, and none has failed."""
         for delivery in batch:
-            if delivery.owed_end is not None:
+            if delivery.decided.owed_end is not None:
                 self.memory.acknowledged([delivery])
                 self.reports.ended(delivery, outcome, now, None)
 
@@ -861,10 +866,12 @@ class ConsumerCore:
         if not self._outbox.ends:
             return
         for delivery in alive:
-            unseen = delivery.unseen or delivery.ended_at == -math.inf  # or waits for its handler
+            unseen = (
+                delivery.decided.unseen or delivery.ended_at == -math.inf
+            )  # or waits for its handler
             if unseen or delivery.ended_at == delivery.started_at:  # or its own handler settles it
                 lost = outcome is Outcome.ABANDONED
-                delivery.ended_at = delivery.received_at if lost and unseen else now
+                delivery.ended_at = delivery.arrival.received_at if lost and unseen else now
                 raised = (failure := delivery.failed.failure) is not None and failure.error_type
                 delivery.runs_on = lost and not (unseen or raised)
             self.reports.ended(delivery, outcome, now, transaction_id)
@@ -891,9 +898,10 @@ class ConsumerCore:
 
 def newest(batch: Sequence[Delivery]) -> list[Delivery]:
     """Return the newest delivery of each wire subscription: its cumulative ACK covers the others."""
-    return list({one.wire_subscription: one for one in batch}.values())
+    return list({one.arrival.wire_subscription: one for one in batch}.values())
 
 
 def nack(delivery: Delivery, receipt_id: str) -> Frame:
     """Return the NACK of one message, with a receipt if `receipt_id` is not empty."""
-    return Frame("NACK", {"id": delivery.ack_id, **({"receipt": receipt_id} if receipt_id else {})})
+    receipt = {"receipt": receipt_id} if receipt_id else {}
+    return Frame("NACK", {"id": delivery.arrival.ack_id, **receipt})

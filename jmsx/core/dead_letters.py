@@ -411,7 +411,7 @@ class DeadLetters:
             if move.in_doubt:
                 reports = move.consumer.reports
                 reports.ended_late(move.delivery, LateOutcome.IN_DOUBT, move.failure, now)
-            if not move.delivery.unseen:
+            if not move.delivery.decided.unseen:
                 move.delivery.count_failed()
             if move.destination:
                 move.consumer.memory.dying(move.delivery)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from enum import IntEnum, auto
 from typing import Final, NamedTuple
 
@@ -17,14 +18,12 @@ from jmsx.core.events import Outcome
 from jmsx.core.frames import MessageFrame
 from jmsx.core.headers import COUNT_HEADER, SUBSCRIPTION_SEPARATOR, time_ms
 from jmsx.core.history import (
-    FLAG,
     FLAGGED,
     NEW,
-    NOTHING,
     DeadLetterCause,
+    History,
     Lost,
     Remembered,
-    merge,
 )
 from jmsx.core.ledger import Entry
 from jmsx.core.values import Failure
@@ -73,125 +72,130 @@ class Failures(NamedTuple):
 NOT_FAILED: Final = Failures()
 
 
+class Progress(IntEnum):
+    """How far a message has come here."""
+
+    ARRIVED = auto()
+    ASKED = auto()  #: what the process and a ledger know of it is in its history
+    HANDED_OUT = auto()  #: the application has got it at least once
+
+
+# Names of the module, as in `delivery_state`.
+
+ARRIVED: Final = Progress.ARRIVED
+HANDED_OUT: Final = Progress.HANDED_OUT
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is decided over a message, save that the application gets it, and that its ACK is due when it is done."""
+
+    limit: Limit = WITHIN
+    #: Why it becomes a dead letter as soon as it is handed out; None: it does not
+    dead_letter_cause: DeadLetterCause | None = None
+    unseen: bool = False  #: it becomes a dead letter before the application gets it
+    #: How it ends as soon as its ACK is written, which waits for its turn; None: that is not put off
+    owed_end: Outcome | None = None
+    #: If its process dies with it, the ledger's count makes it a dead letter
+    is_last: bool = False
+
+
+#: Over most messages nothing is.
+UNDECIDED: Final = Decision()
+
+
+@dataclass(slots=True, eq=False)
+class Arrival:
+    """
+    What came with a MESSAGE frame. It never changes: of a message of which more is shown, another one takes its place.
+
+    What its consumer reads, and what the message is known by, is written when it is found.
+    """
+
+    frame: MessageFrame  #: the same when the message comes again, whatever is known of it by then
+    number: int  #: in the session, in the order of arrival
+    message_id: str  #: the same over redeliveries, on whatever link
+    epoch: int  #: which connection it came on; its ack id dies with that connection
+    received_at: float  #: seconds, monotonic
+    expires_at: float | None  #: seconds, monotonic; None: never
+    ack_id: str
+    wire_subscription: str  #: the subscription on the wire
+    subscription_id: str  #: the first wire subscription of its consumer
+    subscribed: str  #: URI of what its consumer reads, or nothing
+    looked_at: bool = False  #: what came without a body was looked for elsewhere
+    identity: MessageIdentity | None = None  #: what it is known by, once somebody asked
+    memory_key: int | None = None  #: the same for the memory of the process
+
+
 class Delivery:
     """
     A message that the broker dispatched to us; the same object over all local redeliveries.
 
-    What came with it never changes. Each other slot is written by the methods here alone, or by one module alone, which
-    `tests/unit/core/test_delivery.py` names.
+    Each slot is written by the methods here alone, or by one module alone, which `tests/unit/core/test_delivery.py`
+    names.
     """
 
     __slots__ = (
-        "ack_id",
         "arrival",
-        "as_it_came",
-        "asked",
-        "before",
-        "dead_letter_cause",
+        "decided",
         "ended_at",
         "entry",
-        "epoch",
-        "expires_at",
         "failed",
         "frame",
         "history",
-        "identity",
-        "is_last",
-        "limit",
-        "looked_at",
-        "memory_key",
-        "message_id",
         "order",
-        "owed_end",
-        "received_at",
+        "progress",
         "runs_on",
         "started_at",
         "state",
-        "subscribed",
-        "subscription_id",
-        "unseen",
-        "was_handed_out",
-        "wire_subscription",
     )
 
-    def __init__(
-        self,
-        frame: MessageFrame,
-        *,
-        arrival: int,
-        message_id: str,
-        epoch: int,
-        received_at: float,
-        expires_at: float | None,
-        ack_id: str | None = None,
-        subscribed: str = "",
-    ) -> None:
-        headers = frame.headers
-        self.frame = frame
-        #: The same when the message comes again, whatever is known of it by then
-        self.as_it_came = frame
-        #: Its number in the session, in the order of arrival
-        self.arrival: Final = arrival
-        self.order: float = arrival  #: which of the session's consumers is served first: the lowest
-        #: The subscription on the wire
-        self.wire_subscription: Final = headers.get("subscription", "")
-        #: The first wire subscription of its consumer
-        self.subscription_id: Final = self.wire_subscription.partition(SUBSCRIPTION_SEPARATOR)[0]
-        #: Which connection it came on; its ack id dies with that connection
-        self.epoch: Final = epoch
-        self.ack_id: Final = headers.get("ack", "") if ack_id is None else ack_id
-        #: The same over redeliveries, on whatever link
-        self.message_id: Final = message_id
-        self.subscribed = subscribed  #: URI of what its consumer reads, or nothing
-        self.identity: MessageIdentity | None = None  #: what it is known by, once somebody asked
-        self.memory_key: int | None = None  #: the same for the memory of the process
-        flagged = headers.get("redelivered") == "true"
-        self.before = FLAG if flagged else NOTHING  #: what is known of earlier ones when it comes
-        self.history = FLAGGED if flagged else NEW  #: all that is known of those before this one
-        self.asked = False  #: what the process and a ledger know of it is in its history
+    def __init__(self, arrival: Arrival, history: History) -> None:
+        self.arrival = arrival
+        self.frame = arrival.frame  #: what is used of it: all that came, or less
+        self.history = history  #: what is known of the deliveries before this one
+        self.failed = NOT_FAILED
+        self.decided = UNDECIDED
+        self.progress = ARRIVED
+        self.state = WAITING
         self.entry: Entry | None = None  #: its last hand-out in the ledger, if one counts
-        #: If its process dies with it, the ledger's count makes it a dead letter
-        self.is_last = False
-        self.received_at: Final = received_at  #: seconds, monotonic
-        self.expires_at = expires_at  #: seconds, monotonic; None: never
-        self.started_at = received_at
-        self.ended_at = received_at
+        #: Which of the session's consumers is served first: the lowest
+        self.order: float = arrival.number
+        self.started_at = self.ended_at = arrival.received_at
         #: The application still had it when its link was lost, and has not told since that it is done with it
         self.runs_on = False
-        self.state = WAITING
-        #: How it ends as soon as its ACK is written, which waits for its turn; None: that is not put off
-        self.owed_end: Outcome | None = None
-        self.limit = WITHIN
-        #: Why it becomes a dead letter as soon as it is handed out; None: it does not
-        self.dead_letter_cause: DeadLetterCause | None = None
-        self.unseen = False  #: it becomes a dead letter before the application gets it
-        self.looked_at = False  #: what came without a body was looked for elsewhere
-        self.was_handed_out = False  #: the application has got it at least once
-        self.failed = NOT_FAILED
 
     @classmethod
     def of(
         cls,
         frame: MessageFrame,
-        arrival: int,
+        number: int,
         message_id: str,
         *,
         epoch: int,
         now: float,
         wall: float,
         ack_id: str | None = None,
+        subscribed: str = "",
     ) -> Delivery:
         """Make the delivery of `frame`; `wall` is the time of day in epoch seconds, for its expiry."""
-        expires_ms = time_ms(frame.headers.get("expires"))
-        expires_at = None if expires_ms is None else now + expires_ms / 1000 - wall
+        headers = frame.headers
+        expires_ms = time_ms(headers.get("expires"))
+        wire_subscription = headers.get("subscription", "")
         return cls(
-            frame,
-            arrival=arrival,
-            message_id=message_id,
-            epoch=epoch,
-            received_at=now,
-            expires_at=expires_at,
-            ack_id=ack_id,
+            Arrival(  # in the order of its fields
+                frame,
+                number,
+                message_id,
+                epoch,
+                now,
+                None if expires_ms is None else now + expires_ms / 1000 - wall,
+                headers.get("ack", "") if ack_id is None else ack_id,
+                wire_subscription,
+                wire_subscription.partition(SUBSCRIPTION_SEPARATOR)[0],
+                subscribed,
+            ),
+            FLAGGED if headers.get("redelivered") == "true" else NEW,
         )
 
     def step(self, given: DeliveryInput) -> None:
@@ -210,10 +214,14 @@ class Delivery:
 
     def complete(self, shown: MessageFrame | None) -> None:
         """Take the frame that another look at the message has `shown`, with its ack id; None: nothing more is known."""
-        self.looked_at = True
-        if shown is not None:
-            self.identity = self.memory_key = None  # which were others without the body
-            self.frame = self.as_it_came = shown
+        if shown is None:
+            self.arrival = replace(self.arrival, looked_at=True)
+            return
+        self.frame = shown
+        # without the body it was known by something else
+        self.arrival = replace(
+            self.arrival, frame=shown, looked_at=True, identity=None, memory_key=None
+        )
 
     def go_by(self, frame: MessageFrame) -> None:
         """Be `frame`, in place of the one that came: the same message, or less of it."""
@@ -221,7 +229,7 @@ class Delivery:
 
     def never_expires(self) -> None:
         """Note that its time of expiry is not the broker's."""
-        self.expires_at = None
+        self.arrival = replace(self.arrival, expires_at=None)
 
     def mark_undecodable(self, error: Exception, frame: MessageFrame | None = None) -> None:
         """
@@ -230,45 +238,43 @@ class Delivery:
         `frame`: all that came of it, where that is only known now.
         """
         self.frame = (self.frame if frame is None else frame).bare()
-        self.expires_at = None
-        self.dead_letter_cause = DeadLetterCause(UNDECODABLE, _failure(error), sure=True)
+        self.never_expires()
+        self.dies_of(DeadLetterCause(UNDECODABLE, _failure(error), sure=True))
 
     def dies_of(self, cause: DeadLetterCause) -> None:
         """Note why the message becomes a dead letter as soon as it is handed out."""
-        self.dead_letter_cause = cause
+        self.decided = replace(self.decided, dead_letter_cause=cause)
 
     def go_over_limit(self) -> None:
         """Note that the message is over its limit: it is a dead letter, unless the application's store is asked."""
-        self.limit = Limit.OVER
+        self.decided = replace(self.decided, limit=Limit.OVER)
 
     def note_not_done(self) -> None:
         """Note that the application's store does not know the message, which is over its limit, as done."""
-        self.limit = Limit.NOT_DONE
+        self.decided = replace(self.decided, limit=Limit.NOT_DONE)
 
     def dies_unseen(self) -> None:
         """Note that the message becomes a dead letter before the application gets it."""
-        self.unseen = True
+        self.decided = replace(self.decided, unseen=True)
+
+    def note_last(self, *, is_last: bool) -> None:
+        """Note whether the ledger's count makes the message a dead letter if its process dies with this hand-out."""
+        if is_last is not self.decided.is_last:
+            self.decided = replace(self.decided, is_last=is_last)
 
     def continue_after_sending_back(self, redeliveries: int) -> None:
         """Count on from the redeliveries before the message was sent back to the broker for later."""
-        self.before = self.before._replace(sent_back=redeliveries)
-        self._merge()
+        self.history = self.history.merged(sent_back=redeliveries)
 
     def continue_after_loss(self, lost: Lost) -> None:
         """Count on from before a link was lost, which is why the broker delivers the message again."""
-        self.before = self.before._replace(lost=lost)
-        self._merge()
-
-    def _merge(self, remembered: Remembered | None = None, entry: Entry | None = None) -> None:
-        flagged, sent_back, lost = self.before
-        self.history = merge(
-            flagged=flagged, sent_back=sent_back, lost=lost, remembered=remembered, entry=entry
-        )
+        self.history = self.history.merged(lost=lost)
 
     def recover(self, failed: Failures, cause: DeadLetterCause | None) -> None:
         """Continue what was known of the message when its link was lost: how it failed, and why it is to die."""
         self.failed = failed
-        self.dead_letter_cause = cause
+        if cause is not None:
+            self.dies_of(cause)
 
     def begin_hand_out(self, remembered: Remembered | None, entry: Entry | None) -> None:
         """
@@ -278,11 +284,15 @@ class Delivery:
         """
         if entry is not None:
             self.entry = entry
-        if self.asked:
+        if self.progress is not ARRIVED:
             return
         if remembered is not None or entry is not None:
-            self._merge(remembered, entry)
-        self.asked = True
+            self.history = self.history.merged(remembered=remembered, entry=entry)
+        self.progress = Progress.ASKED
+
+    def note_handed_out(self) -> None:
+        """Note that the application has got the message."""
+        self.progress = HANDED_OUT
 
     def forget_hand_out(self) -> None:
         """Forget the last hand-out, of which the ledger has been told."""
@@ -328,11 +338,21 @@ class Delivery:
     def owe(self, outcome: Outcome | None) -> None:
         """Owe nothing but its ACK, with which it ends; None: it has ended already."""
         self.step(DeliveryInput.COPY)
-        self.owed_end = outcome
+        self.decided = replace(self.decided, owed_end=outcome)
 
     def owe_nothing(self) -> None:
         """Note that the ACK which it owed is written, and that it has ended with it."""
-        self.owed_end = None
+        self.decided = replace(self.decided, owed_end=None)
+
+    @property
+    def message_id(self) -> str:
+        """What the broker knows the message by (JMSMessageID), over redeliveries and links."""
+        return self.arrival.message_id
+
+    @property
+    def dead_letter_cause(self) -> DeadLetterCause | None:
+        """Why the message becomes a dead letter as soon as it is handed out; None: it does not."""
+        return self.decided.dead_letter_cause
 
     @property
     def headers(self) -> dict[str, str]:
@@ -370,10 +390,10 @@ class Delivery:
         """
         history = self.history
         before = max(history.deliveries - history.guessed, history.failures)
-        return max(before + (not self.unseen), 1)
+        return max(before + (not self.decided.unseen), 1)
 
     def __repr__(self) -> str:
-        return f"<Delivery {self.message_id} #{self.delivery_count} epoch {self.epoch}>"
+        return f"<Delivery {self.message_id} #{self.delivery_count} epoch {self.arrival.epoch}>"
 
 
 class Held:

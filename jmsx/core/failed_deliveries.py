@@ -163,7 +163,7 @@ def _runs(failed: Sequence[tuple[Delivery, Failure]]) -> list[tuple[list[Deliver
 
 def _last_failure(delivery: Delivery) -> Failure:
     """Return how the delivery before this one failed: as its handler has told, or with its process, by a ledger."""
-    lost, deliveries = delivery.before.lost, delivery.redelivery_count
+    lost, deliveries = delivery.history.lost, delivery.redelivery_count
     if lost is not None and lost.failure is not None and lost.deliveries == deliveries:
         return lost.failure
     if delivery.entry is None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from jmsx.core.consumer import ConsumerCore
 from jmsx.core.dead_letters import DeadLetters
-from jmsx.core.delivery import WITHIN, Delivery, Held, Limit
+from jmsx.core.delivery import ARRIVED, HANDED_OUT, WITHIN, Delivery, Held, Limit
 from jmsx.core.delivery_state import DeliveryInput
 from jmsx.core.dialect import Dialect
 from jmsx.core.events import AckTrigger
@@ -75,7 +75,8 @@ class HandingOut:
         while (consumer := self._consumers.next_ready(subscription_ids, now)) is not None:
             delivery = consumer.hand_out(now, held)
             if delivery is not None:
-                unexpired = delivery.expires_at is None or now <= delivery.expires_at
+                expires_at = delivery.arrival.expires_at
+                unexpired = expires_at is None or now <= expires_at
                 if unexpired or delivery.is_acknowledged:
                     return delivery
                 consumer.take_delivered(delivery)
@@ -85,7 +86,7 @@ class HandingOut:
 
     def store_key(self, delivery: Delivery) -> StoreKey | None:
         """Return the key under which a ledger counts `delivery`, or None if it is not counted."""
-        consumer = self._consumers.find(delivery.subscription_id)
+        consumer = self._consumers.find(delivery.arrival.subscription_id)
         try:
             return store_key(delivery, consumer.settings, self._dialect.reading)
         except Exception as error:
@@ -110,7 +111,7 @@ class HandingOut:
         message was done, it gets that one too, with its `limit` OVER: then it acknowledges it as done, or gives it
         back as NOT_DONE, and no handler is called.
         """
-        consumer = self._consumers.find(delivery.subscription_id)
+        consumer = self._consumers.find(delivery.arrival.subscription_id)
         if delivery.is_acknowledged and delivery.dead_letter_cause is None:
             return True
         try:
@@ -129,10 +130,10 @@ class HandingOut:
         Return whether `delivery`, which `offer` returned, came without a body that it may have: then look at it
         elsewhere.
         """
-        consumer = self._consumers.find(delivery.subscription_id)
+        consumer = self._consumers.find(delivery.arrival.subscription_id)
         if (
             not consumer.untranslated
-            or delivery.looked_at
+            or delivery.arrival.looked_at
             or delivery.dead_letter_cause is not None
         ):
             return False
@@ -148,14 +149,14 @@ class HandingOut:
         link where its own was lost meanwhile: there it comes again.
         """
         delivery.complete(shown)
-        consumer = self._consumers.get(delivery.subscription_id)
+        consumer = self._consumers.get(delivery.arrival.subscription_id)
         if shown is not None and consumer is not None and delivery in consumer.waiting:
             self._consumers.recall(consumer, delivery)
 
     def decline(self, held: Held) -> None:
         """Put back what `offer` returned: it is the next message again, as if it had not been offered."""
         if held.delivery is not None:
-            self._consumers.find(held.delivery.subscription_id).decline(held.delivery)
+            self._consumers.find(held.delivery.arrival.subscription_id).decline(held.delivery)
             held.delivery = None
 
     def _admit(
@@ -167,7 +168,7 @@ class HandingOut:
         *,
         asks_store: bool,
     ) -> bool:
-        remembered = None if delivery.asked else consumer.memory.recall(delivery)
+        remembered = consumer.memory.recall(delivery) if delivery.progress is ARRIVED else None
         delivery.begin_hand_out(remembered, entry)
         if remembered is not None and remembered.sent_back:
             again = self._failed_deliveries.send_back_again
@@ -181,17 +182,19 @@ class HandingOut:
             consumer.acknowledge_originals([delivery], now)
             return False
         cause = None if remembered is None else remembered.dead_letter_cause
-        if cause is not None and cause.holds(flagged=delivery.before.flagged):
+        if cause is not None and cause.holds(flagged=delivery.history.flagged):
             delivery.dies_of(cause)
-        if delivery.limit is WITHIN and _over_limit(consumer, delivery, delivery.failures):
+        if delivery.decided.limit is WITHIN and _over_limit(consumer, delivery, delivery.failures):
             delivery.go_over_limit()
-        over = delivery.limit is not WITHIN and not (
+        over = delivery.decided.limit is not WITHIN and not (
             asks_store and _is_asked_for(consumer, delivery)
         )
-        if over or delivery.dead_letter_cause is not None:
+        if over or delivery.decided.dead_letter_cause is not None:
             self._failed_deliveries.dead_letter_unseen(consumer, delivery, now)
             return False
-        delivery.is_last = _dies_with_process(consumer, delivery)
+        if delivery.entry is not None:
+            delivery.note_last(is_last=_dies_with_process(consumer, delivery, delivery.entry))
+        delivery.note_handed_out()
         consumer.memory.handed_out(delivery)
         if self._work is not None:
             self._work.touch(consumer, delivery, now)
@@ -216,14 +219,16 @@ class HandingOut:
         message until it is where it was. Returns False if its state cannot be known; then drop the link.
         """
         delivery = held.delivery
-        consumer = None if delivery is None else self._consumers.get(delivery.subscription_id)
-        if delivery is None or consumer is None:
+        if delivery is None:
             return True
-        if delivery.epoch != linked and not delivery.is_acknowledged:
+        consumer = self._consumers.get(delivery.arrival.subscription_id)
+        if consumer is None:
+            return True
+        if delivery.arrival.epoch != linked and not delivery.is_acknowledged:
             held.delivery = None
             self._consumers.note_not_failed(consumer, delivery)
             return True
-        if delivery.epoch != linked:  # its ACK may be written, and is not to be any more
+        if delivery.arrival.epoch != linked:  # its ACK may be written, and is not to be any more
             delivery.step(DeliveryInput.ACKED)
         if self._work is not None:
             self._work.untouch(delivery)
@@ -241,10 +246,10 @@ def _over_limit(consumer: ConsumerCore, delivery: Delivery, failures: int) -> bo
     told: what the application still holds of a lost link has not failed.
     Source: the pre-dispatch check, `ActiveMQMessageConsumer.java:556-568`.
     """
-    policy = consumer.settings.policy
-    if not (policy.pre_dispatch_check or delivery.history.commit_refused):
+    policy, lost = consumer.settings.policy, delivery.history.lost
+    if not (policy.pre_dispatch_check or (lost is not None and lost.refused)):
         return False
-    if consumer.settings.transacted and not delivery.was_handed_out:
+    if consumer.settings.transacted and delivery.progress is not HANDED_OUT:
         return given_up(policy, failures)
     return delivery.entry is not None and given_up(policy, failures - delivery.history.untold)
 
@@ -255,14 +260,13 @@ def _is_asked_for(consumer: ConsumerCore, delivery: Delivery) -> bool:
 
     That is done for one failure, for it may be the question that its processes die of.
     """
-    return delivery.limit is not Limit.NOT_DONE and not _over_limit(
+    return delivery.decided.limit is not Limit.NOT_DONE and not _over_limit(
         consumer, delivery, delivery.failures - 1
     )
 
 
-def _dies_with_process(consumer: ConsumerCore, delivery: Delivery) -> bool:
+def _dies_with_process(consumer: ConsumerCore, delivery: Delivery, entry: Entry) -> bool:
     """Return whether a message is over its limit, by its ledger, if the process dies that has it, and all others do."""
-    policy, entry = consumer.settings.policy, delivery.entry
-    if entry is None or not policy.pre_dispatch_check:
-        return False
-    return given_up(policy, delivery.before.sent_back + entry.failures + entry.in_doubt + 1)
+    failures = delivery.history.sent_back + entry.failures + entry.in_doubt + 1
+    policy = consumer.settings.policy
+    return policy.pre_dispatch_check and given_up(policy, failures)

@@ -67,7 +67,7 @@ class HeldOnLostLinks:
     def refuse(self, epoch: int) -> None:
         """Count those of a link as failed, however the application will say that they went."""
         for delivery in self:
-            if delivery.epoch == epoch:
+            if delivery.arrival.epoch == epoch:
                 self._refused[delivery] = self._held[delivery]
                 self.failed(delivery)
 

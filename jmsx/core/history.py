@@ -29,15 +29,6 @@ class Lost(NamedTuple):
     failure: Failure | None = None
 
 
-class Before(NamedTuple):
-    """What is known of earlier deliveries when a message comes, with nobody asked."""
-
-    flagged: bool = False  #: the broker says that it was delivered before
-    #: Redeliveries before it was sent back to the broker, which has it as a new message since
-    sent_back: int = 0
-    lost: Lost | None = None  #: what its session knows of it from a lost link
-
-
 class DeadLetterCause(NamedTuple):
     """Why a message becomes a dead letter as soon as it is handed out."""
 
@@ -70,22 +61,42 @@ class Remembered(NamedTuple):
 
 
 class History(NamedTuple):
-    """The deliveries of a message before this one, as far as jmsx knows."""
+    """The deliveries of a message before this one, as far as jmsx knows, and what was known of them when it came."""
 
     deliveries: int  #: as the application is told
     #: How many of them failed, which is what a redelivery policy limits; more than `deliveries`, where the application
     #: is told of fewer because another session repeated some
     failures: int
     on_arrival: int  #: deliveries before it came; the broker counts none of those that follow
+    flagged: bool = False  #: the broker says that it was delivered before
+    #: Redeliveries before it was sent back to the broker, which has it as a new message since
+    sent_back: int = 0
+    lost: Lost | None = (
+        None  #: what its session knows of it from a lost link, after which it comes again
+    )
     #: The broker says that it was delivered before, and nobody knows of that
     flag_unexplained: bool = False
-    after_loss: bool = False  #: it comes again after a link of this session was lost
-    #: That link was lost because the broker refused a commit, or a part of it
-    commit_refused: bool = False
     #: One of `deliveries` is nothing but the broker's flag, so that perhaps nobody has seen it
     guessed: bool = False
     #: So many of `failures` this session has lost with a link, and nobody has said how they went
     untold: int = 0
+
+    def merged(
+        self,
+        *,
+        sent_back: int | None = None,
+        lost: Lost | None = None,
+        remembered: Remembered | None = None,
+        entry: Entry | None = None,
+    ) -> History:
+        """Return the history of a message that has come, of which this is known as well."""
+        return merge(
+            flagged=self.flagged,
+            sent_back=self.sent_back if sent_back is None else sent_back,
+            lost=self.lost if lost is None else lost,
+            remembered=remembered,
+            entry=entry,
+        )
 
     def failed(self) -> History:
         """Return the history of the next delivery: this one has failed."""
@@ -100,16 +111,12 @@ class History(NamedTuple):
         return self._replace(failures=self.failures - 1, untold=max(self.untold - 1, 0))
 
 
-#: Of most messages nothing is known when they come, and of some only the flag.
-NOTHING: Final = Before()
-FLAG: Final = Before(flagged=True)
-
 #: Nobody knows of any.
 NEW: Final = History(0, 0, 0)
 
 #: The broker's flag says "at least one". Classic flags all that was on its way to somebody, seen or not, so that one is
 #: a guess, and no failure.
-FLAGGED: Final = History(1, 0, 1, flag_unexplained=True, guessed=True)
+FLAGGED: Final = History(1, 0, 1, flagged=True, flag_unexplained=True, guessed=True)
 
 
 def merge(
@@ -129,11 +136,11 @@ def merge(
     refused commit, the process may have forgotten. A ledger knows nothing of what was before it was sent back, and
     forgets what is settled, which the process may remember.
     """
+    some = flagged or (lost is not None and lost.flag_unexplained)
     if remembered is not None and remembered.only_flagged:
-        flagged, remembered = True, None
+        some, remembered = True, None
     explained = lost is not None and not lost.flag_unexplained
-    flagged = flagged or (lost is not None and lost.flag_unexplained)
-    deliveries, failures = max(1 if flagged else 0, sent_back), sent_back
+    deliveries, failures = max(1 if some else 0, sent_back), sent_back
     certain = sent_back
     guessed = False
     untold = 0
@@ -156,14 +163,15 @@ def merge(
         if entry.in_doubt and lost is not None:
             untold = max(lost.failures - failures, 0)
             failures += untold
-    unexplained = flagged and not explained
+    unexplained = some and not explained
     return History(
         deliveries,
         failures,
         on_arrival=deliveries,
+        flagged=flagged,
+        sent_back=sent_back,
+        lost=lost,
         flag_unexplained=unexplained,
-        after_loss=lost is not None,
-        commit_refused=lost is not None and lost.refused,
         guessed=guessed or (unexplained and entry is None and not sent_back),
         untold=untold,
     )

@@ -65,18 +65,19 @@ def stamp_again(copy: Frame, delivery: Delivery, destination: str, reading: Read
 
 def identify(delivery: Delivery, reading: Reading) -> MessageIdentity:
     """Return the identity of `delivery`, which is found at the first call. Never fails, whatever came in."""
-    if delivery.identity is None:
+    arrival = delivery.arrival
+    if arrival.identity is None:
         try:
-            delivery.identity = _identify(delivery, reading)
+            arrival.identity = _identify(delivery, reading)
         except Exception:  # noqa: BLE001 - a message that nothing names must not end its session
-            name = _short(delivery.message_id)
-            delivery.identity = MessageIdentity(name, name, name, vouched=False)
-    return delivery.identity
+            name = _short(arrival.message_id)
+            arrival.identity = MessageIdentity(name, name, name, vouched=False)
+    return arrival.identity
 
 
 def key_of(delivery: Delivery, reading: Reading) -> str:
     """Return the key of `delivery` alone, for which the body is not looked at if no sender gave it one. Never fails."""
-    if delivery.identity is None and KEY_HEADER not in (headers := delivery.frame.headers):
+    if delivery.arrival.identity is None and KEY_HEADER not in (headers := delivery.frame.headers):
         try:
             return _short(reading.message_key(headers))
         except Exception:  # noqa: BLE001, S110 - `identify` below names it all the same
@@ -114,7 +115,7 @@ def place(delivery: Delivery, settings: ConsumerSettings, reading: Reading) -> s
 
 
 def _identify(delivery: Delivery, reading: Reading) -> MessageIdentity:
-    headers = delivery.headers
+    arrival, headers = delivery.arrival, delivery.frame.headers
     digest = blake2b(reading.content(headers, delivery.frame.body), digest_size=_SIZE)
     body = digest.hexdigest()
     given, told = headers.get(KEY_HEADER, ""), headers.get(DIGEST_HEADER, "")
@@ -122,7 +123,7 @@ def _identify(delivery: Delivery, reading: Reading) -> MessageIdentity:
     if given and told and len(given) <= _LONGEST:
         where = reading.addresses(headers)
         died = headers.get("jmsx_original_destination")
-        candidates = (where.destination, where.original, delivery.subscribed, died, _SEVERAL)
+        candidates = (where.destination, where.original, arrival.subscribed, died, _SEVERAL)
         repeated = headers.get(COUNT_HEADER, "")
         tried: set[str] = set()
         for candidate in candidates:  # nearly always it is the first
@@ -137,8 +138,8 @@ def _identify(delivery: Delivery, reading: Reading) -> MessageIdentity:
                 break
     key = given if vouched else _short(reading.message_key(headers))
     name = f"{key}:{body}" if key else ""
-    own = _short(f"{delivery.message_id}@{headers.get('timestamp', '')}")
-    copy = f"{own}:{body}" if delivery.message_id else ""
+    own = _short(f"{arrival.message_id}@{headers.get('timestamp', '')}")
+    copy = f"{own}:{body}" if arrival.message_id else ""
     return MessageIdentity(key, name, copy, vouched)
 
 

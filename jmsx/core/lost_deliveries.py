@@ -77,12 +77,10 @@ class LostDeliveries:
                     history.failures + handed_out,
                     refused,
                     history.flag_unexplained,
-                    None
-                    if handed_out or delivery.before.lost is None
-                    else delivery.before.lost.failure,
+                    None if handed_out or history.lost is None else history.lost.failure,
                 ),
                 processed or delivery.state in ENDED,
-                None if processed else delivery.owed_end,
+                None if processed else delivery.decided.owed_end,
                 delivery.dead_letter_cause,
                 delivery.failed._replace(failure=None),
             )
@@ -112,7 +110,7 @@ class LostDeliveries:
         if past is None:
             return
         cause = past.dead_letter_cause
-        if cause is not None and not cause.holds(flagged=delivery.before.flagged):
+        if cause is not None and not cause.holds(flagged=delivery.history.flagged):
             return
         if past.only_ack_owed and delivery.is_alive:
             delivery.owe(past.owed_end)

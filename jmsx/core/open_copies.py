@@ -77,11 +77,11 @@ class OpenCopies:
 
     def stay(self, batch: Iterable[Delivery]) -> None:
         """Note that these stay with the broker, so that no ACK may cover them."""
-        self._first_kept = min([self._first_kept, *(one.arrival for one in batch)])
+        self._first_kept = min([self._first_kept, *(one.arrival.number for one in batch)])
 
     def may_cover(self, delivery: Delivery) -> bool:
         """Return whether a cumulative ACK of `delivery` covers nothing that stays with the broker."""
-        return delivery.arrival < self._first_kept
+        return delivery.arrival.number < self._first_kept
 
     def settle_when_clear(self, batch: list[Delivery]) -> None:
         """Have `finish` settle `batch` when no copy is unconfirmed: a cumulative ACK would cover their originals."""
@@ -100,7 +100,7 @@ class OpenCopies:
         """
         if self._open or self.committing:
             return
-        owed = sorted(self.owed, key=lambda one: one.arrival)
+        owed = sorted(self.owed, key=lambda one: one.arrival.number)
         covered = [one for one in owed if self.may_cover(one)]
         self.owed = owed[len(covered) :]
         self._settle(covered, now)

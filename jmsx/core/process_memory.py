@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from jmsx.core.delivery import Delivery
+from jmsx.core.delivery import HANDED_OUT, Delivery
 from jmsx.core.destination_names import is_pattern
 from jmsx.core.dialect import Dialect
 from jmsx.core.history import NEW, Remembered
@@ -140,7 +140,7 @@ def _with_copies(past: Remembered, before: Remembered) -> Remembered:
 
 def _returned(delivery: Delivery) -> Remembered:
     """Return what is known of a delivery that was given back, and has not failed: of some, nothing but their flag."""
-    history, handed_out = delivery.history, delivery.was_handed_out
+    history, handed_out = delivery.history, delivery.progress is HANDED_OUT
     return Remembered(
         history.on_arrival + handed_out,
         delivery.failures,
@@ -184,7 +184,7 @@ class ConsumerMemory:
         This is not asked when the message comes: until now another session may have had it, on a link that was dying.
         A message that is to be a dead letter will not be handed out.
         """
-        if delivery.dead_letter_cause is not None or not (self._able and len(self._memory)):
+        if delivery.decided.dead_letter_cause is not None or not (self._able and len(self._memory)):
             return None
         return self._memory.recall(self.key(delivery))
 
@@ -195,8 +195,7 @@ class ConsumerMemory:
         Of one that has a flag already, a session that had it unseen takes the flag for its own. Whether this link is
         lost, others may hear of before this session does.
         """
-        delivery.was_handed_out = True
-        if delivery.before.flagged or not self._dialect.flags_redelivery:
+        if delivery.history.flagged or not self._dialect.flags_redelivery:
             self.in_hand([delivery])
 
     def in_hand(self, batch: Iterable[Delivery]) -> None:
@@ -212,7 +211,7 @@ class ConsumerMemory:
         self._note(
             (one, _handed_out(one)._replace(failures=one.failures + 1))
             for one in batch
-            if not one.unseen
+            if not one.decided.unseen
         )
 
     def given_back(self, batch: Iterable[Delivery]) -> None:
@@ -223,8 +222,8 @@ class ConsumerMemory:
         self._note(
             (one, _returned(one))
             for one in batch
-            if one.was_handed_out
-            or not (one.before.flagged and self._able and self.key(one) in self._memory)
+            if one.progress is HANDED_OUT
+            or not (one.history.flagged and self._able and self.key(one) in self._memory)
         )
 
     def acknowledged(self, batch: Iterable[Delivery]) -> None:
@@ -269,19 +268,20 @@ class ConsumerMemory:
 
     def key(self, delivery: Delivery) -> int:
         """Return the hash of the name that `delivery` is remembered by, made at the first call."""
-        key = delivery.memory_key
+        arrival = delivery.arrival
+        key = arrival.memory_key
         if key is None:
-            key = delivery.memory_key = hash(self.name(delivery))
+            key = arrival.memory_key = hash(self.name(delivery))
         return key
 
     def name(self, delivery: Delivery) -> Name:
         """Return the name that `delivery` is remembered by."""
         where = self._place or place(delivery, self._settings, self._dialect.reading)
-        frame = delivery.as_it_came
-        headers, content = frame.headers, frame.body
+        arrival = delivery.arrival
+        headers, content = arrival.frame.headers, arrival.frame.body
         if self._written_anew is not None and self._written_anew.match(content):
             content = self._dialect.reading.content(headers, content)
-        return where, delivery.message_id, headers.get("timestamp", ""), content
+        return where, arrival.message_id, headers.get("timestamp", ""), content
 
     def _note(self, pasts: Iterable[tuple[Delivery, Remembered]]) -> None:
         if self._able:

@@ -61,7 +61,7 @@ class ConsumerReports:
         """Report the messages that came in one chunk."""
         if not self._outbox.detailed:
             return
-        settings, flagged = self._settings, sum([one.before.flagged for one in deliveries])
+        settings, flagged = self._settings, sum([one.history.flagged for one in deliveries])
         self._outbox.report(
             events.MessagesReceived(
                 now, settings.name, settings.destination, len(deliveries), flagged
@@ -134,12 +134,13 @@ class ConsumerReports:
         """Report how a delivery ended, with its whole story."""
         if not self._outbox.ends:
             return
-        settings, headers = self._settings, delivery.headers
+        settings, arrival = self._settings, delivery.arrival
+        headers = delivery.frame.headers
         ended = events.DeliveryEnded(  # in the order of its fields
             now,
             settings.name,
             settings.destination,
-            delivery.message_id,
+            arrival.message_id,
             key_of(delivery, self._dialect.reading),
             headers.get("correlation-id"),
             self._mode,
@@ -147,7 +148,7 @@ class ConsumerReports:
             delivery.delivery_count,
             delivery.redelivered,
             sent_ms(headers),
-            delivery.received_at,
+            arrival.received_at,
             delivery.started_at,
             delivery.ended_at,
             outcome,
@@ -178,7 +179,7 @@ class ConsumerReports:
                 destination=self._settings.destination,
                 message_key=self.key(delivery),
                 attempt=delivery.delivery_count,
-                epoch=delivery.epoch,
+                epoch=delivery.arrival.epoch,
                 started_at=delivery.started_at,
                 outcome=outcome,
                 error_type=None if failure is None else failure.error_type,

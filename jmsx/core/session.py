@@ -255,7 +255,7 @@ class SessionCore:
                     continue
                 self._arrivals += 1
                 delivery = self._understand(frame, now, wall)
-                chunk.setdefault(delivery.subscription_id, []).append(delivery)
+                chunk.setdefault(delivery.arrival.subscription_id, []).append(delivery)
             elif frame.command == "RECEIPT":
                 self._requests.answer(frame.headers.get("receipt-id", ""), now)
             elif frame.command == "ERROR":
@@ -355,7 +355,7 @@ class SessionCore:
 
         Returns whether it was the last that its consumer has, so that an ACK may be due at once.
         """
-        consumer = self._consumers.get(delivery.subscription_id)
+        consumer = self._consumers.get(delivery.arrival.subscription_id)
         if consumer is None:
             return False
         if self.is_lost(delivery):
@@ -368,7 +368,7 @@ class SessionCore:
 
     def undecodable(self, delivery: Delivery, error: Exception, now: float) -> None:
         """Make `delivery`, which was just handed out and cannot be decoded, a dead letter."""
-        consumer = self._consumers.get(delivery.subscription_id)
+        consumer = self._consumers.get(delivery.arrival.subscription_id)
         if self.transacted:
             self._work.untouch(delivery)
         if consumer is not None and not self.is_lost(delivery):
@@ -394,7 +394,7 @@ class SessionCore:
         DUPS_OK on a topic, unless the failure's disposition ends the message. Source:
         `ActiveMQMessageConsumer.java:1460-1470`.
         """
-        consumer = self._consumers.get(delivery.subscription_id)
+        consumer = self._consumers.get(delivery.arrival.subscription_id)
         if consumer is None:
             return
         if self.is_lost(delivery):
@@ -418,7 +418,7 @@ class SessionCore:
 
     def ended_late(self, delivery: Delivery, failure: Failure | None, now: float) -> None:
         """Report how a delivery went where no link comes again, and do nothing else; None: it is done."""
-        consumer = self._consumers.get(delivery.subscription_id)
+        consumer = self._consumers.get(delivery.arrival.subscription_id)
         if consumer is not None:
             consumer.ended_late(delivery, now, failure)
 
@@ -483,11 +483,11 @@ class SessionCore:
         """
         if self._covers_nothing:
             return
-        consumer = self._consumers.get(delivery.subscription_id)
+        consumer = self._consumers.get(delivery.arrival.subscription_id)
         if consumer is None:
             raise IllegalStateError(
-                f"The Consumer is closed: it has read {delivery.subscribed} on {self.settings.broker}, which has taken"
-                " back what was not acknowledged before that"
+                f"The Consumer is closed: it has read {delivery.arrival.subscribed} on {self.settings.broker}, which"
+                " has taken back what was not acknowledged before that"
             )
         if self._is_stale(delivery):
             consumer.reports.dropped(1, now)
@@ -507,7 +507,7 @@ class SessionCore:
         was handed out, by whatever consumer, waits again as if it had not been. The broker delivers again what came on
         an older link.
         """
-        consumer = self._consumers.get(outcomes[0][0].subscription_id)
+        consumer = self._consumers.get(outcomes[0][0].arrival.subscription_id)
         # Before the rollback, for which what nobody has told of has failed.
         if consumer is not None:
             self._settle_late(consumer, [one for one in outcomes if self.is_lost(one[0])], now)
@@ -745,8 +745,9 @@ class SessionCore:
             return self._delivery(frame, now, wall)
         except Exception as error:
             delivery = self._delivery(frame.bare(), now, wall)
-            consumed = delivery.subscription_id in self._consumers
-            if not delivery.wire_subscription or (consumed and not delivery.ack_id):
+            arrival = delivery.arrival
+            consumed = arrival.subscription_id in self._consumers
+            if not arrival.wire_subscription or (consumed and not arrival.ack_id):
                 raise
             delivery.mark_undecodable(error, frame)
             return delivery
@@ -785,21 +786,20 @@ class SessionCore:
             self._outbox.refused(refusal, late=late)
 
     def _delivery(self, frame: MessageFrame, now: float, wall: float) -> Delivery:
-        message_id = self._dialect.reading.message_id(frame.headers)
-        ack_id = frame.headers.get(self._dialect.ack_header, "")
+        headers = frame.headers
         return Delivery.of(
             frame,
             self._arrivals,
-            message_id,
+            self._dialect.reading.message_id(headers),
             epoch=self.epoch,
             now=now,
             wall=wall,
-            ack_id=ack_id,
+            ack_id=headers.get(self._dialect.ack_header, ""),
         )
 
     def _is_stale(self, delivery: Delivery) -> bool:
         """Return whether a delivery came on a link that is gone, so that it cannot be settled any more."""
-        return delivery.epoch != self.epoch or not self._consumers.linked
+        return delivery.arrival.epoch != self.epoch or not self._consumers.linked
 
 
 def _earlier(one: float | None, other: float | None) -> float | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from jmsx.core.browsers import Browsers
 from jmsx.core.consumer import ConsumerCore
 from jmsx.core.dead_letters import DeadLetters
-from jmsx.core.delivery import Delivery
+from jmsx.core.delivery import ARRIVED, Delivery
 from jmsx.core.delivery_state import DeliveryState
 from jmsx.core.destination_names import is_pattern
 from jmsx.core.dialect import Dialect
@@ -154,18 +154,19 @@ class Subscriptions:
         for delivery in deliveries:
             if consumer.blind:
                 delivery.go_by(doubted(delivery.frame, self._dialect))
-            delivery.subscribed = consumer.settings.destination
-            past = delivery.expires_at is not None and delivery.expires_at <= now
+            arrival = delivery.arrival
+            arrival.subscribed = consumer.settings.destination
+            past = arrival.expires_at is not None and arrival.expires_at <= now
             if past and not self._dialect.reading.genuine(delivery):
                 delivery.never_expires()  # no broker sends what has expired
-            if COUNT_HEADER in delivery.headers or len(self._lost_deliveries):
+            if COUNT_HEADER in delivery.frame.headers or len(self._lost_deliveries):
                 self.recall(consumer, delivery)
         consumer.accept(deliveries, now)
         return True
 
     def _without_late(self, consumer: ConsumerCore, deliveries: list[Delivery]) -> list[Delivery]:
         """Return those that the broker does not take back with a subscription that has ended."""
-        late = [one for one in deliveries if one.wire_subscription in self._narrow_ended]
+        late = [one for one in deliveries if one.arrival.wire_subscription in self._narrow_ended]
         consumer.memory.given_back(late)
         return [one for one in deliveries if one not in late]
 
@@ -184,10 +185,11 @@ class Subscriptions:
             return False
         ack_id = headers.get(self._dialect.ack_header, "")
         for delivery in consumer.waiting:
-            if delivery.ack_id == ack_id:
+            if delivery.arrival.ack_id == ack_id:
                 delivery.mark_undecodable(ProtocolError(frame.broken), frame)
                 return False
-        return any(one.ack_id == ack_id for one in (*consumer.unsettled, *consumer.batch.owed()))
+        held = (*consumer.unsettled, *consumer.batch.owed())
+        return any(one.arrival.ack_id == ack_id for one in held)
 
     def recall(self, consumer: ConsumerCore, delivery: Delivery) -> None:
         """Continue the count of a message that has come: from before it was sent back, or lost with a link."""
@@ -200,7 +202,7 @@ class Subscriptions:
 
     def consumed_late(self, delivery: Delivery, now: float) -> None:
         """Note that the application is done with a message of a lost link: its last delivery did not fail."""
-        consumer = self._consumers[delivery.subscription_id]
+        consumer = self._consumers[delivery.arrival.subscription_id]
         if consumer.consumed_late(delivery, now):
             self.note_not_failed(consumer, delivery)
 
@@ -228,8 +230,11 @@ class Subscriptions:
         # It may have come again before the application was done.
         name = consumer.memory.key(delivery)
         for one in (one for each in self for one in each.waiting):
-            if one.before.lost is not None and not one.asked and consumer.memory.key(one) == name:
-                one.continue_after_loss(told(one.before.lost))
+            lost = one.history.lost
+            if lost is None or one.progress is not ARRIVED:
+                continue
+            if consumer.memory.key(one) == name:
+                one.continue_after_loss(told(lost))
 
     def _finish(self, delivery: Delivery) -> None:
         """Have the ledger note that the hand-out did not fail; once, however often that is told."""
@@ -244,13 +249,13 @@ class Subscriptions:
     def note_held_done(self, now: float, only: Delivery | None = None) -> None:
         """Note that the application is done with the messages of lost links that it still held, or `only` one."""
         for delivery in self.on_lost_links.untold if only is None else [only]:
-            self._consumers[delivery.subscription_id].ended_late(delivery, now)
+            self._consumers[delivery.arrival.subscription_id].ended_late(delivery, now)
         self.note_held_not_failed(only)
 
     def end_held(self, failure: Failure, now: float) -> None:
         """Report how those went that the application still had when their links were lost, unless it has told."""
         for delivery in self.on_lost_links.untold:
-            self._consumers[delivery.subscription_id].ended_late(delivery, now, failure)
+            self._consumers[delivery.arrival.subscription_id].ended_late(delivery, now, failure)
 
     def note_held_not_failed(self, only: Delivery | None = None) -> None:
         """
@@ -260,14 +265,14 @@ class Subscriptions:
         """
         for delivery in self.on_lost_links if only is None else [only]:
             if delivery in self.on_lost_links:
-                consumer = self._consumers[delivery.subscription_id]
+                consumer = self._consumers[delivery.arrival.subscription_id]
                 consumer.memory.acknowledged([delivery])
                 self.note_not_failed(consumer, delivery)
 
     def note_held_failed(self, failure: Failure) -> None:
         """Note that the messages of lost links that the application still held have failed."""
         for delivery in self.on_lost_links:
-            self.note_failed(self._consumers[delivery.subscription_id], delivery, failure)
+            self.note_failed(self._consumers[delivery.arrival.subscription_id], delivery, failure)
 
     # The link --------------------------------------------------------------------------------------------------------
 
@@ -343,7 +348,7 @@ class Subscriptions:
             consumer = self._consumers.get(narrow.partition(SUBSCRIPTION_SEPARATOR)[0])
             if consumer is None or not consumer.resting:
                 continue
-            if all(one.wire_subscription != narrow for one in consumer.waiting):
+            if all(one.arrival.wire_subscription != narrow for one in consumer.waiting):
                 self._beside.discard(narrow)
                 self._narrow_ended.add(narrow)
                 self._outbox.transmit(Frame("UNSUBSCRIBE", {"id": narrow}))
@@ -351,7 +356,7 @@ class Subscriptions:
     def _end_narrow(self, consumer: ConsumerCore, now: float) -> None:
         """End its narrow subscription; it is subscribed wholly when the broker has confirmed that."""
         subscription_id = consumer.settings.subscription_id
-        lost = [one for one in consumer.come_again(now) if one.before.lost is not None]
+        lost = [one for one in consumer.come_again(now) if one.history.lost is not None]
         self._lost_deliveries.note(consumer, lost, handed_out=False)
         self._lost_deliveries.trim()
 

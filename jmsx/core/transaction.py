@@ -127,7 +127,7 @@ class Transaction:
             self._before = self._inputs, self._origin, self._outputs
             self._inputs, self._outputs = [], 0
         self._inputs.append((origin, delivery))
-        self.repeats = self.repeats or delivery.before.flagged or delivery.history.after_loss
+        self.repeats = self.repeats or delivery.history.flagged or delivery.history.lost is not None
 
     def take_back(self, delivery: Delivery) -> None:
         """Note that the message handed out last was not returned to the application: later sends do not come of it."""

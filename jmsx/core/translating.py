@@ -79,8 +79,9 @@ def one_message(message_id: str) -> str:
 
 def queue_of(delivery: Delivery, dialect: Dialect) -> str:
     """Return the URI of the message's queue; only where its consumer reads several, a header tells it."""
-    if delivery.subscribed and not is_pattern(delivery.subscribed):
-        return delivery.subscribed
+    subscribed = delivery.arrival.subscribed
+    if subscribed and not is_pattern(subscribed):
+        return subscribed
     return dialect.reading.addresses(delivery.headers).destination or ""
 
 

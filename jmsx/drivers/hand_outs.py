@@ -114,7 +114,7 @@ class HandOuts:
         """
         if not self.asks_store:
             return False
-        over = [one for one in deliveries if one.limit is not WITHIN]
+        over = [one for one in deliveries if one.decided.limit is not WITHIN]
         for one in over:
             one.note_not_done()
         return bool(over)
@@ -149,7 +149,7 @@ class HandOuts:
         last = [
             one.entry
             for one in deliveries
-            if one.is_last and one.entry is not None and not one.entry.finished
+            if one.decided.is_last and one.entry is not None and not one.entry.finished
         ]
         if ledger is not None and last:
             ledger.finish(last)
@@ -158,10 +158,10 @@ class HandOuts:
 
     def looked(self, core: SessionCore, delivery: Delivery, shown: MessageFrame | None) -> None:
         """Keep what the broker has of `delivery`, as `look` told it; None: nothing more than came."""
-        if delivery.looked_at:  # by another thread, which waited for it, too
+        if delivery.arrival.looked_at:  # by another thread, which waited for it, too
             return
-        if self._epoch != delivery.epoch:
-            self._epoch, self._maps, self._others = delivery.epoch, 0, 0
+        if self._epoch != delivery.arrival.epoch:
+            self._epoch, self._maps, self._others = delivery.arrival.epoch, 0, 0
         if shown is None:
             self._others += 1
         else:

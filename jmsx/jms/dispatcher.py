@@ -179,7 +179,7 @@ class Dispatcher:
 
     def _next(self, call: HandlerCall) -> Message | None:
         """Do as `go_on` says; the caller holds the lock."""
-        name = call.delivery.subscription_id
+        name = call.delivery.arrival.subscription_id
         if self._stopped or name not in self.listeners or not self._calls.has_next(name):
             return None
         call.running, call.settled = False, True
@@ -221,11 +221,11 @@ class Dispatcher:
 
     def _read(self, delivery: Delivery) -> _Taken:
         """Find the listener, under the lock of the hand-out: if it is taken away now, it still gets this message."""
-        listener = self.listeners[delivery.subscription_id]
+        listener = self.listeners[delivery.arrival.subscription_id]
         return listener, self._read_message(delivery), delivery
 
     def _begin(self, _core: SessionCore, delivery: Delivery, _now: float) -> None:
-        self.serving, self._stops = delivery.subscription_id, False
+        self.serving, self._stops = delivery.arrival.subscription_id, False
 
     def _end(self) -> None:
         with self._engine.lock:
@@ -292,7 +292,7 @@ class Dispatcher:
             core.failed(delivery, failure, now)
             self._end()
             return None
-        if call.acknowledged and core.is_open(delivery.subscription_id):
+        if call.acknowledged and core.is_open(delivery.arrival.subscription_id):
             core.acknowledge(delivery, now)
         if core.consumed(delivery, now):
             self._engine.do_due(now)

@@ -50,7 +50,7 @@ class HandlerCall:
         """Log that it failed, once the core knows what becomes of the message; `more` comes behind the destination."""
         if failure.error_type is None:
             return
-        settings = core.consumer_settings(self.delivery.subscription_id)
+        settings = core.consumer_settings(self.delivery.arrival.subscription_id)
         policy = failure.policy or (None if settings is None else settings.policy)
         most = policy.maximum_redeliveries if policy is not None else UNLIMITED
         cause = told_by(error)

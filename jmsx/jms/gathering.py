@@ -37,7 +37,7 @@ class Gathering:
         """
         if delivery_of(first).failures:
             return [first]
-        name, batch = delivery_of(first).subscription_id, [first]
+        name, batch = delivery_of(first).arrival.subscription_id, [first]
         deadline = self._link.engine.now() + seconds
         try:
             self._fill(
@@ -56,7 +56,7 @@ class Gathering:
         dead letters would come again, too; so their copies are waited for.
         """
         engine, wanted = self._link.engine, {delivery_of(message) for message in undone}
-        name = delivery_of(undone[0]).subscription_id
+        name = delivery_of(undone[0]).arrival.subscription_id
         deadline = engine.now() + (engine.request_timeout or LONGEST_WAIT)
 
         def held_up() -> bool:

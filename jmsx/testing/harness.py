@@ -292,14 +292,7 @@ class Harness:
     def _message(self, view: Any) -> Message:
         frame = _frame_of(view)
         headers = frame.headers
-        delivery = Delivery(
-            frame,
-            arrival=0,
-            message_id=headers.get("message-id", ""),
-            epoch=0,
-            received_at=0.0,
-            expires_at=None,
-        )
+        delivery = Delivery.of(frame, 0, headers.get("message-id", ""), epoch=0, now=0.0, wall=0.0)
         return ReceivedMessage(delivery, self._dialect)
 
     def _dead_letter(self, death: MessageDeadLettered) -> DeadLetter:

@@ -95,7 +95,7 @@ def miscount(session: Session) -> None:
     def spoil(core: SessionCore, _now: float) -> None:
         (consumer,) = core._consumers
         wire = {"transaction": "spoils"}
-        nack = Frame("NACK", {"id": consumer.waiting[0].ack_id, **wire})
+        nack = Frame("NACK", {"id": consumer.waiting[0].arrival.ack_id, **wire})
         core._outbox.transmit(Frame("BEGIN", wire), nack, Frame("COMMIT", wire))
 
     link_of(session).engine.call(spoil)

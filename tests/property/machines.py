@@ -224,7 +224,7 @@ class SessionMachine(World):
         peer = self.peers[which]
         if peer.habit.mode in (AUTO, DUPS_OK, INDIVIDUAL) and self.holds(which, delivery):
             all_of_it = failure.disposition is Disposition.REDELIVER
-            failed = peer.delivered(delivery.subscription_id) if all_of_it else [delivery]
+            failed = peer.delivered(delivery.arrival.subscription_id) if all_of_it else [delivery]
             self.fail(
                 which, failed, failure, lambda: peer.core.failed(delivery, failure, self.time)
             )
@@ -240,9 +240,9 @@ class SessionMachine(World):
     def acknowledge_one(self, which: int, delivery: Delivery) -> None:
         """On that one, which may wait, or be done with, or have come on a lost link."""
         peer = self.peers[which]
-        if peer.habit.mode is CLIENT and delivery.epoch == peer.core.epoch:
+        if peer.habit.mode is CLIENT and delivery.arrival.epoch == peer.core.epoch:
             self.may_go |= {body(one) for one in held(peer)}
-        elif peer.habit.mode is INDIVIDUAL and delivery.epoch == peer.core.epoch:
+        elif peer.habit.mode is INDIVIDUAL and delivery.arrival.epoch == peer.core.epoch:
             self.may_go |= {body(delivery)} if delivery.state in TO_SETTLE else set()
         peer.call(lambda core, now: core.acknowledge(delivery, now))
 
@@ -364,7 +364,7 @@ class SessionMachine(World):
         """A consumer goes; what it would have handed out once more nobody gets."""
         peer = self.peers[which]
         self.may_go |= self.kept(which, name)
-        self.got[which] = [one for one in self.got[which] if one.subscription_id != name]
+        self.got[which] = [one for one in self.got[which] if one.arrival.subscription_id != name]
         peer.ask(peer.call(lambda core, now: core.close_consumer(name, now)))
 
     def next_is_not_understood(self, which: int, *, refuse: bool = False) -> bool:

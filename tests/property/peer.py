@@ -202,7 +202,7 @@ class Peer:
             ):
                 assert not some or {delivery.state for delivery in some} <= states
             if not one.settings.individual:
-                arrivals = [delivery.arrival for delivery in one.waiting]
+                arrivals = [delivery.arrival.number for delivery in one.waiting]
                 assert arrivals == sorted(arrivals)
 
     def transmit(self, frame: Frame) -> None:

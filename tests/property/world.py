@@ -78,7 +78,9 @@ class World(RuleBasedStateMachine):
         self.may_go.discard(text)
         self.dying.discard(text)
         habit = peer.habit
-        if delivery.subscription_id == "own" and not (habit.non_blocking or habit.scheduled):
+        if delivery.arrival.subscription_id == "own" and not (
+            habit.non_blocking or habit.scheduled
+        ):
             self.check_order(which, text)
 
     def check_order(self, which: int, text: str) -> None:
@@ -132,7 +134,7 @@ class World(RuleBasedStateMachine):
 
     def holds(self, which: int, delivery: Delivery) -> bool:
         """Whether it is still in the application's hands."""
-        return delivery in self.peers[which].delivered(delivery.subscription_id)
+        return delivery in self.peers[which].delivered(delivery.arrival.subscription_id)
 
     def notice(self, which: int) -> None:
         """A dead link takes all transactions with it."""

@@ -63,4 +63,4 @@ def test_a_delivery_passes_over_nonsense(text: str) -> None:
     frame = MessageFrame.of({"jmsx_redelivery_count": text, "expires": text})
     delivery = Delivery.of(frame, 1, "m", epoch=1, now=0.0, wall=0.0)
     assert delivery.redelivery_count == 0
-    assert delivery.expires_at is None or text == str(INT + 1)
+    assert delivery.arrival.expires_at is None or text == str(INT + 1)

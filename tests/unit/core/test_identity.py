@@ -32,11 +32,8 @@ def came(
     if dialect is ARTEMIS:
         given |= {"destination": "q", "message-id": "3,7", "timestamp": "9"}
     frame = MessageFrame.of(given | headers, body)
-    delivery = Delivery.of(
-        frame, 1, dialect.reading.message_id(frame.headers), epoch=1, now=0, wall=0
-    )
-    delivery.subscribed = subscribed
-    return delivery
+    message_id = dialect.reading.message_id(frame.headers)
+    return Delivery.of(frame, 1, message_id, epoch=1, now=0, wall=0, subscribed=subscribed)
 
 
 def known(

@@ -46,7 +46,7 @@ ONE_SECOND = RedeliveryPolicy(maximum_redeliveries=3)
 def delivery(name: str) -> Delivery:
     """A delivery that has nothing but a name."""
     frame = MessageFrame.of({"message-id": name})
-    return Delivery(frame, arrival=1, message_id=name, epoch=1, received_at=0.0, expires_at=None)
+    return Delivery.of(frame, 1, name, epoch=1, now=0.0, wall=0.0)
 
 
 def spread(talk: Talk) -> list[tuple[str, int, float, bool]]:

@@ -131,14 +131,14 @@ def test_only_classic_translates() -> None:
 def test_what_was_looked_at_is_another_message() -> None:
     """Its identity is asked for anew, and nobody looks twice."""
     frame = MessageFrame.of({"ack": "1"})
-    delivery = Delivery(frame, arrival=1, message_id="m", epoch=1, received_at=0.0, expires_at=None)
+    delivery = Delivery.of(frame, 1, "m", epoch=1, now=0.0, wall=0.0)
     delivery.complete(None)
-    assert delivery.looked_at
+    assert delivery.arrival.looked_at
     assert delivery.frame is frame
     shown = MessageFrame.of({"ack": "1"}, b"<map/>")
     delivery.complete(shown)
     assert delivery.frame is shown
-    assert delivery.identity is None
+    assert delivery.arrival.identity is None
 
 
 @pytest.mark.parametrize("fields", [{}, {"kind": DestinationKind.TOPIC}])

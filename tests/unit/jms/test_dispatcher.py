@@ -62,7 +62,7 @@ def test_what_its_listener_ends_hands_out_no_more(
 
     def listener(message: Message) -> None:
         link.dispatcher._stopped = bool(seen)  # lest it go on for ever where that is broken
-        name = delivery_of(message).subscription_id
+        name = delivery_of(message).arrival.subscription_id
         seen.append(message)
         if ends == "session is paused":
             link.pause()

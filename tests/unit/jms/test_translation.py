@@ -55,14 +55,9 @@ def came(body: bytes = b"", **headers: str) -> Message:
 def came_from(dialect: Dialect, body: bytes, headers: dict[str, str]) -> Message:
     """The message of a MESSAGE."""
     given = {name.replace("__", "-"): text for name, text in headers.items()}
-    delivery = Delivery(
-        MessageFrame.of(given, body),
-        arrival=1,
-        message_id=given.get("message-id", ""),
-        epoch=1,
-        received_at=0.0,
-        expires_at=None,
-    )
+    frame = MessageFrame.of(given, body)
+    message_id = given.get("message-id", "")
+    delivery = Delivery.of(frame, 1, message_id, epoch=1, now=0.0, wall=0.0)
     return ReceivedMessage(delivery, dialect)
 
 

@@ -38,14 +38,7 @@ def copied(body: bytes = b"x", /, death: DeathRecord | None = None, **headers: s
     given = {"message-id": "ID:1", "destination": "/queue/orders", "ack": "7", "subscription": "1"}
     given.update({name.replace("__", "-"): text for name, text in headers.items()})
     frame = MessageFrame.of(given, body)
-    delivery = Delivery(
-        frame,
-        arrival=1,
-        message_id=frame.headers["message-id"],
-        epoch=1,
-        received_at=0.0,
-        expires_at=None,
-    )
+    delivery = Delivery.of(frame, 1, frame.headers["message-id"], epoch=1, now=0.0, wall=0.0)
     return DIALECT.copying.dead_letter_copy(delivery, "queue://dead", death or death_record())
 
 
@@ -218,14 +211,8 @@ def test_the_copy_of_a_truncated_message_can_be_read(text: bytes) -> None:
         "message-id": "m",
         "destination": "/queue/q",
     }
-    delivery = Delivery(
-        MessageFrame.of(told).truncated("no end", text).bare(),
-        arrival=1,
-        message_id="m",
-        epoch=1,
-        received_at=0.0,
-        expires_at=None,
-    )
+    bare = MessageFrame.of(told).truncated("no end", text).bare()
+    delivery = Delivery.of(bare, 1, "m", epoch=1, now=0.0, wall=0.0)
     death = death_record(reason="undecodable")
     copy = DIALECT.copying.dead_letter_copy(delivery, "queue://dead", death)
     length = copy.headers["content-length"]

@@ -34,14 +34,8 @@ def delivery(body: bytes = b"", /, **headers: str) -> Delivery:
 def delivered(headers: dict[str, str], body: bytes = b"") -> Delivery:
     """A delivery with these headers."""
     frame = MessageFrame.of(headers, body)
-    return Delivery(
-        frame,
-        arrival=1,
-        message_id=frame.headers.get("message-id", ""),
-        epoch=1,
-        received_at=0.0,
-        expires_at=None,
-    )
+    message_id = frame.headers.get("message-id", "")
+    return Delivery.of(frame, 1, message_id, epoch=1, now=0.0, wall=0.0)
 
 
 @pytest.mark.parametrize(
