@@ -866,9 +866,8 @@ class ConsumerCore:
         if not self._outbox.ends:
             return
         for delivery in alive:
-            unseen = (
-                delivery.decided.unseen or delivery.ended_at == -math.inf
-            )  # or waits for its handler
+            # or it waits for its handler
+            unseen = delivery.decided.unseen or delivery.ended_at == -math.inf
             if unseen or delivery.ended_at == delivery.started_at:  # or its own handler settles it
                 lost = outcome is Outcome.ABANDONED
                 delivery.ended_at = delivery.arrival.received_at if lost and unseen else now

@@ -71,9 +71,8 @@ class History(NamedTuple):
     flagged: bool = False  #: the broker says that it was delivered before
     #: Redeliveries before it was sent back to the broker, which has it as a new message since
     sent_back: int = 0
-    lost: Lost | None = (
-        None  #: what its session knows of it from a lost link, after which it comes again
-    )
+    #: What its session knows of it from a lost link, after which it comes again
+    lost: Lost | None = None
     #: The broker says that it was delivered before, and nobody knows of that
     flag_unexplained: bool = False
     #: One of `deliveries` is nothing but the broker's flag, so that perhaps nobody has seen it
