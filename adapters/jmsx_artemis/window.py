@@ -7,8 +7,8 @@ session that must hold more than it (CLIENT, INDIVIDUAL, a transaction) would wa
 subscription of the same queue on the same connection: what the queue sends, it still sends in its order, for all goes
 through one socket. On a topic another subscription would get copies, so there such a session asks for no limit.
 
-A queue with `max-consumers` may refuse another subscription, and with it the link; one with `exclusive` gives it
-nothing. So a further one that brought nothing makes the first one wider on the next link.
+A queue with `max-consumers` may refuse another subscription, and with it the link. So where a link is refused on which
+a further one has brought nothing, the first one of the next link is wider.
 
 Source: BROKER.md A16 to A18, A81.
 """
@@ -33,7 +33,7 @@ SMALL: Final = 512
 #: The share of the window that may wait for one common ACK, as the Java client's optimizeAcknowledge has it.
 SHARE: Final = 0.65
 
-#: Times what is held for which the next link has room from the beginning, where a further subscription brought nothing:
+#: Times what is held for which the next link has room from the beginning, where a further subscription was refused:
 #: each link that is not wide enough costs what was done on it, and a delivery that the broker counts.
 AMPLE: Final = 8
 
@@ -155,9 +155,10 @@ class ByteWindow:
         """Return nothing: no transaction keeps a window open."""
         return []
 
-    def again(self) -> ByteWindow:
-        """Return the window of the next link: as wide as this one, or wider if a further subscription was in vain."""
-        return ByteWindow(self._settings, self._wanted if self._newest else self._first)
+    def again(self, *, complained: bool) -> ByteWindow:
+        """Return the window of the next link: as wide as this one, or wider if a further subscription was refused."""
+        refused = complained and self._newest
+        return ByteWindow(self._settings, self._wanted if refused else self._first)
 
     def _room(self, messages: int) -> int:
         """

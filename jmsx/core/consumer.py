@@ -389,7 +389,7 @@ class ConsumerCore:
         if originals:
             self._write_owed(originals, now)
 
-    def cut(self, now: float) -> tuple[list[Delivery], list[Delivery]]:
+    def cut(self, now: float, *, complained: bool) -> tuple[list[Delivery], list[Delivery]]:
         """
         Start anew after the link was lost. Returns what was handed out and not settled, and what was not handed out.
 
@@ -412,7 +412,7 @@ class ConsumerCore:
             delivery.step(ACKED)
         again = {one: None for one in self.delivered if one in self._unreturned}
         waiting = self.give_back(Outcome.ABANDONED, now)
-        self.window = self.window.again()
+        self.window = self.window.again(complained=complained)
         self._begin(now)
         self.waiting.extend(unreturned)
         self.delivered = again

@@ -89,6 +89,7 @@ class SessionCore:
         self._translating = Translating()
         self.browsers = Browsers(dialect, self._requests, self._outbox, self._translating)
         self._arrivals = 0
+        self._complained = False  #: on this link, of a frame without a receipt
         self._dead_letters = DeadLetters(
             settings,
             dialect,
@@ -220,7 +221,8 @@ class SessionCore:
                 f" before it answered {request.command} {request.subject}"
             ),
         )
-        self._consumers.lose(now, refused=self._work.complained)
+        self._consumers.lose(now, refused=self._work.complained, complained=self._complained)
+        self._complained = False
         self._work.lost(self.epoch, now)
         self.browsers.clear()
         in_doubt = self._work.in_doubt
@@ -769,6 +771,7 @@ class SessionCore:
         if self.transacted and (complaint is not None or self._dialect.errors_close):
             self._work.complained = True
         if complaint is not None:
+            self._complained = True
             if self._dialect.reading.breaks_limit(complaint):
                 self._dead_letters.too_large()
             self._work.set_rollback_only(complaint)

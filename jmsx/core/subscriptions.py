@@ -373,17 +373,17 @@ class Subscriptions:
         headers = {"id": narrow, "receipt": request.receipt_id}
         self._outbox.transmit(Frame("UNSUBSCRIBE", headers))
 
-    def lose(self, now: float, *, refused: bool) -> None:
+    def lose(self, now: float, *, refused: bool, complained: bool) -> None:
         """
         Remember what was not settled, because the link is gone and the broker delivers it again.
 
         `refused`: the broker has complained of what the application made of what it holds, which so waits as the policy
-        says when it comes again: that cause is still there the next moment.
+        says when it comes again: that cause is still there the next moment. `complained`: of a frame without a receipt.
         """
         self.linked = False
         self._awaited.clear()
         for consumer in self:
-            handed_out, waiting = consumer.cut(now)
+            handed_out, waiting = consumer.cut(now, complained=complained)
             self._lost_deliveries.note(consumer, handed_out, handed_out=True, refused=refused)
             self._lost_deliveries.note(consumer, waiting, handed_out=False)
         for consumer, delivery in self._dead_letters.lose(now):

@@ -73,8 +73,12 @@ class Window(Protocol):
     def release(self) -> Sequence[Frame]:
         """Return the frames that must be written before any ACK, NACK or COMMIT."""
 
-    def again(self) -> Window:
-        """Return a window without messages for the consumer's next link, which may have learnt from this one."""
+    def again(self, *, complained: bool) -> Window:
+        """
+        Return a window without messages for the consumer's next link, which may have learnt from this one.
+
+        `complained`: the broker has refused a frame without a receipt, which may be one that `open` made.
+        """
 
 
 class Unlimited:
@@ -116,6 +120,6 @@ class Unlimited:
         """Return no frames: nothing was opened."""
         return ()
 
-    def again(self) -> Unlimited:
+    def again(self, *, complained: bool) -> Unlimited:  # noqa: ARG002 - nothing was opened
         """Return another one like it."""
         return Unlimited(self._settings)

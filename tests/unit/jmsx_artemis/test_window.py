@@ -186,16 +186,16 @@ def test_it_is_no_smaller_than_the_first_one() -> None:
     assert opened(window(TRANSACTED, prefetch=1000), large(600_000)) == 999 * SMALL + 1
 
 
-def test_a_further_subscription_that_brings_nothing_is_not_needed_on_the_next_link() -> None:
+def test_a_further_subscription_that_is_refused_is_not_needed_on_the_next_link() -> None:
     """A queue that has as many consumers as it may refuses it, with the link, as often as it comes (BROKER.md A81)."""
     made = window(TRANSACTED, prefetch=1000)
     held = large(10_000, 51)
     further = opened(made, held)
-    again = made.again()
+    again = made.again(complained=True)
     assert width(again) > width(made) + further
     again.arrived(large(10_000, 400))
     assert not again.full(400)
-    assert width(again.again()) == width(again)  # or it would be refused there
+    assert width(again.again(complained=False)) == width(again)  # or it would be refused there
 
 
 def test_one_that_brings_something_is_asked_for_again() -> None:
@@ -203,14 +203,42 @@ def test_one_that_brings_something_is_asked_for_again() -> None:
     made = window(TRANSACTED, prefetch=1000)
     opened(made, large(10_000, 51))
     made.arrived(large(10_000, to="1+1"))
-    assert width(made.again()) == width(made)
+    assert width(made.again(complained=True)) == width(made)
+
+
+def test_one_that_waits_for_messages_is_asked_for_again() -> None:
+    """A link that was merely lost has refused nothing: the queue had no more messages."""
+    made = window(TRANSACTED, prefetch=1000)
+    opened(made, large(10_000, 51))
+    assert width(made.again(complained=False)) == width(made)
+
+
+@pytest.mark.parametrize("complains", [False, True])
+def test_the_next_link_is_wider_behind_an_error(*, complains: bool) -> None:
+    """The ERROR does not tell which SUBSCRIBE it is about; the link after that goes on as it is."""
+    talk = Talk(TRANSACTED, dialect=DIALECT)
+    talk.subscribe(prefetch=2)
+    talk.comes("a" * 500)
+    talk.drain()
+    talk.timer()
+    assert asked(talk) == ["1+1"]
+    if complains:
+        talk.complain("AMQ339016 Error creating subscription 1+1")
+    widths = []
+    for _ in range(2):
+        talk.lose()
+        subscribed = [one for one in talk.frames if one.command == "SUBSCRIBE"][-1]
+        widths.append(int(subscribed.headers["consumer-window-size"]))
+    first, second = widths
+    assert (first > 8 * 500) == complains
+    assert first == second
 
 
 @pytest.mark.parametrize("kind", [DestinationKind.TOPIC, DestinationKind.QUEUE])
 def test_the_next_link_begins_as_the_first_did(kind: DestinationKind) -> None:
     """Where nothing further was asked for."""
     made = window(TRANSACTED, kind=kind)
-    assert width(made.again()) == width(made)
+    assert width(made.again(complained=True)) == width(made)
 
 
 def test_nor_is_the_first_one_of_a_huge_prefetch() -> None:
