@@ -119,6 +119,7 @@ def _judged(held: Books, told: pl.DataFrame) -> tuple[Audit, pl.Series]:
         planned,
         held.routes,
         senders=held.senders,
+        strange=_of_strangers(found, held),
         readers=held.readers,
         closings=held.closings,
         found=held.complete,
@@ -148,6 +149,18 @@ def _judged(held: Books, told: pl.DataFrame) -> tuple[Audit, pl.Series]:
         roster=kept(held.roster, held.terms.before).sort("writer"),
     )
     return audited, found.filter(pl.sum_horizontal("unaccounted", "unanswered") > 0)["msg_key"]
+
+
+def _of_strangers(found: pl.DataFrame, held: Books) -> pl.Series:
+    """Return the routes on which messages were delivered that nobody sent of whom there is a log."""
+    foreign = balance.deliveries_by_route(held.beyond.filter(pl.col("bucket") < 0), held.routes)
+    return pl.concat(
+        [
+            found.filter(~pl.col("sent_anywhere"))["route"],
+            held.deliveries.filter(is_strange(held))["route"],
+            foreign["route"],
+        ]
+    ).unique()
 
 
 def _contradicting(held: Books) -> list[str]:

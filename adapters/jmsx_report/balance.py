@@ -525,6 +525,7 @@ def in_hand(
     routes: Routes,
     *,
     senders: pl.DataFrame,
+    strange: pl.Series,
     readers: pl.DataFrame,
     closings: pl.DataFrame,
     found: Completeness,
@@ -532,17 +533,18 @@ def in_hand(
     clocks: Clocks,
 ) -> pl.DataFrame:
     """
-    Return how many messages consumers have, of which no line tells which they are: route, in_hand, stuck, told_us,
-    idle_us.
+    Return how many messages consumers have, of which no line tells which they are: route, in_hand, at_most, stuck,
+    told_us, idle_us.
 
     Each still runs, and said so last, not long before the end of its log. One that said nothing of any message since
     has them all, but for those that it keeps for a planned redelivery, which are known. Of what a busy one had, lines
     tell later, but for the `stuck` ones among them: its application had those already when it spoke before, and no
-    line tells that it is done with them.
-    It was said at `told_us`. A consumer that is not busy has nothing that was sent before `idle_us`, but what is
-    stuck: it was last done with a message that the broker had got then, or later. Both times are set right as far as
-    that is proven; the time of a message may be its sender's, and which of `senders` (as that function) that was nobody
-    asks. `told` as `Books.in_hand`, `planned` as `plans`.
+    line tells that it is done with them. Until it speaks again it may have, `at_most`, all but the one that ended last.
+    It was said at `told_us`. No consumer has what came before `idle_us`, but what is stuck: it was last done with a
+    message that the broker had got then, or later. One that was done with nothing since it was opened may have what is
+    as old as any. Both times are set right as far as that is proven; the time of a message may be its sender's, and
+    which of `senders` (as that function) that was nobody asks, nor whether it was a stranger where messages of these
+    are delivered, which is on the routes `strange`. `told` as `Books.in_hand`, `planned` as `plans`.
     """
     ahead = senders.group_by("route").agg(
         clocks.most("sender").max().clip(lower_bound=0).alias("ahead_us")
@@ -577,6 +579,10 @@ def in_hand(
     stuck = pl.col("still_in_process") - done_with_one.fill_null(value=False).cast(pl.Int64)
     stuck = stuck.clip(lower_bound=0)
     has = unknown.clip(lower_bound=0)
+    left = has - had_one.fill_null(value=False).cast(pl.Int64)
+    # Where messages go on coming, an hour of doubt about all that lies in a prefetch would hide each loss so long.
+    by_stranger = pl.col("route").is_in(strange.implode()) & ~busy
+    unsure_us = pl.when(by_stranger).then(UNKNOWN_US).otherwise(0)
     return (
         last.join(known, on=one, how="left", nulls_equal=True)
         .join(
@@ -590,16 +596,18 @@ def in_hand(
             .otherwise(pl.min_horizontal("still_in_process", has))
             .alias("stuck"),
             pl.when(busy).then(stuck).otherwise(has).alias("in_hand"),
+            pl.when(busy).then(pl.max_horizontal(stuck, left)).otherwise(has).alias("at_most"),
         )
         .join(ahead, on="route", how="left")
         .group_by("route")
         .agg(
-            pl.col("in_hand", "stuck").sum(),
+            pl.col("in_hand", "at_most", "stuck").sum(),
             (pl.col("told_us") - clocks.believed()).max().alias("told_us"),
             pl.min_horizontal(
-                clocks.earliest("last_us"), pl.col("came_us") - pl.col("ahead_us").fill_null(0)
+                clocks.earliest("last_us"),
+                pl.col("came_us") - pl.max_horizontal(pl.col("ahead_us").fill_null(0), unsure_us),
             )
-            .filter(~busy)
+            .filter(pl.col("at_most") > pl.col("stuck"))
             .min()
             .alias("idle_us"),
         )

@@ -321,10 +321,10 @@ def explained(
     was not watched all the time, it says only how many went to them at the least), nor consumers (`in_hand`), whose
     messages the broker counts, too, until they are acknowledged: so where it counted after they spoke, its word is the
     last one. Messages come to a consumer in order: what was overdue when the one was sent that it last was done with,
-    it does not have, unless it is stuck there. A broker may have dropped what had a duplicate id, as `_with_dropped`
-    tells. What is beyond that is proven, though not of which key: `explained` takes the oldest, so that it adds up to
-    what is explained in all; `explicable` does so in each hour by itself; `proven` are only the keys that nothing
-    explains.
+    it does not have, unless it is stuck there, or came again since. A broker may have dropped what had a duplicate id,
+    as `_with_dropped` tells. What is beyond that is proven, though not of which key: `explained` takes the oldest, so
+    that it adds up to what is explained in all; `explicable` does so in each hour by itself; `proven` are only the keys
+    that nothing explains.
     """
     sent_us = held.clocks.earliest("key_us", "sender").fill_null(0)
     unsettled = (pl.col("unaccounted") - pl.col("elsewhere")).clip(lower_bound=0)
@@ -394,8 +394,15 @@ def _rooms(
         )
     )
     sent_latest_us = held.clocks.latest("key_us", "sender")
-    fresh = (sent_latest_us + held.deadline_us >= pl.col("idle_us")).fill_null(value=True)
-    waits = pl.col("in_hand").first() - pl.col("stuck").first()
+    # It came once more when it was given back or its wait was over, and late out of a long transaction.
+    again_us = pl.max_horizontal(
+        "answered_us", "back_us", held.clocks.latest("wait_most_us", "sender")
+    )
+    fresh = pl.any_horizontal(
+        (came_us + held.deadline_us >= pl.col("idle_us")).fill_null(value=unknown)
+        for came_us, unknown in ((sent_latest_us, True), (again_us, False))
+    )
+    waits = pl.col("at_most").first() - pl.col("stuck").first()
     may_be = (
         found.join(in_hand, on="route")
         .group_by("route")

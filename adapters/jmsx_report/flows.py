@@ -554,7 +554,7 @@ def _in_hand(events: Events) -> pl.DataFrame:
     done = pl.struct(
         pl.col("seq").alias("done_seq"),
         pl.col("ts_us").alias("last_us"),
-        pl.when(pl.col("sent_us").is_between(*PLAUSIBLE_US)).then("sent_us").alias("came_us"),
+        "came_us",
         pl.when(by_it).then("start_us").alias("from_us"),
         pl.when(by_it).then("end_us").alias("to_us"),
     ).alias("done")
@@ -563,8 +563,13 @@ def _in_hand(events: Events) -> pl.DataFrame:
         for kind in ("sub.stats", "sub.open", "delivery")
     )
     line = (*IN_HAND.keys, "seq", "ts_us")
+    came = pl.when(pl.col("sent_us").is_between(*PLAUSIBLE_US)).then("sent_us").alias("came_us")
     lines = pl.concat(
-        [opened.select(line), ended.select(*line, "outcome", "sent_us", "start_us", "end_us")],
+        [
+            # What comes first may be as old as any.
+            opened.select(*line, pl.lit(0, pl.Int64).alias("came_us")),
+            ended.select(*line, "outcome", came, "start_us", "end_us"),
+        ],
         how="diagonal",
     )
     rows = [told.select(*IN_HAND.keys, said), lines.select(*IN_HAND.keys, done)]
@@ -573,7 +578,7 @@ def _in_hand(events: Events) -> pl.DataFrame:
 
 #: How many messages each consumer of a session `said` last that it has: that it has them no other line tells. `done`:
 #: the last delivery to it that ended, what time that message had, of the broker or of its sender (`came_us`), and from
-#: when to when the application had it; or else, that it was opened.
+#: when to when the application had it; or else, that it was opened: then `came_us` is 0.
 IN_HAND: Final = Partial(
     "in_hand",
     ("writer", "session_id", "dest", "consumer"),
