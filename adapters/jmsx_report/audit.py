@@ -65,8 +65,8 @@ def audit(
         return found
     # What was sent with the same id, and settled, may lie in a bucket that balances, or be of another time; and so may
     # what a stranger sent.
-    beside = look(flows.sent_with, ids.unique())["bucket"]
-    wanted = pl.concat([buckets, beside, third_look(held)]).unique().sort()
+    of_same_ids = look(flows.sent_with, ids.unique())["bucket"]
+    wanted = pl.concat([buckets, of_same_ids, third_look(held)]).unique().sort()
     return _judged(held, look(flows.stories, wanted))[0]
 
 
@@ -294,6 +294,9 @@ def _with_strangers(
         .group_by("msg_key", "route")
         .agg((~pl.col("duplicate_id").str.starts_with(_OWN_ID)).any().alias("common_id"))
     )
+    if ids.is_empty():
+        none = pl.lit(None, pl.Int64)
+        return found.with_columns(made=none, others=none, common_id=pl.lit(value=False))
     here = found.select(
         "route", *("bucket", "key_us", "back_us"), n=pl.sum_horizontal("unsent", "foreign")
     )

@@ -171,15 +171,15 @@ def reconciled(
         .agg(
             pl.col("came").filter(touched).sum().alias("came_most"),
             pl.col("went").filter(touched).sum().alias("went_most"),
-            (~touched).sum().alias("beside"),
+            (~touched).sum().alias("outside"),
         )
         .join(_least(moved, spans, sockets), on="route", how="left")
     )
     held = spans.join(logged, on="route", how="left").with_columns(
-        pl.col("came_most", "went_most", "beside", "came_least", "went_least").fill_null(0)
+        pl.col("came_most", "went_most", "outside", "came_least", "went_least").fill_null(0)
     )
     went = pl.col("dequeued") - pl.col("expired")
-    whole = ~pl.col("restarted") & ~pl.col("relinked") & (pl.col("beside") == 0)
+    whole = ~pl.col("restarted") & ~pl.col("relinked") & (pl.col("outside") == 0)
     return held.with_columns(
         (pl.col("enqueued") - pl.col("came_most")).clip(lower_bound=0).alias("foreign_in"),
         (went - pl.col("went_most")).clip(lower_bound=0).alias("foreign_out"),
@@ -188,7 +188,7 @@ def reconciled(
         whole.alias("whole"),
         (
             ~pl.col("restarted")
-            & (pl.col("beside") == 0)
+            & (pl.col("outside") == 0)
             & (pl.col("size") == 0)
             & (pl.col("size_before") == 0)
             & (pl.col("enqueued") == pl.col("dequeued"))

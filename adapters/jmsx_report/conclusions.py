@@ -339,7 +339,7 @@ def explained(
         pl.when(strange).then(unsettled).otherwise(0).alias("again"),
         in_gap.alias("gap"),
         pl.when(in_gap).then("room").otherwise(0).alias("room"),
-        pl.col("beside").fill_null(0),
+        pl.col("room_elsewhere").fill_null(0),
     )
     for name, among in (("explained", ("route",)), ("explicable", _GRAIN)):
         found = (
@@ -352,14 +352,14 @@ def explained(
             .with_columns((_fitting(among) + pl.col("unaccounted") - pl.col("left")).alias(name))
         )
     return found.with_columns(
-        ((pl.col("unsettled") > 0) & (pl.col("room") + pl.col("beside") <= 0) & ~strange).alias(
-            "proven"
-        )
+        (
+            (pl.col("unsettled") > 0) & (pl.col("room") + pl.col("room_elsewhere") <= 0) & ~strange
+        ).alias("proven")
     ).drop(
         "until_us",
         "room",
         "gap",
-        "beside",
+        "room_elsewhere",
         "unsettled",
         "again",
         "made",
@@ -376,7 +376,7 @@ def _rooms(
 ) -> pl.DataFrame:
     """
     Return how many messages of each route what may explain any: route; gap, until_us, room (in gaps, until then);
-    beside (elsewhere, at any time).
+    room_elsewhere (at any time).
     """
     by_gaps = (
         _with_removals(missing.filter("reads"), held)
@@ -428,7 +428,7 @@ def _rooms(
                 + pl.when((pl.col("foreign_out") > 0) & ~pl.col("whole"))
                 .then(_WITHOUT_END)
                 .otherwise(pl.col("foreign_out").fill_null(0))
-            ).alias("beside"),
+            ).alias("room_elsewhere"),
         )
     )
 
@@ -489,11 +489,11 @@ def _fitting(among: Sequence[str]) -> pl.Expr:
 
     What waits may be of any time, and a gap explains only what was sent `within`: so the others come first.
     """
-    beside = pl.col("beside")
+    room_elsewhere = pl.col("room_elsewhere")
     within, without = pl.col("within"), pl.col("without")
-    left = (beside - without.sum().over(among)).clip(lower_bound=0)
+    left = (room_elsewhere - without.sum().over(among)).clip(lower_bound=0)
 
-    return _taken(without, beside, among) + _taken(within, pl.col("room") + left, among)
+    return _taken(without, room_elsewhere, among) + _taken(within, pl.col("room") + left, among)
 
 
 def _taken(sent: pl.Expr, room: pl.Expr, among: Sequence[str]) -> pl.Expr:
@@ -532,8 +532,8 @@ def conclusions(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Da
     """
     Judge rows of numbers, each by itself: what may be explained in an hour is not proven of that hour.
 
-    Added are `verdict`, `reasons`, `beside` (of `together`), `later` (than the horizon) and the numbers of `NUMBER_OF`,
-    which add up: so of all hours together more may be proven to be lost than of each.
+    Added are `verdict`, `reasons`, `further` (ones, of `together`), `later` (than the horizon) and the numbers of
+    `NUMBER_OF`, which add up: so of all hours together more may be proven to be lost than of each.
     """
     expiring = (
         rows.group_by("route")
@@ -569,7 +569,7 @@ def conclusions(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Da
         .with_columns(
             pl.concat_list(
                 "gap", pl.when(after).then(pl.lit("after the horizon: not judged yet"))
-            ).alias("beside"),
+            ).alias("further"),
             after.alias("later"),
         )
         .drop("expiring", "booked", "foreign_in", "proven", "gap", "most")
@@ -624,12 +624,12 @@ def proves() -> pl.Expr:
 
 
 def _reasons() -> pl.Expr:
-    """Return the words for the numbers of a row, and what stands `beside` them."""
+    """Return the words for the numbers of a row, and its `further` ones."""
     words = [
         pl.when(pl.col(name) > 0).then(pl.format(text, pl.col(name)))
         for name, text in (*PROOFS.items(), *DOUBTS.items())
     ]
-    return pl.concat_list(*words, "beside").list.drop_nulls()
+    return pl.concat_list(*words, "further").list.drop_nulls()
 
 
 def together(rows: pl.DataFrame) -> dict[str, list[str]]:
@@ -639,7 +639,7 @@ def together(rows: pl.DataFrame) -> dict[str, list[str]]:
         .group_by("dest", maintain_order=True)
         .agg(
             pl.col(*PROOFS, *DOUBTS).sum(),
-            pl.col("beside").explode().drop_nulls().unique(maintain_order=True),
+            pl.col("further").explode().drop_nulls().unique(maintain_order=True),
         )
     )
     return dict(summed.select("dest", _reasons()).iter_rows())

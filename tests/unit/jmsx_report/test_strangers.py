@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
+from jmsx_report.audit import audit
+from jmsx_report.books import PARTIALS, Terms, books
 from jmsx_report.flows import bucket
+from jmsx_report.inline import inlined
 from jmsx_report.period import Period
+from jmsx_report.writers import KNOWN, context
 from tests.depth import some
 from tests.unit.jmsx_report.logs import (
     HOUR,
@@ -20,7 +24,9 @@ from tests.unit.jmsx_report.logs import (
     WORKER,
     Log,
     ended,
+    events,
     key,
+    merged,
     told,
     trade,
 )
@@ -158,3 +164,18 @@ def _matched(may_be: Sequence[Sequence[int]]) -> int:
         return False
 
     return sum(finds(one, set()) for one in range(len(may_be)))
+
+
+@inlined
+@pytest.mark.parametrize("of", [{}, {"duplicate_id": "pay-1"}], ids=["without an id", "with one"])
+def test_strangers_of_other_times_are_asked_for_only_where_an_id_is(of: dict[str, str]) -> None:
+    """A report on an hour of a long log compares nothing of all the other hours, unless one may have been first."""
+    log = trade(3)
+    log.send(SENDER, START + HOUR, **of)
+    cut = [events(ended(log).lines)]
+    sums = {one.name: merged(one, cut) for one in (*PARTIALS, *KNOWN)}
+    held = books(sums, context(sums), Terms(), Period(since_us=START + HOUR))
+    found = audit(held, lambda of, wanted: merged(of(wanted), cut))
+
+    assert found.summary["unaccounted"] == 1
+    assert ("compared_beyond" in vars(held)) == bool(of)
