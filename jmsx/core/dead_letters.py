@@ -374,6 +374,14 @@ class DeadLetters:
                 move.in_doubt = True
                 self._outbox.transmit(nack(move.delivery, self._ask(move).receipt_id))
 
+    @property
+    def next_answered(self) -> _Move | None:
+        """The move whose copy the broker would answer next, and so of which it complains, if it would answer one."""
+        request = self._requests.oldest("SEND")
+        if request is None:
+            return None
+        return next((one for one in self._open if one.receipt == request.receipt_id), None)
+
     def too_large(self) -> None:
         """
         Note that the broker ends the link over a frame beyond a limit of its own: over the copy that it would answer
@@ -383,9 +391,9 @@ class DeadLetters:
         message itself, whole, where NACK does that; else it ends a link now and then. A SEND of a transaction asks for
         no answer: where that was too large, and a copy behind it, the copy is blamed for it.
         """
-        request = self._requests.oldest("SEND")
-        for move in self._open:
-            move.too_large |= request is not None and move.receipt == request.receipt_id
+        move = self.next_answered
+        if move is not None:
+            move.too_large = True
 
     def lose(self, now: float) -> list[tuple[ConsumerCore, Delivery]]:
         """

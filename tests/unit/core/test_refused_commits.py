@@ -20,7 +20,7 @@ from jmsx.errors import (
 from jmsx.testing import FakeBroker
 from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT
-from tests.unit.core.harness import TRANSACTED, WALL, Talk, at_most
+from tests.unit.core.harness import BROKEN, TRANSACTED, WALL, Talk, at_most
 
 if TYPE_CHECKING:
     from jmsx.testing.link import FakeLink
@@ -99,6 +99,25 @@ def test_a_link_that_ends_with_a_complaint_waits_as_the_policy_says() -> None:
         assert isinstance(talk.commit().error, TransactionRolledBackError)
         talk.reopen()
     assert moments == [0, 1, 2, 4, 8]
+
+
+def test_a_complaint_of_our_own_copy_is_of_no_message_that_is_held() -> None:
+    """Artemis ends the link when it has no room for a dead letter's copy; that is nothing of what the others hold."""
+    talk = Talk(TRANSACTED, dialect=ARTEMIS)
+    for name in "12":
+        talk.subscribe(name, policy=at_most(0))
+    talk.comes("a")
+    assert talk.receive("1") == "a#1"
+    talk.rollback(BROKEN)
+    assert talk.wrote() == ["SEND ActiveMQ.DLQ 'a' ?"]
+    talk.comes("b", to="2")
+    assert talk.receive("2") == "b#1"
+    talk.complain("AMQ339011 Error sending message")
+    talk.core.link_closed("error_frame", "AMQ339011 Error sending message", talk.now)
+    assert isinstance(talk.commit().error, TransactionRolledBackError)
+    talk.reopen()
+    talk.comes("b", to="2", redelivered="true")
+    assert talk.held("2").failures == 0
 
 
 def test_rollbacks_and_refused_commits_count_together() -> None:
