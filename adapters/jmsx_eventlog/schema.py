@@ -470,6 +470,14 @@ FIELDS: Final = (
         "acknowledgements go in batches",
         _from("optimize_acknowledge", "sub.open"),
     ),
+    Field(
+        "selective",
+        _BOOLEAN,
+        "",
+        "the broker may give it less than all that waits there: a selector, `no_local`, `consumer.*` options, or each"
+        " message only when it is asked for; absent in lines of older releases",
+        _from("selective", "sub.open"),
+    ),
     Field("server", _STRING, "", "the broker's own words", _from("server", "conn.up")),
     Field(
         "connect_us",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import polars as pl
 
 from jmsx.core.events import LateOutcome
-from jmsx_report import balance, flows
+from jmsx_report import balance, copies, flows
 from jmsx_report.additive import Partial
 from jmsx_report.books import Books, second_look, third_look
 from jmsx_report.clocks import UNKNOWN_US
@@ -131,7 +131,17 @@ def _judged(held: Books, told: pl.DataFrame) -> tuple[Audit, pl.Series]:
     found = _with_strangers(found, stories, told, held)
     found = explained(_but_forwarded(found, stories, missing, held), missing, in_hand, held)
     found = with_sent_to(found, held)
-    numbered = numbers(held, found)
+    gone = copies.unclaimed(
+        held.copies,
+        held.compared,
+        stories,
+        held.routes,
+        book=held.book,
+        missing=missing,
+        in_hand=in_hand,
+        clocks=held.clocks,
+    )
+    numbered = numbers(held, found, gone)
     rows = conclusions(rows_of(numbered, found), missing, held)
     audited = Audit(
         table=placed(rows, held).sort("dest", "subscription", "hour_us", nulls_last=True),
@@ -145,6 +155,7 @@ def _judged(held: Books, told: pl.DataFrame) -> tuple[Audit, pl.Series]:
             stories=stories,
             planned=planned,
             in_hand=in_hand,
+            gone=gone,
         ),
         roster=kept(held.roster, held.terms.before).sort("writer"),
     )

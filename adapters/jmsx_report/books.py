@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from jmsx_report import balance, brokerbook, presence
+from jmsx_report import balance, brokerbook, copies, presence
 from jmsx_report.additive import Partial
 from jmsx_report.clocks import Clocks
 from jmsx_report.fanout import Routes, is_queue, routes
@@ -49,6 +49,8 @@ PARTIALS: Final[tuple[Partial, ...]] = (
     NOTES,
     brokerbook.STATS,
     brokerbook.TRAFFIC,
+    copies.COPIES,
+    copies.IDLE,
 )
 
 
@@ -104,6 +106,7 @@ class Books:
     own: pl.Series  #: as `balance.own_shards`
     begun: pl.DataFrame  #: as `presence.beginnings`
     removed: pl.DataFrame  #: as `presence.removals`
+    copies: pl.DataFrame  #: as `copies.watched`
     book: pl.DataFrame  #: as `brokerbook.reconciled`
     asked: Period
     terms: Terms
@@ -231,6 +234,7 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
         how="left",
         nulls_equal=True,
     )
+    until = horizon(complete, clocked, terms.open_segments)
     return Books(
         flows=flowing,
         beyond=beyond,
@@ -244,11 +248,20 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
         routes=found_routes,
         complete=complete,
         clocks=clocked,
-        horizon=horizon(complete, clocked, terms.open_segments),
+        horizon=until,
         compared=compared,
         own=own,
         begun=presence.beginnings(sends.filter("fanned"), compared, found_routes, readers, clocked),
         removed=presence.removals(sums[SPANS.name], sends, compared, clocked),
+        copies=copies.watched(
+            sums[copies.COPIES.name],
+            sums[copies.IDLE.name],
+            found_routes,
+            sockets=context.sockets,
+            clocks=clocked,
+            until=until,
+            deadline_us=terms.deadline_us,
+        ),
         book=brokerbook.reconciled(
             stats,
             sums[brokerbook.TRAFFIC.name],
@@ -293,7 +306,11 @@ def third_look(held: Books) -> pl.Series:
 
 
 def second_look(held: Books) -> pl.Series:
-    """Return the buckets that need `flows.stories`: such as do not balance, or the horizon cuts, or have repeats."""
+    """
+    Return the buckets that need `flows.stories`.
+
+    They do not balance, or the horizon cuts them, or they have repeats, or copies of dead letters that nobody read.
+    """
     dirty = balance.suspicious(held.compared, held.own, held.begun, held.removed)["bucket"]
     # A send without an answer may have been done, and sent again at once, which `again` does not see.
     repeated = held.compared.filter(
@@ -305,4 +322,5 @@ def second_look(held: Books) -> pl.Series:
     cut = held.cuts["cut_us"] // BUCKET_US * BUCKET_US
     present = held.compared["bucket"]
     cut = cut.filter(cut.is_in(present.implode()))
-    return pl.concat([dirty, repeated, cut, held.again["bucket"]]).unique().sort()
+    moved = copies.in_doubt(held.copies, held.compared)["bucket"]
+    return pl.concat([dirty, repeated, cut, held.again["bucket"], moved]).unique().sort()

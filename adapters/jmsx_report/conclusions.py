@@ -16,7 +16,7 @@ from jmsx_report.additive import HOUR_US
 from jmsx_report.books import Books
 from jmsx_report.events import NAMESAKE
 from jmsx_report.flows import BUCKET_US, DURABLE, NAMELESS, SETTLES
-from jmsx_report.horizon import GAPS, gap_rows, gaps
+from jmsx_report.horizon import GAPS, WITHOUT_END, gap_rows, gaps
 from jmsx_report.nothing import of_rows
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ _COUNTED: Final = ("sent", "settled", *dict.fromkeys(SETTLES.values()))
 _GRAIN: Final = ("dest", "route", "hour_us")
 #: Why lines are missing of which nobody knows what they were about.
 _NAMESAKES: Final = "two processes have its name, and lines of one were put aside"
-#: More lines and messages than any log has.
-_WITHOUT_END: Final = 2**48
 #: What `summary` has of each destination, and of all.
 NUMBERS: Final = (
     *_COUNTED,
@@ -53,6 +51,7 @@ NUMBERS: Final = (
     "dead_after_done",
     "unanswered",
     "in_doubt",
+    "unclaimed",
 )
 SAMPLED: Final = 5
 LISTED: Final = 50
@@ -87,6 +86,10 @@ DOUBTS: Final = {
     "unanswered": "{} sent without an answer, and not settled",
     "dead_after_done": "{} done, and dead-lettered afterwards, as their readers tell",
     "unordered": "{} done and dead-lettered, and the clocks do not tell which of the two came first",
+    "unclaimed": (
+        "{} moved there as dead letters, and read by nobody in the log, though a consumer there had nothing to do: they"
+        " were taken away by hand or by others, expired, or are lost"
+    ),
     "refused_settled": "{} settled, though their sender was told of an error",
 }
 #: What casts no doubt on a verdict, but must be told.
@@ -169,9 +172,9 @@ def _balancing(unconfirmed: pl.DataFrame, held: Books, found: pl.DataFrame) -> p
     return unconfirmed.join(with_them, on=["route", "bucket"], how="semi")
 
 
-def numbers(held: Books, found: pl.DataFrame) -> pl.DataFrame:
+def numbers(held: Books, found: pl.DataFrame, gone: pl.DataFrame) -> pl.DataFrame:
     """
-    Return all numbers as rows: dest, sent_to, route, hour_us, number, n.
+    Return all numbers as rows: dest, sent_to, route, hour_us, number, n; `gone` as `copies.unclaimed`.
 
     What was settled is told of where it was read, `dest`, and of where it was `sent_to`.
     """
@@ -190,6 +193,7 @@ def numbers(held: Books, found: pl.DataFrame) -> pl.DataFrame:
         long(settled, pl.col("number"), "sent_to"),
         long(settled.filter("strange"), "foreign", "sent_to"),
         long(nameless_sends(held), "foreign"),
+        long(gone, "unclaimed"),
         judged.unpivot(
             index=["dest", "sent_to", "route", "hour_us"], variable_name="number", value_name="n"
         ),
@@ -387,7 +391,7 @@ def _rooms(
             .otherwise(pl.col("high_us").max())
             .alias("until_us"),
             pl.when(pl.col("lines").is_null().any())
-            .then(_WITHOUT_END)
+            .then(WITHOUT_END)
             .otherwise(pl.col("lines").sum())
             .alias("room"),
             pl.lit(value=True).alias("gap"),
@@ -426,7 +430,7 @@ def _rooms(
                     pl.when(superseded).then(0).otherwise(pl.col("had").fill_null(0)),
                 )
                 + pl.when((pl.col("foreign_out") > 0) & ~pl.col("whole"))
-                .then(_WITHOUT_END)
+                .then(WITHOUT_END)
                 .otherwise(pl.col("foreign_out").fill_null(0))
             ).alias("room_elsewhere"),
         )

@@ -46,6 +46,18 @@ class Routes:
         """The routes that somebody in the log reads."""
         return frozenset(self.reads["route"])
 
+    def read_as(self, dest: str) -> str | None:
+        """Return the route of who reads the queue `dest`, by name or by a pattern; None: it is no queue, or unread."""
+        places = parts(dest)
+        if len(places) != 1 or places[0][0] != "queue":
+            return None
+        for read, subscription, route in self.reads.iter_rows():
+            if subscription is None and any(
+                kind == "queue" and _fits(name, places[0][1]) for kind, name in parts(read)
+            ):
+                return str(route)
+        return None
+
 
 def parts(dest: str) -> list[tuple[str, str]]:
     """Return kind and name of each destination that `queue://a,topic://b` lists; without a kind, the first's."""

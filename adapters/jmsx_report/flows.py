@@ -75,6 +75,16 @@ def hashed(key: pl.Expr) -> pl.Expr:
     return key.hash(_SEED).reinterpret(signed=True)
 
 
+def fingerprint(n: pl.Expr) -> tuple[pl.Expr, pl.Expr, pl.Expr]:
+    """Return `n`, `xor` and `total` of rows that each have `n` messages of one `hash`, as `FLOWS` has them."""
+    odd = pl.when(n % 2 == 1).then("hash").otherwise(0)
+    return (
+        n.sum().alias("n"),
+        odd.bitwise_xor().alias("xor"),
+        ((pl.col("hash") & _LOW) * n).sum().alias("total"),
+    )
+
+
 def bucket(key: pl.Expr, instant: pl.Expr, number: pl.Expr | None = None) -> pl.Expr:
     """
     Return the bucket of a key, of which `instant` is the time: the beginning of its 10 seconds, or a negative number.

@@ -33,6 +33,8 @@ SILENT_US: Final = 3_600_000_000
 QUIET_US: Final = 300_000_000
 _RANGES_TOLD: Final = 10
 _NOTED: Final = ("log.gap", "log.close", "log.recovered")
+#: More lines and messages than any log has.
+WITHOUT_END: Final = 2**48
 #: What may be missing of the evidence: see `gaps`.
 GAPS: Final = {
     "writer": pl.String,

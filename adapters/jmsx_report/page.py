@@ -40,6 +40,7 @@ _NUMBERS: Final = {
     "dropped": "sent with the duplicate id of another one, as brokers drop",
     "unanswered": "sent without an answer of the broker, and not settled",
     "in_doubt": "delivered in a transaction that nobody knows the end of",
+    "unclaimed": "moved to a queue of dead letters that jmsx reads, and not read there",
     "unsent": "settled, but no send of them is in the log",
     "foreign": "of senders that are not jmsx",
 }

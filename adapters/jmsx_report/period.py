@@ -9,6 +9,7 @@ import polars as pl
 from jmsx_report.additive import HOUR_US, MINUTE_US
 from jmsx_report.brokerbook import STATS, TRAFFIC
 from jmsx_report.clocks import Clocks
+from jmsx_report.copies import COPIES
 from jmsx_report.flows import AGAIN, BUCKET_US, FLOWS
 from jmsx_report.horizon import NOTES, RUNS
 from jmsx_report.table import Sums
@@ -63,7 +64,10 @@ def within(sums: Sums, asked: Period, clocks: Clocks) -> Sums:
     """
     flows = sums[FLOWS.name].filter(flowed(asked))
     again = sums[AGAIN.name].filter(asked.touches(pl.col("hour_us"), HOUR_US))
-    limited = {**sums, FLOWS.name: flows, AGAIN.name: again}
+    moved = sums[COPIES.name].filter(
+        asked.touches(pl.col("key_us") // BUCKET_US * BUCKET_US, BUCKET_US)
+    )
+    limited = {**sums, FLOWS.name: flows, AGAIN.name: again, COPIES.name: moved}
     if asked.since_us is not None:
         # By each writer's own clock; a period is one of the senders' clocks.
         ahead = flows.filter(pl.col("kind") == "send").select(clocks.most().max()).item() or 0

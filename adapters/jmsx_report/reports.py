@@ -64,7 +64,8 @@ class ReportResult:
       lost), `in_flight` (sent, or planned to come again, less than the deadline ago), `unread` (sent to where jmsx does
       not read), `removed` (not settled when their durable subscription was removed), `duplicates` (done more than
       once), `dead_after_done` (dead-lettered after they were done once), `unsent` (settled, but no send of it is
-      logged) and `foreign` (not of a jmsx sender).
+      logged), `foreign` (not of a jmsx sender) and `unclaimed` (moved as dead letters to where jmsx reads, and not read
+      there; counted at that queue).
     - `horizon` (up to when all writers are complete; microseconds, epoch) and `since` (messages sent after it).
     - `destinations` and `hours`: the same for each.
     - The keys of the unaccounted: `lost` where that is proven, else `unsettled` (if a gap may explain only some, nobody

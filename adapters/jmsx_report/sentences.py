@@ -83,6 +83,7 @@ def numbers_line(audit: Mapping[str, Any]) -> str:
             ("unread", "sent where jmsx does not read"),
             ("removed", "removed with their subscription"),
             ("dropped", "dropped by their duplicate ids"),
+            ("unclaimed", "dead lettered and not read"),
             ("unsent", "without a logged send"),
             ("foreign", "of other senders"),
         )

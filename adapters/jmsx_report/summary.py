@@ -323,6 +323,7 @@ def summary(
     stories: pl.DataFrame,
     planned: pl.DataFrame,
     in_hand: pl.DataFrame,
+    gone: pl.DataFrame,
 ) -> dict[str, Any]:
     """
     Write the audit as plain values: see `ReportResult.audit`.
@@ -336,6 +337,7 @@ def summary(
         stories: as that partial.
         planned: as `balance.plans`.
         in_hand: as `balance.in_hand`.
+        gone: as `copies.unclaimed`.
 
     """
     named = _readable(held)
@@ -363,7 +365,7 @@ def summary(
         if route in doubts:
             verdicts.setdefault(dest, []).append(UNVERIFIABLE)
             reasons.setdefault(dest, []).append(doubts[route])
-    samples = _sample_keys(found)
+    samples = _sample_keys(found, gone)
     destinations = {
         dest: {
             **own[dest],
@@ -476,11 +478,12 @@ def _own_numbers(held: Books, found: pl.DataFrame, numbered: pl.DataFrame) -> pl
     return wide(pl.concat([*map(long, (sends, late, in_bulk)), others]), ("dest", "hour_us"))
 
 
-def _sample_keys(found: pl.DataFrame) -> dict[str, list[str]]:
-    if found.is_empty():
+def _sample_keys(found: pl.DataFrame, gone: pl.DataFrame) -> dict[str, list[str]]:
+    wrong = found.filter(pl.sum_horizontal("unaccounted", *TWICE) > 0)
+    keys = pl.concat([rows.select("dest", "msg_key") for rows in (wrong, gone)])
+    if keys.is_empty():
         return {}
-    wrong = pl.sum_horizontal("unaccounted", *TWICE) > 0
-    rows = found.filter(wrong).group_by("dest").agg(pl.col("msg_key").unique().sort().head(SAMPLED))
+    rows = keys.group_by("dest").agg(pl.col("msg_key").unique().sort().head(SAMPLED))
     return dict(rows.iter_rows())
 
 

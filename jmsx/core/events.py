@@ -383,6 +383,8 @@ class SubscriptionOpened:
         maximum_redeliveries: of its redelivery policy; -1: for ever.
         optimize_acknowledge: whether its ACKs are gathered.
         subscription: whose copy of a topic's messages it gets; None: of a queue.
+        selective: whether the broker may give it less than all that waits there: it has a selector, does without what
+            its connection sends, has `consumer.*` options, or asks for each message; None: unknown.
 
     """
 
@@ -394,6 +396,7 @@ class SubscriptionOpened:
     maximum_redeliveries: int
     optimize_acknowledge: bool
     subscription: str | None = None
+    selective: bool | None = None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -45,6 +45,7 @@ class ConsumerReports:
                 maximum_redeliveries=settings.policy.maximum_redeliveries,
                 optimize_acknowledge=settings.optimize is not None,
                 subscription=settings.subscription,
+                selective=settings.selective,
             )
         )
 

@@ -90,6 +90,8 @@ class ConsumerSettings:
     expired_frames: tuple[Frame, ...] = ()  #: before each copy to `expired`
     #: In events: the subscription that has this copy of a topic's messages; None: of a queue
     subscription: str | None = None
+    #: In events: the broker may give it less than all that waits there
+    selective: bool = False
 
     # What follows from these, and is asked for each message:
 

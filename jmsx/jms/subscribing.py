@@ -121,6 +121,7 @@ def settings(link: SessionLink, wanted: ConsumerRequest, messages: int) -> Consu
         ),
         origin=_origin(link, wanted),
         subscription=_subscription(link, wanted, subscription_id),
+        selective=bool(selector or no_local or options) or messages == 0,
         dead_letter_queue=queue.destination,
         dead_letter_queue_frames=queue.before,
         expired="" if expired is None else expired.destination,

@@ -54,6 +54,7 @@ _VALUES: Final[dict[str, Any]] = {
     "delay": 1.5,
     "blocking": True,
     "by_broker": False,
+    "selective": True,
     "attempts": 7,
     "dead_letter_destination": "queue://DLQ",
     "by_copy": True,

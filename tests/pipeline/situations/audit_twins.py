@@ -85,6 +85,7 @@ _UNTOLD: Final = frozenset(
         "doubtful_duplicates",
         "phantoms",
         "refused_settled",
+        "unclaimed",
         "explained",
         "unsettled_keys",
         "reasons",

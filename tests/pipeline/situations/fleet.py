@@ -89,6 +89,8 @@ class Process:
     noted: list[tuple[int, int, Line]] = field(default_factory=list)
     consumers: dict[str, str] = field(default_factory=dict)  #: destination -> name
     copies: dict[str, str] = field(default_factory=dict)  #: destination -> its subscription
+    #: Destinations of which it may be given less than all; None: its release does not tell of any.
+    selects: set[str] | None = field(default_factory=set)
     _first_skew: int = 0
 
     def __post_init__(self) -> None:
@@ -175,7 +177,11 @@ class Process:
         )
 
     def _open_subscription(self, true_us: int, to: str, name: str) -> Line:
-        copy = {"subscription": self.copies[to]} if to in self.copies else {}
+        more: dict[str, Any] = {}
+        if to in self.copies:
+            more["subscription"] = self.copies[to]
+        if self.selects is not None:
+            more["selective"] = to in self.selects
         return self._of_session(
             "sub.open",
             true_us,
@@ -185,7 +191,7 @@ class Process:
             prefetch=100,
             max_redeliveries=6,
             optimize_ack=False,
-            **copy,
+            **more,
         )
 
     def _numbered(self, seq: int, line: Line) -> Line:

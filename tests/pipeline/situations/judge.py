@@ -21,6 +21,7 @@ from tests.pipeline.situations import (  # noqa: F401 - each adds its situations
     incomplete,
     lost,
     mixed,
+    moved,
     names,
     operations,
     payments,

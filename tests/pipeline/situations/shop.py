@@ -262,21 +262,23 @@ class Shop:
         reason: str,
         *,
         error: str | None = None,
+        copied_to: str | None = None,
+        **fields: Any,
     ) -> None:
-        """Note that the broker has the message as a dead letter."""
-        worker.noted_of_session(
-            "dlq",
-            at,
-            dest=message.to,
-            consumer=worker.consumers.get(message.to, worker.service),
-            msg_key=message.key,
-            msg_id=self._id(message),
-            attempts=attempts,
-            reason=reason,
-            error_type=error,
-            error_place=None if error is None else "shop/handlers.py:42",
-            by_copy=False,
-        )
+        """Note that the broker has the message as a dead letter; as our copy, if it was `copied_to` a queue."""
+        told = {
+            "dest": message.to,
+            "consumer": worker.consumers.get(message.to, worker.service),
+            "msg_key": message.key,
+            "msg_id": self._id(message),
+            "attempts": attempts,
+            "reason": reason,
+            "error_type": error,
+            "error_place": None if error is None else "shop/handlers.py:42",
+            "dlq_dest": copied_to,
+            "by_copy": copied_to is not None,
+        }
+        worker.noted_of_session("dlq", at, **(told | fields))
 
     def _failed(
         self,

@@ -73,6 +73,9 @@ _JUDGED: Final = (
     "discarded_twice_beside_a_loss",
     "compacted_in_the_middle",
     "a_living_fleet_that_waits",
+    "copies_of_dead_letters_are_gone_under_a_living_fleet",
+    "copies_of_dead_letters_are_moved_back_and_one_is_gone",
+    "copies_of_dead_letters_wait_for_a_slow_reader",
 )
 #: Those in which much hangs on when something was.
 _SKEWED: Final = (
@@ -83,6 +86,7 @@ _SKEWED: Final = (
     "killed_with_messages_in_hand",
     "living_fleet_and_a_loss",
     "living_fleet_with_messages_under_way",
+    "copies_of_dead_letters_are_gone",
 )
 
 

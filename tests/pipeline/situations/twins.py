@@ -28,7 +28,7 @@ _TYPES: Final = {
         " error_place tx_id trigger dlq_dest reason ack_mode server broker service host"
         " version dropped_kind"
     ),
-    "BOOLEAN": "redelivered by_copy blocking by_broker optimize_ack",
+    "BOOLEAN": "redelivered by_copy blocking by_broker optimize_ack selective",
 }
 _COLUMNS: Final = {name: kind for kind, names in _TYPES.items() for name in names.split()}
 _HOUR: Final = 3_600_000_000

@@ -77,6 +77,7 @@ def test_subscribe_writes_what_the_dialect_made() -> None:
             prefetch=3,
             maximum_redeliveries=-1,
             optimize_acknowledge=True,
+            selective=False,
         )
     ]
 

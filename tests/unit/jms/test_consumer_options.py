@@ -111,6 +111,19 @@ def test_a_prefetch_of_nothing_fetches_when_it_is_asked(session: Session) -> Non
         consumer.set_listener(print)
 
 
+def test_who_may_get_less_than_all_of_a_queue_is_told(session: Session) -> None:
+    """By a selector, as without what its connection sends, with options of the broker, or message by message."""
+    session.create_consumer("queue://a")
+    session.create_consumer("queue://a?consumer.prefetchSize=2")
+    session.create_consumer("queue://a", selector="colour = 'red'")
+    session.create_consumer("queue://a?consumer.selector=colour IS NULL")
+    session.create_consumer("queue://a", no_local=True)
+    session.create_consumer("queue://a?consumer.dispatchAsync=true")
+    session.create_consumer("queue://a", options=ConsumerOptions(prefetch=0))
+    told = [made(session, number).selective for number in range(1, 8)]
+    assert told == [False, False, True, True, True, True, True]
+
+
 @pytest.mark.parametrize("profile", ["classic", "artemis"])
 def test_what_waits_behind_a_dead_letter_is_here(profile: str) -> None:
     """It is held back until the broker has that one, and who asks what there is hears of it."""
