@@ -31,6 +31,11 @@ HEADED = re.compile(r"^#{1,3} (.+?)$|^```python\n(.*?)^```", re.MULTILINE | re.D
 TLS_URL = "stomp+ssl://localhost:61612"
 
 
+def patience(code: str) -> list[pytest.MarkDecorator]:
+    """One with Spark takes 17 s of a processor, which on a busy machine is more than two minutes."""
+    return [pytest.mark.timeout(600)] if "pyspark" in code else []
+
+
 def snippets() -> list[Any]:
     """(code) of each Python block, named by its page and the heading above it; each once, wherever it stands."""
     found: dict[str, Any] = {}
@@ -43,7 +48,7 @@ def snippets() -> list[Any]:
                 name = f"{place}-{heading.replace(' ', '-')}"
                 # it goes on with the one before
                 whole = code if "import" in code else before + code
-                found.setdefault(whole, pytest.param(whole, id=name))
+                found.setdefault(whole, pytest.param(whole, id=name, marks=patience(whole)))
                 before = whole
     return list(found.values())
 
@@ -72,7 +77,7 @@ def test_snippet(
             f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
         )
         environment = {**os.environ, "SPARK_SUBMIT_OPTS": options}
-        subprocess.run([sys.executable, "-c", code], check=True, timeout=120, env=environment)
+        subprocess.run([sys.executable, "-c", code], check=True, timeout=500, env=environment)
     elif TLS_URL in code:
         with tls_broker(tmp_path) as url:
             run(code.replace(TLS_URL, url), classic_broker)
