@@ -39,7 +39,7 @@ _LOOK_SECONDS: Final = 0.2
 #: What Spark says when it has waited 10 s for the Python that reads for a stream, which imports for one second where
 #: nothing else runs; and how often a stream is begun until it is waited for long enough.
 _LATE: Final = "Python worker failed to connect back"
-_BEGINNINGS: Final = 3
+_BEGINNINGS: Final = 6
 
 
 def stream(

@@ -120,7 +120,7 @@ def test_it_begins_again_when_its_python_is_late(
     _assert_as_a_batch(found, tmp_path / "events", tmp_path / "batch")
 
 
-@pytest.mark.parametrize(("words", "times"), [(streaming._LATE, 3), ("a segment is gone", 1)])
+@pytest.mark.parametrize(("words", "times"), [(streaming._LATE, 6), ("a segment is gone", 1)])
 def test_it_does_not_begin_for_ever(words: str, times: int) -> None:
     """And only for what another beginning may mend."""
     begun = list[nullcontext[Any]]()
@@ -173,7 +173,8 @@ def test_what_comes_is_added_while_a_report_merges(
         added.set()
 
     def merging(self: store.Store, engine: Engine = map) -> None:
-        if not was_added:
+        # before the stream has begun, which it may do more than once, nothing is added
+        if added.is_set() and not was_added:
             added.clear()
             _grow(log, 0.6)
             was_added.append(added.wait(60))
@@ -184,7 +185,7 @@ def test_what_comes_is_added_while_a_report_merges(
     _grow(log, 0.3)
     reports = stream(tmp_path / "events", tmp_path / "out", trigger_seconds=0.1, report_seconds=1.0)
 
-    found = next(reports)
+    found = next(one for one in reports if was_added)
 
     assert was_added == [True]
     _assert_as_a_batch(found, tmp_path / "events", tmp_path / "batch")
