@@ -138,7 +138,7 @@ def _judged(held: Books, told: pl.DataFrame) -> tuple[Audit, pl.Series]:
         held.routes,
         book=held.book,
         missing=missing,
-        in_hand=in_hand,
+        told=held.in_hand,
         clocks=held.clocks,
     )
     numbered = numbers(held, found, gone)

@@ -180,7 +180,7 @@ def unclaimed(
     *,
     book: pl.DataFrame,
     missing: pl.DataFrame,
-    in_hand: pl.DataFrame,
+    told: pl.DataFrame,
     clocks: Clocks,
 ) -> pl.DataFrame:
     """
@@ -188,8 +188,8 @@ def unclaimed(
 
     Each delivery where it was put claims one, unless the broker had the message again after it. So does what was sent
     or settled anywhere else more than once, or settled though nobody sent it there: it may have been moved back, or
-    read by another name. As many of the others may wait or have been taken away as the broker counts, as consumers have
-    in hand, and as lines are missing of who reads there. The oldest are those.
+    read by another name. As many of the others may wait or have been taken away as the broker counts, as other
+    consumers said that they have, and as lines are missing of who reads there. The oldest are those.
 
     Args:
         copies: as `watched`.
@@ -198,15 +198,15 @@ def unclaimed(
         routes: who reads where.
         book: as `brokerbook.reconciled`.
         missing: as `conclusions.placed_gaps`.
-        in_hand: as `balance.in_hand`.
+        told: as `Books.in_hand`.
         clocks: of the writers.
 
     """
     copies = copies.join(in_doubt(copies, compared), on="bucket", how="semi")
     mine = copies["msg_key"].unique()
-    told = stories.filter(pl.col("msg_key").is_in(mine.implode()))
+    about = stories.filter(pl.col("msg_key").is_in(mine.implode()))
     outcome, n = pl.col("outcome"), pl.col("n")
-    deliveries = told.filter(kind="delivery").join(
+    deliveries = about.filter(kind="delivery").join(
         routes.reads, on=["dest", "subscription"], how="left", nulls_equal=True
     )
     came = deliveries.group_by("msg_key", "route").agg(
@@ -214,7 +214,7 @@ def unclaimed(
         clocks.latest("last_us").filter(outcome.is_in(_GIVEN_BACK)).max().alias("back_us"),
     )
     sent = (
-        told.filter(pl.col("kind") == "send", outcome.is_in(_SENT))
+        about.filter(pl.col("kind") == "send", outcome.is_in(_SENT))
         .join(routes.expects, on="dest")
         .group_by("msg_key", "route")
         .agg(n.sum().alias("sent"))
@@ -249,12 +249,21 @@ def unclaimed(
         .filter(_MISSED, left > 0)
         .with_columns(left.alias("n"))
     )
-    return _unexplained(gone, book=book, missing=missing, in_hand=in_hand)
+    # The broker gives them all to one, and another one has nothing. When that one ended, they came to who was left.
+    had = (
+        told.join(routes.reads.filter(pl.col("subscription").is_null()), on="dest")
+        .with_columns(clocks.latest("told_us"))
+        .join(gone.group_by("route").agg(pl.col("idle_us").min()), on="route")
+        .filter(pl.col("told_us") >= pl.col("idle_us"))
+        .group_by("route")
+        .agg(pl.sum_horizontal("buffered", "in_process").sum().alias("had"))
+    )
+    return _unexplained(gone, book=book, missing=missing, had=had)
 
 
 @of_rows
 def _unexplained(
-    gone: pl.DataFrame, *, book: pl.DataFrame, missing: pl.DataFrame, in_hand: pl.DataFrame
+    gone: pl.DataFrame, *, book: pl.DataFrame, missing: pl.DataFrame, had: pl.DataFrame
 ) -> pl.DataFrame:
     """Take away the oldest of `gone`, as many as something else may explain; as `unclaimed`."""
     since = gone.group_by("route").agg(pl.col("at_us").min())
@@ -267,16 +276,14 @@ def _unexplained(
     )
     taken = pl.when((pl.col("foreign_out") > 0) & ~pl.col("whole")).then(WITHOUT_END)
     up_to = pl.col("n").cum_sum().over("route", order_by=["at_us", "msg_key"])
-    room = pl.sum_horizontal(
-        pl.max_horizontal("size", "in_hand"), pl.col("taken", "expired", "lines")
-    )
+    room = pl.sum_horizontal(pl.max_horizontal("size", "had"), pl.col("taken", "expired", "lines"))
     return (
         gone.join(
             book.select("route", "size", "expired", taken.otherwise("foreign_out").alias("taken")),
             on="route",
             how="left",
         )
-        .join(in_hand.select("route", "in_hand"), on="route", how="left")
+        .join(had, on="route", how="left")
         .join(by_gaps, on="route", how="left")
         .with_columns(pl.min_horizontal("n", (up_to - room).clip(lower_bound=0)).alias("n"))
         .filter(pl.col("n") > 0)

@@ -364,6 +364,32 @@ def test_a_gap_of_who_reads_there_may_be_about_it(at: int, unclaimed: int) -> No
     assert found == ("unverifiable", unclaimed)
 
 
+@pytest.mark.parametrize(
+    ("said", "closed", "found"),
+    [(HOUR, False, 0), (HOUR, True, 0), (20 * MINUTE, True, GONE[1])],
+    ids=["lives", "closed-with-them", "ended-before"],
+)
+def test_another_consumer_has_them(said: int, closed: bool, found: int) -> None:
+    """A slow clerk got all that was there first, and works on it while a second one has nothing."""
+    log = shop()
+    log.opens("second")
+    log.reads("second", DLQ, selective=False)
+    keys = twelve(log)
+    has(log, START + said - SECOND, buffered=1, in_process=1)
+    log.deliver(CLERK, keys[10], START + said, DLQ)
+    nothing = {"dest": DLQ, "consumer": "c", "buffered": 0, "in_process": 0}
+    log._of("sub.stats", "second", START + HOUR, nothing)
+    if closed:
+        log._of("sub.close", CLERK, START + said + SECOND, {"dest": DLQ, "consumer": "c"})
+        log.closes("second", START + HOUR)
+        ended(log, START + HOUR)
+    else:
+        for writer in (SENDER, WORKER, CLERK, "second"):
+            log.line(writer, "conn.stats", START + HOUR + SECOND)
+
+    assert verdict(log)[1] == found
+
+
 def test_a_clock_that_is_ahead_shows_nothing_too_early() -> None:
     """What is 50 s ahead said that it has nothing 40 s after the copy came, and not 90 s."""
     log = shop()
