@@ -148,6 +148,10 @@ class ArtemisReading(Reading):
         number, stamp = self.message_id(headers), headers.get("timestamp", "")
         return f"{number}@{stamp}" if number and stamp else number
 
+    def refuses_subscription(self, text: str) -> bool:
+        """Return whether it has the code of a subscription that cannot be made, such as a further one (A81)."""
+        return text.startswith("AMQ339016")
+
     def complaint(self, frame: Frame) -> str:
         """Return the `message` header of an ERROR, or else its body, without the refused message that it repeats."""
         told = frame.headers.get("message") or frame.body.decode("utf-8", "replace").strip()

@@ -239,6 +239,10 @@ class Reading(Protocol):
         """Return whether ERROR `text` says that the link ends because a frame is beyond a limit of the broker."""
         return False
 
+    def refuses_subscription(self, text: str) -> bool:
+        """Return whether ERROR `text`, which answers no request, refuses a SUBSCRIBE: no message was sent for that."""
+        return False
+
     def complaint(self, frame: Frame) -> str:
         """Return what an ERROR says, without what the application sent, which may hold secrets."""
         return frame.headers.get("message", "")

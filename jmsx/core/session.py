@@ -765,11 +765,12 @@ class SessionCore:
 
     def _refused(self, error: Frame, now: float) -> None:
         self._outbox.sends = None
-        # An ERROR that ends the link names no receipt: it may be over a copy of ours.
+        # An ERROR that ends the link names no receipt: it may be over a copy of ours, or over a further subscription.
         own = self._dialect.errors_close and self._dead_letters.next_answered is not None
         complaint = self.broker_errors.refused(
             error, self.settings.broker, now, rollback_only=self._work.is_rollback_only
         )
+        own |= complaint is not None and self._dialect.reading.refuses_subscription(complaint)
         if self.transacted and not own and (complaint is not None or self._dialect.errors_close):
             self._work.complained = True
         if complaint is not None:

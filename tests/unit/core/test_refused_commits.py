@@ -120,6 +120,22 @@ def test_a_complaint_of_our_own_copy_is_of_no_message_that_is_held() -> None:
     assert talk.held("2").failures == 0
 
 
+def test_a_complaint_of_a_further_subscription_is_of_no_message_that_is_held() -> None:
+    """A queue that takes no more consumers refuses a SUBSCRIBE of ours: nothing was sent for what the session holds."""
+    talk = Talk(TRANSACTED, dialect=ARTEMIS)
+    talk.subscribe(prefetch=2, policy=at_most(0))
+    talk.comes("a" * 500)
+    talk.drain()
+    talk.timer()
+    assert talk.wrote() == ["SUBSCRIBE 1+1"]
+    talk.complain("AMQ339016 Error creating subscription 1+1")
+    talk.core.link_closed("error_frame", "AMQ339016 Error creating subscription 1+1", talk.now)
+    assert isinstance(talk.commit().error, TransactionRolledBackError)
+    talk.reopen()
+    talk.comes("a" * 500, redelivered="true")
+    assert talk.held().failures == 0
+
+
 def test_rollbacks_and_refused_commits_count_together() -> None:
     """Both are failed deliveries."""
     talk = Talk(TRANSACTED)

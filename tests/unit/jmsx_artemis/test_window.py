@@ -215,7 +215,7 @@ def test_one_that_waits_for_messages_is_asked_for_again() -> None:
 
 @pytest.mark.parametrize("complains", [False, True])
 def test_the_next_link_is_wider_behind_an_error(*, complains: bool) -> None:
-    """The ERROR does not tell which SUBSCRIBE it is about; the link after that goes on as it is."""
+    """The ERROR names no receipt, for none was asked for; the link after that goes on as it is."""
     talk = Talk(TRANSACTED, dialect=DIALECT)
     talk.subscribe(prefetch=2)
     talk.comes("a" * 500)
