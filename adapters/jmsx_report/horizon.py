@@ -31,6 +31,9 @@ SILENT_US: Final = 3_600_000_000
 #: One that has been silent for so long, while others wrote, is told of: with a connection, an idle one, too, writes
 #: its numbers each minute.
 QUIET_US: Final = 300_000_000
+#: A living writer has a line every 15 s while its link is up. One that has closed segments only, and wrote less than
+#: this before the newest line, has yet to open its next one.
+BETWEEN_US: Final = 60_000_000
 _RANGES_TOLD: Final = 10
 _NOTED: Final = ("log.gap", "log.close", "log.recovered")
 #: More lines and messages than any log has.
@@ -312,8 +315,9 @@ def horizon(found: Completeness, clocks: Clocks, open_segments: Collection[str])
     """
     Find the latest moment up to which all writers are complete.
 
-    A writer is waited for while it has an open segment. Where only closed ones are brought here, nobody has; then those
-    that have not ended are waited for if they are at least half of all that wrote lately.
+    A writer is waited for while it has an open segment, or may be between two: it closes one behind a line, and opens
+    the next one for the next line. Where only closed ones are brought here, nobody has; then those that have not ended
+    are waited for if they are at least half of all that wrote lately.
 
     Args:
         found: as `completeness`.
@@ -338,7 +342,8 @@ def horizon(found: Completeness, clocks: Clocks, open_segments: Collection[str])
     unended = ends.filter(pl.col("ended") == "open")
     here = {PurePath(name).name.split(".jsonl")[0].rsplit("-", 1)[0] for name in open_segments}
     if here:
-        waited = lately & pl.col("writer").is_in(list(here))
+        between = pl.col("latest_us") >= newest - BETWEEN_US
+        waited = lately & (pl.col("writer").is_in(list(here)) | between)
     else:
         most = 2 * unended.filter(lately).height >= ends.filter(lately).height
         waited = lately & pl.lit(most)

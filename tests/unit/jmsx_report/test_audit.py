@@ -771,3 +771,14 @@ def test_the_broker_may_say_later_that_nothing_is_there() -> None:
     summary = living(log, START + HOUR)
 
     assert (*numbers(summary), summary["explained"]) == ("suspect", 2, 0, 0)
+
+
+@pytest.mark.parametrize(("behind", "found"), [(60, "balanced"), (61, "unverifiable")])
+def test_a_writer_between_two_segments_is_waited_for(behind: int, found: str) -> None:
+    """It closes one every minute, and opens the next one when it has a line, which may be 15 s later."""
+    log = trade()
+    end = START + 20 * MINUTE
+    log.line(WORKER, "conn.stats", end - behind * SECOND)
+    log.line(SENDER, "conn.stats", end)
+
+    assert told(log, open_segments=(f"{SENDER}-000000000012.jsonl.open",))["verdict"] == found
