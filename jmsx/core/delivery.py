@@ -107,9 +107,10 @@ UNDECIDED: Final = Decision()
 @dataclass(slots=True, eq=False)
 class Arrival:
     """
-    What came with a MESSAGE frame. It never changes: of a message of which more is shown, another one takes its place.
+    What came with a MESSAGE frame, who reads it, and what its message is known by, once that was found.
 
-    What its consumer reads, and what the message is known by, is written when it is found.
+    What came never changes: where more of the message is shown, or its expiry is not the broker's, another one takes
+    its place.
     """
 
     frame: MessageFrame  #: the same when the message comes again, whatever is known of it by then
