@@ -135,11 +135,11 @@ def merge(
     refused commit, the process may have forgotten. A ledger knows nothing of what was before it was sent back, and
     forgets what is settled, which the process may remember.
     """
-    some = flagged or (lost is not None and lost.flag_unexplained)
+    delivered_before = flagged or (lost is not None and lost.flag_unexplained)
     if remembered is not None and remembered.only_flagged:
-        some, remembered = True, None
+        delivered_before, remembered = True, None
     explained = lost is not None and not lost.flag_unexplained
-    deliveries, failures = max(1 if some else 0, sent_back), sent_back
+    deliveries, failures = max(1 if delivered_before else 0, sent_back), sent_back
     certain = sent_back
     guessed = False
     untold = 0
@@ -162,7 +162,7 @@ def merge(
         if entry.in_doubt and lost is not None:
             untold = max(lost.failures - failures, 0)
             failures += untold
-    unexplained = some and not explained
+    unexplained = delivered_before and not explained
     return History(
         deliveries,
         failures,
