@@ -98,7 +98,7 @@ class ArtemisDeadLetters:
         return self._ask(inquiry())
 
     def counts(self, queues: Sequence[str]) -> dict[str, int | None]:
-        """Return the same of each of `queues`."""
+        """Return what `count` does, of each of `queues`."""
         return {queue: self.count(queue) for queue in queues}
 
     def is_same(self, queue: str, uri: str) -> bool:

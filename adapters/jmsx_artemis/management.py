@@ -127,10 +127,12 @@ class ArtemisManagement:
         """Ask for the queue: a SEND to one that is gone would make it anew, for nobody to read (seen on 2.44.0)."""
         found = yield from queues("ADDRESS", address_of(destination))
         if not any(one["temporary"] == "true" or whole(one["consumerCount"]) for one in found):
-            raise InvalidDestinationError(f"{destination} is gone: nobody reads it")
+            raise InvalidDestinationError(
+                f"temporary queue {destination} is gone: nobody reads it any more"
+            )
 
     def remove_temporary(self, destinations: Iterable[str]) -> Inquiry[None]:
-        """Remove those with late answers in them: the broker itself removes only empty ones (seen on 2.44.0)."""
+        """Remove also queues with late answers in them: the broker itself removes empty ones only (seen on 2.44.0)."""
         for destination in destinations:
             for one in (yield from queues("ADDRESS", address_of(destination))):
                 if whole(one["consumerCount"]) == 0 and one["routingType"] == ANYCAST:

@@ -194,7 +194,7 @@ class _Stream:
         self._beside()
         parent = self.read()
         if any(one is made for one in _line(parent)):
-            raise ValueError("a serialized Java class is above itself")
+            raise ValueError("a serialized Java class has itself as a superclass")
         made.parent = parent
         return made
 

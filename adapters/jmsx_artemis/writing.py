@@ -162,7 +162,7 @@ class ArtemisWriting(Writing):
         return {"durable-subscription-name": name}
 
     def holding_headers(self, destination: str) -> Mapping[str, str] | None:
-        """Return those of a consumer with a window below -1: it makes the queue, and gets nothing (seen on 2.44.0)."""
+        """Return the headers of a consumer with a window below -1, which makes the queue and gets nothing (2.44.0)."""
         routing, address = parted(destination)
         own = {"destination": address, "subscription-type": routing, "ack": "client"}
         return {**own, _WINDOW: _NOTHING}

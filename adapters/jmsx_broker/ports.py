@@ -1,4 +1,4 @@
-"""Ports of this machine."""
+"""Find TCP ports of this machine that a broker can listen on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FREE_PORTS: Final = range(18000, 32000)
 
 
 class PortTakenError(ConfigurationError):
-    """A port that nobody listened on when we looked is somebody else's."""
+    """Another program took the port that the broker was to have, after it was found free."""
 
 
 def check_free(port: int) -> None:

@@ -637,7 +637,7 @@ def _reasons() -> pl.Expr:
 
 
 def together(rows: pl.DataFrame) -> dict[str, list[str]]:
-    """Destination -> its reasons, of all its `rows` together: the words of an hour would tell that hour's numbers."""
+    """Return the reasons of each destination, of all its `rows` together: an hour's words tell that hour's numbers."""
     summed = (
         rows.sort("dest", "hour_us", "route")
         .group_by("dest", maintain_order=True)

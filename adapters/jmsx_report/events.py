@@ -151,11 +151,11 @@ def every_line(events: Events) -> pl.DataFrame:
 
 
 def coded(rows: pl.DataFrame) -> pl.DataFrame:
-    """Make names Categorical that are not yet."""
+    """Return `rows` with their names as Categorical."""
     texts = [name for name in NAMES if rows.schema.get(name) == pl.String]
     return rows.with_columns(pl.col(texts).cast(pl.Categorical)) if texts else rows
 
 
 def named(rows: pl.DataFrame) -> pl.DataFrame:
-    """Make texts of what is Categorical: for rows that are few by then."""
+    """Return `rows` with their Categorical columns as texts; for few rows."""
     return rows.with_columns(pl.col(pl.Categorical).cast(pl.String))

@@ -320,7 +320,7 @@ def _told(events: Events, wanted: pl.Series) -> pl.DataFrame:
 
 def stories(buckets: pl.Series) -> Partial:
     """
-    Return the same, but key by key, of the messages of `buckets` only; what each of them went through.
+    Return what each message of `buckets` went through, key by key, where FLOWS only adds up.
 
     Columns: writer, session_id, epoch, kind, outcome, dest, subscription, msg_key, key_us, bucket, hour_us, n, effects,
     running, tx_id (only where the outcome leaves open how the transaction ended), first_us, last_us (when, by the

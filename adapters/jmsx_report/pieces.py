@@ -134,7 +134,7 @@ class Pieces:
         return found
 
     def fits(self, segment: Segment, now: Segment | None) -> bool:
-        """Return whether what was read as `segment` is of the segment that is there `now`, and is read only once."""
+        """Return whether what was read as `segment` is part of the segment that is there `now`, without overlaps."""
         if now is None or not is_piece(segment):
             return segment == now
         return (

@@ -67,7 +67,7 @@ def _runs(events: Events) -> pl.DataFrame:
 
 
 def in_ranges(told: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """Add `range`: equal where no line lies between two lines that is not here."""
+    """Add `range`, the same number for lines between which no line is missing."""
     left_out = events.about("files")["repeated"]
     if left_out.sum() > 0:  # another batch has them, and they may lie between any two
         return told.sort("seq").with_columns(pl.col("seq").alias("range"))

@@ -426,11 +426,11 @@ class App:
         Drain: take nothing more, let running handlers finish, confirm what they did, give back the rest.
 
         Every consumer gives back what it has prefetched as soon as its own handler has returned. Takes `drain_timeout`
-        (seconds, a timedelta, or a text such as "30s") at the most, and 3 s more where something has to be cut off: who
-        is late is aborted, and its message comes again. Raises DrainError that says who was, or the error that ended a
-        consumer, if one did; IllegalStateError if a handler of what is stopped calls it: that has `quit()`. Where
-        another thread stops the app, it waits for that; in a signal handler that interrupts another `stop()` it does
-        nothing. It ends `wait()`, `run()` and `serve()`, too.
+        (seconds, a timedelta, or a text such as "30s") at the most, and 3 s more where something has to be cut off: a
+        consumer that is late is aborted, and its message comes again. Raises DrainError that says which were late, or
+        the error that ended a consumer, if one did; IllegalStateError if a handler of this app calls it, which may call
+        `quit()`. Where another thread stops the app, it waits for that; in a signal handler that interrupts another
+        `stop()` it does nothing. It ends `wait()`, `run()` and `serve()`, too.
         """
         self._service.stop(seconds("drain_timeout", drain_timeout))
 
@@ -513,7 +513,7 @@ class App:
                     self._blocks.remove(one)
         if self._service.lifecycle.runs and self._service.current is not start:
             _log.warning(
-                "app runs on behind its block: it was started anew, which the block does not end"
+                "app runs on after its block: it was started anew meanwhile, and the block ends only its own start"
             )
 
     def _move_to(self, machine: Machine) -> None:

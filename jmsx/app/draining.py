@@ -102,7 +102,7 @@ class _Closing:
         """Drop it, because the time is over."""
         self.connection.abort()
         self._late = DrainError(
-            f"the broker has not confirmed in time that {self.connection!r} ends, by which the app sends: what it sent"
+            f"the broker has not confirmed in time the end of {self.connection!r}, by which the app sends: what it sent"
             " with confirm=False may be lost"
         )
 

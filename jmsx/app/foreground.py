@@ -248,4 +248,8 @@ def _tell(announce: Announce, words: str) -> None:
     except BaseException as error:
         if from_a_signal(error):
             raise
-        _log.error("announcement failed", words=words, exc_info=error)
+        _log.error(
+            "announcement failed: what was given as announce= has raised",
+            words=words,
+            exc_info=error,
+        )

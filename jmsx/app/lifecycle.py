@@ -81,7 +81,7 @@ class Lifecycle:
         self.told = Told(self.current)
 
     def after_fork(self) -> None:
-        """In the child of a fork: see State.LEFT; locks and events are the parent's, so it has others."""
+        """Begin anew in the child of a fork (State.LEFT): those locks and events are the parent's, so make others."""
         self._lock, self.current = reentrant(), Start()
         self.told = Told(self.current)
         self._move(Move.FORK)
@@ -150,8 +150,8 @@ class Lifecycle:
         """
         Tell this start (None: what runs) to stop, and return it.
 
-        Where it has ended nothing comes of it, but that whoever waits for the next one is woken. One that is the
-        parent's of a fork is none.
+        Where that start has ended, this only wakes whoever waits for the next one. A start that is the parent's of a
+        fork counts as ended.
         """
         with self._lock:
             if start is not None and start is not self.current and start.origin.here:

@@ -308,8 +308,8 @@ class Running:
         cancelled: set[asyncio.Task[None]],
     ) -> None:
         self.cancelled_by_us = False
-        self._cancelled = cancelled  #: what we cancel is added to it
-        self.loop_closed = False  #: under it
+        self._cancelled = cancelled  #: tasks that we cancel are added to it
+        self.loop_closed = False  #: while the call ran
         self._loop = loop
         self._work = work
         self._call = call
@@ -385,7 +385,7 @@ class Running:
         return self._returned
 
     def cancel(self) -> None:
-        """Cancel it, because the app ends; it has ended when `result` returns, and may have swallowed that."""
+        """Cancel the handler, because the app ends; it has ended when `result` returns, perhaps by swallowing that."""
         self.cancelled_by_us = True
 
         def cancel() -> None:

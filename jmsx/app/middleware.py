@@ -13,9 +13,9 @@ Middleware: what runs around every call of a handler, as plain functions.
 The app's are outside of the consumer's, and in each list the first one is outside of the others. All of it belongs to
 the handler: inside its transaction, its `dedupe=` and its `timeout=`, and judged by `give_up_on=` and its like. What
 raises fails the delivery; what returns settles it, also if it has swallowed what the handler raised. A middleware that
-returns without having called `call_next` has handled nothing (D15): a dead letter. Who wants a message away raises
-Discard; of a batch, a BatchError that names those with a Discard each. A batch may be given on in parts; of one that
-was not given on as a whole, what is left out is a dead letter. Messages of a batch may be
+returns without having called `call_next` has handled nothing (D15): a dead letter. To have a message acknowledged
+unhandled, raise Discard; in a batch, a BatchError with a Discard for each. A batch may be given on in parts; of one
+that was not given on as a whole, what is left out is a dead letter. Messages of a batch may be
 replaced: by as many in one call, in the same order. Where one of those fails, or does not fit, the message that it
 replaces has failed.
 """
@@ -302,7 +302,7 @@ class _Run:
         work still, all others.
         """
         if self.calls == 0 and isinstance(error, InvalidMessagesError):
-            return  # who reads that calls the handler with the others
+            return  # the worker reads that error, and calls the handler with the other messages
         if isinstance(error, InvalidMessagesError):
             failed: dict[Message, BaseException] = dict(error.rejects)
         else:

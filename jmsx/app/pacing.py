@@ -216,7 +216,7 @@ class Bucket:
 
 
 class Gate:
-    """Before a consumer's handler: shared by its sessions."""
+    """Holds a consumer's messages back as its rate limit and circuit breaker say; shared by its sessions."""
 
     def __init__(self, bucket: Bucket | None = None, circuit: Circuit | None = None) -> None:
         self._bucket = bucket

@@ -76,7 +76,7 @@ class Consumer:
             SystemExit, KeyboardInterrupt and CancelledError.
         redelivery_for: policies for certain errors in place of `redelivery`; that of the nearest class counts; {}.
         middleware: around the handler, inside the app's; the first outside; (): there is none.
-        timeout: for a call: an `async def` is cancelled then, any other handler goes on, and is logged. None: none.
+        timeout: of one call: an `async def` is cancelled then, any other handler goes on, and is logged; None: none.
         rate_limit: of calls, such as `100/s`; None: there is none.
         breaker: pauses it after failures in a row; None: nothing does.
         dead_letter: a strategy, or a destination for copies; None: the app's.
@@ -84,7 +84,7 @@ class Consumer:
         prefetch: messages that the broker sends ahead; None: the app's.
         batch: messages in one call of the handler, at the most; None: it takes one.
         batch_timeout: after its first message, in which a batch is filled; 1 s.
-        selector: a condition on properties, which the broker looks at; None: all messages come.
+        selector: a JMS message selector, which the broker applies; None: all messages come.
         durable: name of the durable subscription; None: there is none.
         non_blocking_redelivery: whether later messages go on while a failed one waits; None: the app's.
         optimize_acknowledge: whether acknowledgements go out in batches; None: the app's.

@@ -61,7 +61,7 @@ class Start:
         self.down = reentrant()  #: of who takes it down; another one waits, and finds it done
 
     def bring_up(self, begin: Callable[[], object], close: Callable[[], object]) -> None:
-        """Begin something that is closed when it is taken down; raises what that raises."""
+        """Call `begin`, and have `take_down` call `close`; raises what `begin` raises."""
         self.up.append(close)  # first: an interrupt may come as it has begun
         begin()
         if self.over.is_set():  # whoever takes it down may have closed what had not begun
@@ -79,7 +79,7 @@ class Start:
         end_each(self.sends, Connection.abort)
 
     def forget(self, sends: Iterable[Connection]) -> None:
-        """Have these, which have ended, be none of those that it is to end."""
+        """Forget connections for sending that have ended, so that they are not ended once more."""
         for each in sends:
             with contextlib.suppress(ValueError):
                 self.sends.remove(each)

@@ -501,7 +501,8 @@ def _life(letter: DeadLetter, events: Path) -> list[str]:
     told = ""
     for name in letter.logged_as:
         try:
-            return list(worded(explain(events, name), ()))  # it lies where it was found
+            # No places: the caller has found it in its queue, and shows that
+            return list(worded(explain(events, name), ()))
         except ConfigurationError as error:  # such as that no line tells of it
             told = str(error)
     return [told]

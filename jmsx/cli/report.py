@@ -174,7 +174,9 @@ def _following(
 ) -> Generator[tuple[float, Any]]:
     """Make one report after the other, until a signal; yield when each was made, and it."""
     if engine not in (None, "spark"):
-        raise ConfigurationError(f"--follow is done by Spark, and not by the engine {engine}")
+        raise ConfigurationError(
+            f"--follow is done by Spark, and not by the engine {engine}; leave --engine out"
+        )
     work = plugins.load(_STREAMS, "spark")
     _must_take(work, "--follow", given)
     _err.print(f"following {events}, for the report in {out}; Ctrl-C ends")

@@ -104,7 +104,7 @@ class Supervised:
 
 @dataclass(slots=True)
 class Place:
-    """One of the workers, whichever process it is now."""
+    """One of the supervisor's workers; it has another process whenever it is started again."""
 
     number: int
     process: subprocess.Popen[bytes] | None = None

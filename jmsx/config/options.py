@@ -211,7 +211,7 @@ class TlsOptions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerOptions:
     """
-    What one consumer has otherwise than its connection; None: as the connection has it.
+    Settings of one consumer that differ from its connection's; None: as the connection has it.
 
     Raises ConfigurationError for what makes no sense.
 

@@ -36,7 +36,7 @@ class Commit:
 
     transaction: Transaction
     batches: Batches  #: what it has received
-    whole: Request  #: who waits for its end; its continuation makes the end of all that is in it
+    whole: Request  #: answered when the commit has ended; its continuation ends all that is in the transaction
     broker: str  #: the address of the broker that is asked to commit
     then: Callable[[float], None]  #: to be run if it ends on a link that stays
     begun: bool  #: BEGIN was on the wire before

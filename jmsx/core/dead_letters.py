@@ -107,7 +107,7 @@ class _CopyTransaction:
     moves: list[_Move]
     wire: dict[str, str]  #: the header that names the transaction
     awaited: int  #: copies without an answer
-    refused: list[_Move] = field(default_factory=list)  #: those of them that were
+    refused: list[_Move] = field(default_factory=list)  #: moves whose copies were refused
     settles: bool = False  #: the ACKs are in it
 
 

@@ -225,7 +225,7 @@ class Delivery:
         )
 
     def go_by(self, frame: MessageFrame) -> None:
-        """Be `frame`, in place of the one that came: the same message, or less of it."""
+        """Use `frame` in place of the one that came: the same message, or less of it."""
         self.frame = frame
 
     def never_expires(self) -> None:

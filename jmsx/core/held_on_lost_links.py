@@ -44,7 +44,7 @@ class HeldOnLostLinks:
         return [*self._held, *self._refused]
 
     def of(self, memory: ConsumerMemory) -> list[Delivery]:
-        """Return those of the consumer that has this memory."""
+        """Return the deliveries of the consumer that has this memory."""
         return [one for one, its in self._held.items() if its is memory]
 
     def add(self, batch: Iterable[Delivery], memory: ConsumerMemory, *, bounded: bool) -> None:
@@ -65,14 +65,14 @@ class HeldOnLostLinks:
             self._count([delivery], memory)
 
     def refuse(self, epoch: int) -> None:
-        """Count those of a link as failed, however the application will say that they went."""
+        """Count the deliveries of a link as failed, however the application will say that they went."""
         for delivery in self:
             if delivery.arrival.epoch == epoch:
                 self._refused[delivery] = self._held[delivery]
                 self.failed(delivery)
 
     def forget(self, memory: ConsumerMemory | None = None) -> None:
-        """Count as failed those of one consumer, or all: nobody will say any more how that went."""
+        """Count the deliveries of one consumer, or all, as failed: nobody will say any more how they went."""
         for each in [memory] if memory is not None else dict.fromkeys(self._held.values()):
             late = self.of(each)
             for delivery in late:

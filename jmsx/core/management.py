@@ -102,4 +102,4 @@ class Management(Protocol):
         """
 
     def remove_durable(self, client_id: str, subscription: str) -> Inquiry[None]:
-        """Remove it; raises BrokerError if it is in use, InvalidDestinationError if there is none."""
+        """Remove a durable subscription; raises BrokerError if it is in use, InvalidDestinationError if not there."""

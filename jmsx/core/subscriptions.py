@@ -615,14 +615,14 @@ class Agenda:
         self._untimed[consumer] = self._changed[consumer] = None
 
     def next_timer(self) -> float | None:
-        """Return when the first of them has something due, or None."""
+        """Return when the first consumer has something due, or None."""
         if self._untimed:
             self._look_at_all(self._untimed, self._set_timer)
         first = self._timers.first()
         return None if first is None else first[0]
 
     def take_due(self, now: float) -> list[ConsumerCore]:
-        """Return those that have something due; they are looked at again, whether they do it or not."""
+        """Return the consumers that have something due; they are looked at again, whether they do it or not."""
         self._look_at_all(self._untimed, self._set_timer)
         due = []
         while (first := self._timers.first()) is not None and first[0] <= now:
@@ -644,17 +644,17 @@ class Agenda:
         return None
 
     def unwanted(self, subscription_ids: Container[str]) -> list[ConsumerCore]:
-        """Return those among these of which the application wants no message yet."""
+        """Return the consumers among these of which the application wants no message yet."""
         self._look()
         return [one for one in self._unwanted if one.settings.subscription_id in subscription_ids]
 
     def holding(self) -> list[ConsumerCore]:
-        """Return those of which the application holds messages, in the order of their opening."""
+        """Return the consumers of which the application holds messages, in the order of their opening."""
         self._look()
         return sorted(self._holding, key=self._ties.__getitem__)
 
     def widened(self) -> list[ConsumerCore]:
-        """Return those whose window a transaction may keep open, in the order of their opening."""
+        """Return the consumers whose window a transaction may keep open, in the order of their opening."""
         self._look()
         return sorted(self._widened, key=self._ties.__getitem__)
 

@@ -470,7 +470,9 @@ class Calls:
     def _look(self, subscription_id: str, deadline: float) -> Delivery | None:
         while True:
             if self.closed:
-                raise IllegalStateError("The Session is closed; what was seen may not be all")
+                raise IllegalStateError(
+                    "The Session is closed; it was closed while a queue was browsed, so what was shown may not be all"
+                )
             delivery, ended = self.engine.call(
                 lambda core, _now: core.browsers.look(subscription_id)
             )
@@ -481,8 +483,8 @@ class Calls:
                 self.engine.changed.wait(min(left, LONGEST_WAIT)) or left > LONGEST_WAIT
             ):
                 raise BrokerTimeoutError(
-                    f"{self.engine.source.broker} did not come to the end of the queue in"
-                    f" {self.engine.request_timeout:g} s"
+                    f"{self.engine.source.broker} did not come to the end of the queue that is browsed in"
+                    f" {self.engine.request_timeout:g} s; browse it again, or raise request_timeout"
                 )
 
     def note_closed(self) -> None:

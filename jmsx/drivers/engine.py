@@ -319,7 +319,7 @@ class Engine:
 
     @property
     def address(self) -> BrokerAddress:
-        """Of the broker at the other end of the link that there is, or was last."""
+        """The address of the broker at the other end of the link that there is, or was last."""
         return self._epoch.link.address
 
     @property
@@ -341,12 +341,16 @@ class Engine:
         with self.lock:
             cause = f"{type(error).__name__}: {text_of(error)}"
             if self.state not in LINKED:
-                self._losing, self._ending = None, ""  # it may be what fails
+                self._losing, self._ending = None, ""  # to do one of these may be what has failed
             self._lose("protocol", cause, LinkInput.GIVE_UP)
             if self.state not in FOR_GOOD:  # no link was lost, because there was none
                 self._give_up(self._gone(cause))
                 self._inbox.put(None)
-        _log.error("link ended for good by a fault", broker=self.source.broker, exc_info=error)
+        _log.error(
+            "link ended for good by a fault, of jmsx or of a frame that makes no sense",
+            broker=self.source.broker,
+            exc_info=error,
+        )
 
     def renew(self, reason: str) -> None:
         """Drop a link that is of no more use; it is restored, with or without a reconnect policy."""

@@ -154,7 +154,7 @@ class Epoch:
         """
         Write to the socket; False if it is gone.
 
-        Why, the reader tells, whose end comes now: the broker may have said ERROR before it closed. See `cause`.
+        The reader tells why, and ends in a moment: the broker may have said ERROR before it closed. See `cause`.
         """
         if self._unwritten is None:
             self.torn = True

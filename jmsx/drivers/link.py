@@ -138,9 +138,9 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
     @contextlib.contextmanager
     def hurried(self, seconds: float) -> Iterator[None]:
         """
-        In the block, end a write, and with it the link, when nothing of it is taken for so many seconds.
+        In the block, end a write, and with it the link, when the broker takes no byte of it for so many seconds.
 
-        That is so where they are less than those that every write has.
+        The limit that every write has holds all the same, where it is shorter.
         """
         stream: Stream | None = self._transport.socket
         try:

@@ -75,9 +75,10 @@ class _Reentrant(_thread.RLock):  # type: ignore[misc]  # final for typeshed, an
 
 def end_each(things: list[T], end: Callable[[T], object]) -> None:
     """
-    End one after the other, the last one first; whoever else does so too ends others.
+    Take each of `things` out of the list, the last one first, and call `end` with it.
 
-    One at which a signal handler raises is among them again, and ended by whoever comes next.
+    Several threads may do so at once: each thing is ended by one of them. Where a signal handler raises in the middle,
+    the thing is put back, for the next call.
     """
     while _end_last(things, end):
         pass

@@ -133,9 +133,9 @@ class RequestLink:
 
     def message(self, subject: str, *, settles: bool = False) -> MessageFrame:
         """
-        Return the next message of any subscription to `subject`, which the caller acknowledges if he `settles`.
+        Return the next message of any subscription to `subject`; `settles`: the caller acknowledges it.
 
-        Raises as `shown`, and MisreadError where it is not known by what.
+        Raises as `shown`, and, if it `settles`, MisreadError where it is not certain which `ack` is the message's.
         """
         frame = self._next(MessageFrame, None, "SUBSCRIBE", subject)
         if settles and frame.unsure:

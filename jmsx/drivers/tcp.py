@@ -60,7 +60,7 @@ class TcpStream:
     ) -> None:
         self._given_up = given_up
         self._write_timeout = write_timeout
-        #: Seconds, in place of `write_timeout` where that is more: of whoever writes now
+        #: Seconds that the present write waits, in place of `write_timeout` where that is more
         self.patience = math.inf
         self._silent = silent
         self._awaited = awaited

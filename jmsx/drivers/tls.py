@@ -99,17 +99,17 @@ class TlsStream:
 
     @property
     def let_in_by(self) -> float:
-        """What `TcpStream.let_in_by` is."""
+        """When the broker must have answered CONNECT (seconds, monotonic)."""
         return self._tcp.let_in_by
 
     @property
     def taken(self) -> bool:
-        """What `TcpStream.taken` is."""
+        """Whether the reader has, or is about to have, bytes that it has not passed on; as `TcpStream.taken`."""
         return self._tcp.taken
 
     @property
     def patience(self) -> float:
-        """What `TcpStream.patience` is."""
+        """Seconds without a byte taken after which the present write ends; as `TcpStream.patience`."""
         return self._tcp.patience
 
     @patience.setter

@@ -28,8 +28,8 @@ class QueueBrowser:
 
     Iterate over it for the messages; each iteration looks anew, from the head of the queue.
 
-    The broker shows what fits into its memory; messages that are at a consumer are shown too. What has expired is not,
-    although the broker shows it until it looks for it; so in Java (`JmsQueueBrowserExpirationTest`).
+    The broker shows what fits into its memory, and also messages that it has sent to a consumer. Expired messages are
+    left out, as in Java (`JmsQueueBrowserExpirationTest`), although the broker shows them until it removes them.
     """
 
     def __init__(self, link: SessionLink, queue: Destination, selector: str | None) -> None:
@@ -102,7 +102,7 @@ class QueueBrowser:
                 yield message
 
     def close(self) -> None:
-        """End the iterations that go on, and give the broker its messages back; idempotent. No further one begins."""
+        """End all iterations; a new one then raises IllegalStateError. Idempotent."""
         self._closed = True
         for name in list(self._open):
             self._end(name)

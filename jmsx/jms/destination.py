@@ -113,8 +113,8 @@ class Temporary(Destination):
         Let nobody send to it or read from it any more; idempotent.
 
         Artemis removes it by its management. Classic cannot be told over STOMP, and keeps it until the session is
-        closed: who asks often takes one queue for all answers, and knows them by `correlation_id`. Raises
-        IllegalStateError while a consumer reads from it.
+        closed: a program that asks often should use one queue for all answers, and match them by `correlation_id`.
+        Raises IllegalStateError while a consumer reads from it.
         """
         if self.deleted:
             return
@@ -127,11 +127,13 @@ class Temporary(Destination):
             self.owner.forget_temporary(self)
 
     def check(self) -> None:
-        """Raise InvalidDestinationError if it is gone."""
+        """Raise InvalidDestinationError if it was deleted, or its session is closed."""
         if self.deleted:
-            raise InvalidDestinationError(f"{self} is gone: it was deleted")
+            raise InvalidDestinationError(f"{self} is gone: it was deleted; create another one")
         if self.owner is not None and self.owner.closed:
-            raise InvalidDestinationError(f"{self} is gone: the session that made it is closed")
+            raise InvalidDestinationError(
+                f"{self} is gone: the session that made it is closed; create another one"
+            )
 
 
 @final

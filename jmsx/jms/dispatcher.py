@@ -32,7 +32,7 @@ _log = logger("jmsx.session")
 
 
 def handled() -> Message | None:
-    """Return the message of the listener that calls; None if that is over: what its tasks send may be for another."""
+    """Return the message whose listener calls this; None once it has returned, for its tasks may serve another."""
     call = HANDLED.get()
     return call.message if call is not None and call.running else None
 
@@ -111,7 +111,8 @@ class Dispatcher:
         """
         Wait until no listener runs, at most `timeout` seconds; True at once if the caller is one.
 
-        `for_listener`: for that of another session; with one that stops the connection, too, it would wait for ever.
+        `for_listener`: the caller is a listener of another session, and stops the connection. It does not wait for a
+        listener that does so, too: each would wait for the other for ever.
         """
         with self._engine.lock:
             self._awaited = True

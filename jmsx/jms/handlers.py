@@ -115,7 +115,7 @@ def check_result(handler: Callable[..., Any], annotation: Any) -> None:
 
 
 def check_takes_message(listener: Callable[..., Any], called: str = "message") -> None:
-    """Raise ConfigurationError if `listener(message)` cannot be called; what it takes is `called` so."""
+    """Raise ConfigurationError if `listener(message)` cannot be called; `called` names the parameter in the error."""
     try:
         signature = inspect.signature(listener)
     except (TypeError, ValueError):  # nobody can tell

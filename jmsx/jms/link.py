@@ -204,7 +204,7 @@ class SessionLink:
 
     def relink(self, client_id: str | None) -> None:
         """
-        Go on with a new link that carries `client_id`; the connection's affair.
+        Go on with a new link that carries `client_id`; for the connection alone to call.
 
         Raises UnsupportedError if something binds the session to the link that it has, and what `Connector.first` does;
         then the session stays as it was.

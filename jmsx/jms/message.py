@@ -46,33 +46,36 @@ READ_ONLY: Final = (
 
 class Message:
     """
-    A message to send, or one that came in. Times are epoch seconds.
+    A message to send, or one that was received. Times are epoch seconds.
 
-    One to send may be changed, also between two sends. The properties of one that came in may not, as in JMS: whoever
-    tries gets MessageNotWriteableError.
+    A message to send may be changed, also between two sends. The properties of a received one are read-only, as in
+    JMS: setting one raises MessageNotWriteableError.
 
     A body of `str` is a JMS TextMessage, of `bytes` a BytesMessage, None a TextMessage without text; a mapping (of str,
     int, float, bool, bytes and None) is a MapMessage. `reply_to` may be a text, as `queue://answers`. Raises
     MessageFormatError for another body and for properties that are no mapping, InvalidDestinationError for a `reply_to`
-    that is none, and ConfigurationError for a field that there is not, naming the nearest.
+    that is no destination, and ConfigurationError for a field that does not exist, naming the nearest.
 
     Attributes:
         body: text, bytes, the entries of a map, or None.
         properties: the application's, by name.
-        correlation_id: what it belongs to, or answers; None: nothing.
+        correlation_id: JMSCorrelationID: the request that it answers, or whatever it belongs to; None: nothing.
         type: JMSType, the application's word for its kind; None: it has none.
-        reply_to: the destination where an answer is awaited; None: nowhere.
-        group_id: JMSXGroupID: what has the same goes to the same consumer, in order; of what came in, if jmsx sent it.
+        reply_to: JMSReplyTo, the destination where an answer is awaited; None: nowhere.
+        group_id: JMSXGroupID: messages with the same one go to the same consumer, in order; None: none, and on a
+            received message also where jmsx did not send it.
         group_sequence: JMSXGroupSeq, its number in the group.
-        message_id: the broker's or its sender's id, as `send` or the broker told it; None: not sent yet.
-        destination: where it was sent to; None: not sent yet.
-        original_destination: of a dead letter: where it was before; None: it is none, or nobody told.
-        timestamp: when it was sent; None: not yet, or nobody told.
-        expiration: when it expires; 0: never.
-        priority: from 0 to 9, the highest; 4.
-        persistent: whether it outlives the broker's process; True.
-        delivery_count: which delivery this is, from 1, across crashes at least this; 0: it did not come in.
-        redelivered: whether it was, or may have been, delivered before (JMSRedelivered).
+        message_id: JMSMessageID, as `send` or the broker told it; None: not sent yet, or not known.
+        destination: JMSDestination, where it was sent to; None: not sent yet.
+        original_destination: of a dead letter, the destination that it was read from before; None: it is no dead
+            letter, or that is not known.
+        timestamp: JMSTimestamp, when it was sent; None: not sent yet, or not known.
+        expiration: JMSExpiration, when it expires; 0: never.
+        priority: JMSPriority, from 0 to 9, the highest; 4.
+        persistent: JMSDeliveryMode: whether it outlives the broker's process; True.
+        delivery_count: JMSXDeliveryCount: which delivery this is, counted from 1, and after a crash at least that; 0:
+            it was not received.
+        redelivered: JMSRedelivered: whether it was, or may have been, delivered before.
 
     """
 
@@ -172,7 +175,7 @@ class Message:
         raise self._other(body, "text")
 
     def json(self) -> Any:
-        """Return what the body, text or bytes in UTF-8, says in JSON; raises MessageNotReadableError if it is none."""
+        """Return the value of a body that is JSON, as text or bytes in UTF-8; raises MessageNotReadableError else."""
         body = self.body
         if body is None or not isinstance(body, str | bytes):
             raise self._other(body, "JSON")

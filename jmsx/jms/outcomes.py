@@ -63,7 +63,7 @@ _LIBRARIES: Final = tuple(
 
 
 class Steering(Exception):  # noqa: N818 - these are instructions, not errors
-    """The root of the instructions."""
+    """The base class of what a handler raises to say what becomes of its message."""
 
 
 class Retry(Steering):
@@ -86,7 +86,7 @@ class Retry(Steering):
 
 
 class Reject(Steering):
-    """The message will never work: dead letter, at once."""
+    """The message can never be handled: it becomes a dead letter at once, without redelivery."""
 
 
 class Discard(Steering):
@@ -111,8 +111,8 @@ class BatchError(Exception):
     Some messages of a batch failed, and the others are done.
 
     Each that failed is delivered again by its own count and the redelivery policy. In a SESSION_TRANSACTED session, and
-    with a DatabaseStore, nothing of the batch is done then: the others come again at once, without those that failed,
-    as redelivered, and have not failed.
+    with a DatabaseStore, the whole batch is rolled back then: the other messages are handed out again at once, without
+    those that failed. They are marked as redelivered, and this counts as no failure of theirs.
 
     Args:
         failed: the messages; or a mapping of them to what each of them failed with, which may be Retry, Reject or
@@ -207,12 +207,12 @@ def _check_delay(delay: object) -> None:
 
 
 def steers(error: BaseException) -> bool:
-    """Return whether it says what is to become of the message; isinstance() looks at `__class__`, which may raise."""
+    """Return whether `error` is a Steering; isinstance() would look at its `__class__`, which may raise."""
     return issubclass(type(error), Steering)
 
 
 def told_by(error: BaseException) -> BaseException:
-    """Return what is told of it: the cause of a steering exception, if it has one."""
+    """Return the error to report for `error`: the cause of a steering exception, if it has one, else itself."""
     cause = cause_of(error) if steers(error) else None
     return error if cause is None else cause
 

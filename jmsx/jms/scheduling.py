@@ -57,11 +57,11 @@ def broker_schedules(link: SessionLink) -> bool:
 
 def probe(link: SessionLink) -> bool:
     """
-    Ask the broker; takes half a second if it does. A link that is cut meanwhile is waited for, and asked again.
+    Return whether the broker delays a message that asks for it; takes half a second if it does.
 
-    Who may not use the queues that are asked with has no scheduler, and neither has who gets nothing back on a link
-    that answers. Raises ConnectionFailedError if no link lasts, and BrokerTimeoutError where one is silent, which tells
-    nothing.
+    A link that is cut meanwhile is waited for, and asked again. The answer is False, too, where this user may not use
+    the queues of the probe, or the probe never comes back on a link that answers otherwise. Raises
+    ConnectionFailedError if no link lasts, and BrokerTimeoutError where one is silent, which tells nothing.
     """
     engine = link.engine
     deadline = engine.now() + (engine.request_timeout or PATIENCE)
@@ -69,7 +69,10 @@ def probe(link: SessionLink) -> bool:
         try:
             return _ask(link)
         except SecurityError as error:
-            _log.warning("this user may not try the broker's scheduler", error=str(error))
+            _log.warning(
+                "this user may not try the broker's scheduler, which is taken to be off",
+                error=str(error),
+            )
             return False
         except LinkError:
             if engine.error is not None or engine.now() >= deadline:

@@ -103,11 +103,11 @@ class Session:
 
         Args:
             destination: a queue or topic; a temporary one must be of this session.
-            selector: of which messages come, in the SQL of JMS; None: all.
+            selector: JMS message selector of the messages that come; None: all.
             no_local: leave out what was sent over this connection.
             name: what it is called in metrics, events and logs; None: the destination.
             listener: as if `set_listener` were called at once; None: `receive()` asks for messages.
-            options: what it has otherwise than the connection, such as its prefetch; None: nothing.
+            options: settings of this consumer alone, such as its prefetch; None: all are the connection's.
 
         """
         self._link.check_open()
@@ -158,7 +158,7 @@ class Session:
             selector: as of `create_consumer`, and so are `no_local` and `options`; another one begins it anew.
             no_local: leave out what was sent over this connection.
             name: what it is called in metrics, events and logs; None: the subscription.
-            options: what it has otherwise than the connection; None: nothing.
+            options: settings of this consumer alone; None: all are the connection's.
 
         """
         link, own = self._link, _checked(options)
@@ -263,10 +263,10 @@ class Session:
         """
         Undo the sends, and deliver again what was received, by the redelivery policy.
 
-        `cause` goes to the evidence and, at the end of the policy, to the dead letter; a `Reject` makes what was
-        received dead letters at once, a `Retry` sets the delay. The answer to a commit() that was interrupted is
-        awaited before: what that committed stays, and the log says so, also where nobody knows. Raises
-        IllegalStateError if not transacted.
+        `cause` is told in events and, when the policy gives up, in the dead letter; a `Reject` makes what was
+        received dead letters at once, a `Retry` sets the delay. If a commit() was interrupted, its answer is awaited
+        first: what it has committed stays so, and the log says that, or that nobody knows. Raises IllegalStateError
+        if not transacted.
         """
         link = self._link
         link.check_open()
@@ -281,7 +281,7 @@ class Session:
         """
         Deliver again what is not acknowledged; raises IllegalStateError if transacted.
 
-        `cause` is told and steers as in `rollback`.
+        `cause` is told in events, and may be a `Reject` or a `Retry`, as in `rollback`.
         """
         link = self._link
         link.check_open()

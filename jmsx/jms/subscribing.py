@@ -48,7 +48,7 @@ def stated(selector: str | None) -> str | None:
 
 def check_elsewhere(source: str, dead_letter: str, queue_name: Callable[[str], str] = str) -> None:
     """
-    Raise ConfigurationError if who reads `source` gets its own dead letters, too.
+    Raise ConfigurationError if a consumer of `source` would get its own dead letters.
 
     `queue_name` returns the name of the queue that a name means to the broker; before there is one: as it stands.
     """

@@ -67,8 +67,7 @@ class PreparedSend:
         self, message: Message, key: str, asked: Mapping[str, str] | None = None
     ) -> tuple[dict[str, str], bytes]:
         """
-        Return the headers and the body of the SEND of `message`, without times and reply-to, which are the session's
-        affair.
+        Return the headers and the body of the SEND of `message`, without times and reply-to, which the producer adds.
 
         `asked`: headers that ask this broker for something, and that the message must not have, too.
 
@@ -235,12 +234,12 @@ class ReceivedMessage(Message):
 
     @cached_property
     def timestamp(self) -> float | None:  # type: ignore[override]  # made when it is first read; a Message has it as a plain field
-        """When it was sent, epoch seconds."""
+        """JMSTimestamp: when it was sent, epoch seconds; None: not known."""
         return _seconds(sent_ms(self._came.headers))
 
     @cached_property
     def expiration(self) -> float:  # type: ignore[override]  # made when it is first read; a Message has it as a plain field
-        """When it is of no more use, epoch seconds; 0: never."""
+        """JMSExpiration: when it expires, epoch seconds; 0: never."""
         return _seconds(time_ms(self._came.headers.get("expires"))) or 0.0
 
     @cached_property
@@ -251,7 +250,7 @@ class ReceivedMessage(Message):
 
     @cached_property
     def persistent(self) -> bool:  # type: ignore[override]  # made when it is first read; a Message has it as a plain field
-        """Whether the broker keeps it on its disk."""
+        """JMSDeliveryMode: whether the broker keeps it on its disk."""
         return self._came.headers.get("persistent") == "true"
 
     @property

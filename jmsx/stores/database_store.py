@@ -78,8 +78,8 @@ class DatabaseStore:
     `connect` gives a connection for each message, not in autocommit mode, and `release` takes it back (default:
     `connection.close()`): hand in a pool's two functions where opening one is slow. `paramstyle` is the driver's own.
     A handler with a keyword-only parameter, such as `def book(order, *, db)`, gets the connection; it writes, and
-    leaves commit and rollback to jmsx, and lets errors of the database out. Raises ConfigurationError for a paramstyle
-    or table name that makes no sense.
+    leaves commit and rollback to jmsx, and does not catch errors of the database. Raises ConfigurationError for a
+    paramstyle or table name that makes no sense.
 
     The row locks: equal messages wait for each other, and in SQLite, which has one writer, all do. There the `timeout`
     of `sqlite3.connect` (5 s) should be longer than handlers take together, or "database is locked" makes them wait.

@@ -105,20 +105,20 @@ class Turns:
 
     def turn(self, identity: StoreKey) -> threading.Lock:
         """
-        Return what whoever is at this message holds, in a `with` block, to keep others off.
+        Return the lock that a thread holds, in a `with` block, while it handles this message.
 
-        Give it a name first: others are given another lock when nobody has this one any more, and a `with` alone does
-        not have it where locks are ours, in Python 3.14.
+        Bind it to a name first. A lock that nothing refers to is forgotten, and other threads get a new one; a `with`
+        alone does not keep a lock of ours referred to, as Python 3.14 has them (drivers/locks.py).
         """
         with self._guard:
             return self._locks.setdefault(identity, mutex())
 
     def at_all(self, identities: Iterable[StoreKey], work: Callable[[], None]) -> None:
         """
-        Call `work` while nobody else is at one of these messages.
+        Call `work` while no other thread handles any of these messages.
 
-        They are taken in one order, so that two batches cannot wait for each other. Where a signal handler raises in
-        the middle of giving them back, the others are free when nobody has that exception any more.
+        Their locks are taken in one order, so that two batches cannot wait for each other. If a signal handler raises
+        while they are released, the rest is free as soon as nothing refers to that exception any more.
         """
         locks = [self.turn(one) for one in sorted(set(identities))]
         held: list[threading.Lock] = []

@@ -87,7 +87,7 @@ class HandlerRecord:
 
     @property
     def messages(self) -> list[Message]:
-        """What it was given, in this order; again, if it was given it again."""
+        """The messages that it was given, in this order; one that was redelivered is there more than once."""
         return [message for call in self.calls for message in call.messages]
 
 

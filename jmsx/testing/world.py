@@ -484,7 +484,7 @@ class MemoryLink(StompLink):
         return False
 
     def end_within(self, seconds: float) -> None:
-        """Let the broker close it, which it does at once."""
+        """Have the broker close the link, which it does at once, whatever `seconds` says."""
 
     def hang_up(self, *, at_once: bool = False) -> None:
         """Close the link as `StompLink.hang_up` does."""

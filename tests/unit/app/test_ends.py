@@ -300,7 +300,7 @@ def test_a_block_says_that_another_start_runs_behind_it(
         with app:
             app.stop()
             app.start()
-    assert [one.message for one in caplog.records if "behind its block" in one.message]
+    assert [one.message for one in caplog.records if "after its block" in one.message]
     assert app.ready().ok
 
 

@@ -101,7 +101,7 @@ def test_a_stream_without_an_end_is_refused() -> None:
 
     first = b"\x71\x00\x7e\x00\x00"  # what was described first
     streams = {
-        "above itself": [
+        "itself as a superclass": [
             b"\x73" + described(b"A") + first,
             b"\x73" + described(b"A") + described(b"B") + first,
         ],
