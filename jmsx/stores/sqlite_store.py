@@ -56,7 +56,8 @@ class SqliteStore:
     processes that have one message at the same moment. A `DatabaseStore` has neither gap.
 
     While it cannot be written no handler is called. What a handler has done just then is acknowledged and remembered in
-    memory, and written as soon as that can be. A file that somebody removes is made anew, and begins with that.
+    memory, and written as soon as that can be; so is what a handler has done that returns behind the end of its app. A
+    file that somebody removes is made anew, and begins with that.
     """
 
     connects = False
@@ -135,7 +136,7 @@ class SqliteStore:
     def close(self) -> None:
         """Write what is left if that can be, and close the file, if nobody else has opened it."""
         with self._file.lock:
-            if self._users == 1 and self._owed:
+            if self._users <= 1 and self._owed:
                 with contextlib.suppress(StoreError):  # which is told below
                     self._write(_nothing)
                 if self._owed:
@@ -204,15 +205,17 @@ class SqliteStore:
 
     def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Write what is owed, and do `work`, in one transaction; under the lock. Raises StoreError."""
-        if self._users == 0:
-            raise StoreError(f"{self.path} is closed")
 
         def both(connection: sqlite3.Connection) -> T:
             for identity, done_ms in self._owed.items():
                 connection.execute(_REMEMBER, (*identity, done_ms))
             return work(connection)
 
-        result = self._file.write(both)
+        try:
+            result = self._file.write(both)
+        finally:
+            if self._users == 0:  # as behind a handler that was given up: nobody else closes it
+                self._file.close()
         self._owed.clear()
         if self._away is not None:
             self._away = None

@@ -20,6 +20,7 @@ from jmsx.drivers import locks
 from jmsx.errors import ConfigurationError, StoreError
 from jmsx.stores import DatabaseStore, IdempotencyStore, MemoryStore, SqliteStore, idempotency
 from tests.depth import some
+from tests.integration.broker_support import eventually
 from tests.unit.interrupts import Alarm, Interrupt
 from tests.unit.stores.parts import A, B, Clock, Handler
 
@@ -457,6 +458,56 @@ def test_what_cannot_be_written_at_the_end(
     store.open()
     assert not store.once(A, handler)
     store.close()
+
+
+def test_what_is_done_behind_the_end(
+    tmp_path: Path, handler: Handler, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By a handler that an app has given up: its message comes again, and is known then."""
+    path = tmp_path / "x.db"
+    store = SqliteStore(path)
+    store.open()
+    assert store.once(A, lambda _: store.close())
+    assert (booked(path), store.away, caplog.text) == (["a"], None, "")
+    assert store._file.connection is None
+    other = SqliteStore(path)
+    other.open()
+    assert not other.once(A, handler)
+    other.close()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_what_is_done_behind_the_end_and_cannot_be_written(tmp_path: Path) -> None:
+    """It is written as soon as that can be, and then the file is closed."""
+    path, blockers = tmp_path / "x.db", list[sqlite3.Connection]()
+    store = SqliteStore(path)
+    store.open()
+
+    def work(_connection: object) -> None:
+        store.close()
+        blockers.append(holding(path))
+
+    assert store.once(A, work)
+    assert "locked" in str(store.away)
+    blockers.pop().close()
+    assert eventually(lambda: store.away is None)
+    assert (booked(path), store._file.connection) == (["a"], None)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_end_too_many(tmp_path: Path, handler: Handler) -> None:
+    """By an app whose end a signal handler has interrupted, just behind it: another one goes on, and loses nothing."""
+    path, blockers = tmp_path / "x.db", list[sqlite3.Connection]()
+    store = SqliteStore(path)
+    store.open()
+    store.open()
+    store.close()
+    store.close()
+    assert store.once(A, handler)
+    assert store.once(B, lambda _: blockers.append(holding(path)))
+    blockers.pop().close()
+    store.close()
+    assert booked(path) == ["a", "b"]
 
 
 @pytest.mark.parametrize("left", [("-wal", "-shm"), ()])
