@@ -438,7 +438,8 @@ class App:
         """
         Drop everything at once; unfinished messages come again.
 
-        It ends `wait()`, `run()` and `serve()`, too, and may be called from any thread, also from a handler.
+        It ends `wait()`, `run()` and `serve()`, too, and may be called from any thread, also from a handler: there it
+        drops the start that the handler belongs to, and nothing of a later one.
         """
         self._service.abort()
 

@@ -205,6 +205,7 @@ class Service:
                 mark=self._mark,
                 opening=self._opening,
                 quit_start=partial(self.leave, start),
+                abort_start=partial(self.abort, start),
                 reply=self.outgoing.reply,
                 failing=partial(self._fail, start),
                 ending=start.ending,
@@ -324,7 +325,11 @@ class Service:
                 raise failure
 
     def abort(self, start: Start | None = None) -> None:
-        """Do as `App.abort` does, to this start alone (None: to what runs)."""
+        """Do as `App.abort` does, to this start alone; None: to the one of the handler that calls, or what runs."""
+        worker = self.calling() if start is None else None
+        if worker is not None:
+            worker.abort_start()
+            return
         start = self.lifecycle.leave(start)
         try:
             self._take_sends(start)

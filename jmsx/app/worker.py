@@ -115,6 +115,7 @@ class Worker:
         middleware: Sequence[Middleware] = (),
         mark: object = None,
         quit_start: Callable[[], object] = lambda: None,
+        abort_start: Callable[[], object] = lambda: None,
         reply: Callable[[Message, Destination, dict[str, Any]], str] | None = None,
     ) -> None:
         self.consumer = consumer
@@ -129,6 +130,7 @@ class Worker:
         self.away: str | None = None  #: why its store cannot be used
         self.mark = mark  #: by which its app knows it
         self.quit_start = quit_start  #: tells the start that it belongs to to stop
+        self.abort_start = abort_start  #: drops that start
         self._reply = reply or self.send  #: sends an answer where that is part of no transaction
         self._availability = availability
         self.call: Call | None = None  #: what its handler is doing

@@ -69,6 +69,7 @@ class Shared:
         mark: by which the app knows them.
         opening: is held by who opens stores and clients, which other starts of the app use, too.
         quit_start: tells the start that they belong to to stop.
+        abort_start: drops that start.
         reply: sends an answer where that is part of no transaction.
         failing: is told what ended one of them.
         ending: is set when the start is told to stop, or ends, which ends the opening.
@@ -88,6 +89,7 @@ class Shared:
     mark: object
     opening: threading.RLock
     quit_start: Callable[[], object]
+    abort_start: Callable[[], object]
     reply: Callable[[Message, Destination, dict[str, Any]], str]
     failing: Callable[[JmsxError], object]
     ending: threading.Event
@@ -283,6 +285,7 @@ class Workers(Sequence[Worker]):
                 middleware=shared.middleware,
                 mark=shared.mark,
                 quit_start=shared.quit_start,
+                abort_start=shared.abort_start,
                 reply=shared.reply,
             )
             self._open.append(worker)

@@ -532,6 +532,30 @@ def test_a_handler_that_outlives_its_app_sends_nothing_outside_of_its_transactio
             assert len(broker.queue("out")) == 0
 
 
+def test_a_handler_that_outlives_its_start_aborts_no_later_one(app: App) -> None:
+    """It means its own, which has ended."""
+    called, on, over = threading.Event(), threading.Event(), threading.Event()
+
+    @app.consumer("b", name="second")
+    def handle(_message: Message) -> None:
+        if called.is_set():
+            return
+        called.set()
+        assert on.wait(20)
+        app.abort()
+        over.set()
+
+    app.start()
+    app.send("queue://b", "x")
+    assert called.wait(10)
+    app.abort()
+    app.start()
+    on.set()
+    assert over.wait(10)
+    assert app.ready().ok
+    assert len(app._service.workers) == 2
+
+
 def test_a_child_that_leaves_the_block_of_its_parent_ends_nothing_there(app: App) -> None:
     """It has none of what its parent has started."""
     called = threading.Event()
