@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 from typing import Final
 
@@ -35,7 +36,7 @@ def start(thread: threading.Thread, undone: str, again: str) -> None:
     It tells what is `undone` for that, and how to ask for it `again`.
     """
     try:
-        thread.start()
+        _start(thread)
     except RuntimeError as error:
         raise ResourceAllocationError(
             f"{undone}: this process gets no further thread ({error}); {_ROOM}, and {again}"
@@ -45,9 +46,16 @@ def start(thread: threading.Thread, undone: str, again: str) -> None:
 def start_serving(thread: threading.Thread, broker: str) -> None:
     """Start a thread that serves a connection to `broker`; raises ConnectionFailedError where none can be started."""
     try:
-        thread.start()
+        _start(thread)
     except RuntimeError as error:
         raise no_thread(broker, error) from error
+
+
+def _start(thread: threading.Thread) -> None:
+    """Start it; raises RuntimeError, as from Python 3.12 on, where the interpreter ends: 3.11 waits for ever then."""
+    if sys.is_finalizing():
+        raise RuntimeError("the interpreter ends")
+    thread.start()
 
 
 def no_thread(broker: str, error: RuntimeError) -> ConnectionFailedError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -114,3 +116,27 @@ def test_who_is_alone_is_told_so_and_others_come_after() -> None:
         raise ValueError("x")
     with alone():
         pass
+
+
+_DIES = """
+import sys
+from jmsx import App
+
+class Last:
+    def __del__(self):
+        try:
+            app.send("queue://q", "x")
+        except Exception as error:
+            print(error)
+
+app = App("stomp://127.0.0.1:1", reconnect=False)
+sys.modules["kept"] = [Last(), app, print]
+"""
+
+
+def test_what_sends_as_the_interpreter_ends_does_not_keep_it() -> None:
+    """Python 3.11 waits there for ever for a thread that never runs."""
+    ended = subprocess.run(
+        [sys.executable, "-c", _DIES], stdout=subprocess.PIPE, text=True, timeout=20, check=True
+    )
+    assert "the interpreter ends" in ended.stdout
