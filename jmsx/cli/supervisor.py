@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 from jmsx.app.endpoint import Endpoint, application
 from jmsx.app.health import HealthReport
 from jmsx.app.signals import Signals
-from jmsx.errors import JmsxError
+from jmsx.errors import JmsxError, ResourceAllocationError
 from jmsx.log import counted
 
 if TYPE_CHECKING:
@@ -42,6 +42,12 @@ STEADY: Final = 60.0
 
 #: Seconds beyond its drain timeout after which a worker is killed.
 OVERTIME: Final = 5.0
+
+#: What to do where the system starts no further process.
+ROOM: Final = (
+    "end what has many processes or open files, or raise the limits of the user or container (ulimit -u, -n, pids,"
+    " memory), and start it again"
+)
 
 #: Seconds between two looks at the workers and, with reload, at the files.
 LOOK: Final = 0.2
@@ -261,7 +267,7 @@ class Supervisor:
         now = time.monotonic()
         if place.process is None:
             if place.due is not None and now >= place.due:
-                self._start(place)
+                self._try_to_start(place)
             return
         code = place.process.poll()
         lived = now - place.began
@@ -288,9 +294,22 @@ class Supervisor:
                 f"worker {place.number} ended with {_ending(code)} after {lived:.1f} s; started again in {pause:g} s"
             )
 
+    def _try_to_start(self, place: Place) -> None:
+        """Start it, or try again later, unless no worker has been up yet, and none runs."""
+        place.began = time.monotonic()
+        try:
+            self._start(place)
+        except OSError as error:
+            told = f"worker {place.number} could not be started: {error}"
+            if not (self._reached or self._running()):
+                raise ResourceAllocationError(f"{told}; {ROOM}") from error
+            pause = place.start_again(time.monotonic())
+            self._announce(f"{told}; tried again in {pause:g} s")
+
     def _start(self, place: Place) -> None:
         ours, theirs = socket.socketpair()
-        with theirs:
+        with contextlib.ExitStack() as unless_started, theirs:
+            unless_started.callback(ours.close)
             os.set_inheritable(theirs.fileno(), True)  # noqa: FBT003 - it takes no keywords
             variables = {**self._variables, "JMSX_WORKER": str(place.number)}
             if self._reload is not None:
@@ -302,8 +321,9 @@ class Supervisor:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
+            unless_started.pop_all()
         ours.setblocking(False)  # noqa: FBT003 - it takes no keywords
-        place.socket, place.began, place.due = ours, time.monotonic(), None
+        place.socket, place.due = ours, None
 
     def _start_again(self, signals: Signals) -> signal.Signals | None:
         """End all workers, and let them start again; return the signal that came meanwhile, after which none starts."""

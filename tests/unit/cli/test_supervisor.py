@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ import pytest
 from jmsx.app.endpoint import Endpoint, application
 from jmsx.cli import supervisor
 from jmsx.cli.supervisor import FIRST_PAUSE, LONGEST_PAUSE, STARTING, STEADY, Place, Supervisor
+from jmsx.errors import ResourceAllocationError
 from jmsx_broker.ports import free_port
 
 if TYPE_CHECKING:
@@ -105,6 +107,44 @@ def test_who_owes_an_answer(process: subprocess.Popen[bytes]) -> None:
     assert place.owes_an_answer(501.0)
     place.end()
     assert not place.owes_an_answer(501.0)
+
+
+def refuse(*_given: object, **_named: object) -> None:
+    """Be a system that has no room for another process."""
+    raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+
+def test_one_that_the_system_does_not_start_again(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It is tried again, at growing pauses; it ended the supervisor, which killed all others."""
+    made = supervising(1)
+    [place] = made._places
+    made._reached = True
+    pauses = []
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", refuse)
+        for _ in range(3):
+            place.due = before = time.monotonic()
+            made._look_at(place)
+            assert place.process is None
+            assert place.due is not None
+            pauses.append(round(place.due - before))
+            assert place.is_being_started(place.due)
+    assert pauses == [1, 2, 4]
+    place.due = 0.0
+    made._look_at(place)
+    assert place.process is not None
+    made._kill()
+    capfd.readouterr()
+
+
+def test_the_first_one_that_the_system_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends with words that say what is to be done."""
+    made = supervising(1)
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    with pytest.raises(ResourceAllocationError, match="temporarily unavailable; end what has many"):
+        made._look_at(made._places[0])
 
 
 @contextmanager
