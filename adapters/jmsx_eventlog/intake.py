@@ -43,7 +43,8 @@ class Intake:
     """
 
     def __init__(self, capacity: int, patience: float) -> None:
-        self._queue: deque[tuple[Event, Source, float]] = deque()  # and since when
+        # Each with when it was put; seconds, monotonic
+        self._queue: deque[tuple[Event, Source, float]] = deque()
         self._taken = 0  # events that the writer has, and that are not yet written
         self._since = 0.0  # since when the oldest of all these has waited; seconds, monotonic
         self._most = min(capacity, IN_MEMORY)

@@ -77,7 +77,8 @@ class Writer:
         self.name = writer_name()
         self.records = 0  #: lines written
         self.errors = 0  #: OSErrors met
-        self._told = set[int | None]()  # which of them the log has, since it could be written
+        # The errno of each OSError that was logged, until the disk takes something again
+        self._told = set[int | None]()
         self._settings = settings
         self._intake = intake
         self._encoder = Encoder(self.name, with_text=settings.with_text)
@@ -86,7 +87,7 @@ class Writer:
         self._synced_at = 0.0  # seconds, monotonic
         self._dirty_since: float | None = None  # seconds, monotonic; None: nothing is to be forced
         self._forcing = Forcing()
-        self._forced_since: deque[float] = deque()  # the same of what is being forced
+        self._forced_since: deque[float] = deque()  # as `_dirty_since`, of what is being forced
         self._seq = 0  # of the next line
         self._unencoded: list[tuple[Event, Source]] = []  # taken in; no seq is given
         self._unwritten: list[bytes] = []  # encoded lines, one or more together, their seq given

@@ -110,7 +110,7 @@ def read(contents: Sequence[Content]) -> Reading:
     rest, odd = lines, []
     for kind in _IN_TURN:
         if rest.height <= _FEW:
-            break  # they go the exact path, whatever their kind is
+            break  # so few lines go the exact path, whatever their kind is
         begins = rest["text"].str.starts_with(_BEGINNING % kind)
         if begins.any():
             shaped, others = _by_shape(kind, rest.filter(begins))

@@ -184,7 +184,7 @@ class Loop:
     def __init__(self, given: asyncio.AbstractEventLoop | None = None) -> None:
         self._loop = asyncio.new_event_loop() if given is None else given
         self._ending = False
-        self._heard = threading.Event()  #: that it is to end
+        self._heard = threading.Event()  #: set when the loop has heard that it is to end
         self._cancelled: set[asyncio.Task[None]] = set()  #: by us, as the app ends
         self._given_up: set[asyncio.Task[None]] = set()
         self._thread: threading.Thread | None = None

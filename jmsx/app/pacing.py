@@ -154,7 +154,7 @@ class Circuit:
                 if mine or self._failed >= self._breaker.failures:
                     self._state, self._prober = _State.OPEN, 0
                     self._until = now + self._pause
-            elif mine:  # that tells nothing, so the next message is the probe
+            elif mine:  # an error that says nothing of the service: the next message is the probe
                 self._state, self._prober, self._until = _State.OPEN, 0, now
             after, failed = self._state, self._failed
         if before is _State.CLOSED and after is _State.OPEN:

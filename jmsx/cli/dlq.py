@@ -70,10 +70,10 @@ class _Meant:
         self._deaths = (
             None if events is None else Deaths(plugins.load("jmsx.logs", "deaths")(events))
         )
-        self.passed_by = 0  #: that may be meant, and do not tell
+        self.passed_by = 0  #: letters that may be meant, and do not tell why or when they died
         self._unseen = set(choice.ids)  #: of the names that are asked for
-        self._guessed = 0  #: that were taken to be meant
-        self._spared = 0  #: that were not, and would be by when they were sent
+        self._guessed = 0  #: letters that were taken to be meant by when they were sent
+        self._spared = 0  #: letters that were not, and would be meant by when they were sent
 
     def told(self, letter: DeadLetter) -> DeadLetter:
         """Return `letter`, with what the log tells of its death."""

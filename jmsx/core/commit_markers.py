@@ -99,9 +99,9 @@ class CommitMarkers:
         self._newest_in_hand = 0
         #: The last marker that has come on this link, of whatever session
         self._last_marker: Delivery | None = None
-        #: The one that the last commit acknowledged
+        #: The marker that the last commit acknowledged
         self._acknowledged_marker: Delivery | None = None
-        self._asked: Request | None = None  #: its COMMIT
+        self._asked: Request | None = None  #: the COMMIT of the last commit
         self._unanswered: _UnansweredCommit | None = None
         self._was_sent = False  #: a marker has been sent on this link
         #: Number of the marker that is sent on this link when the one of the commit before has come again; 0: none

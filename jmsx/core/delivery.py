@@ -113,9 +113,9 @@ class Arrival:
     its place.
     """
 
-    frame: MessageFrame  #: the same when the message comes again, whatever is known of it by then
+    frame: MessageFrame  #: all that was shown of the message, by which it is recognised when it comes again
     number: int  #: in the session, in the order of arrival
-    message_id: str  #: the same over redeliveries, on whatever link
+    message_id: str  #: stays the same over redeliveries, on whatever link
     epoch: int  #: which connection it came on; its ack id dies with that connection
     received_at: float  #: seconds, monotonic
     expires_at: float | None  #: seconds, monotonic; None: never
@@ -125,7 +125,7 @@ class Arrival:
     subscribed: str  #: URI of what its consumer reads, or nothing
     looked_at: bool = False  #: what came without a body was looked for elsewhere
     identity: MessageIdentity | None = None  #: what it is known by, once somebody asked
-    memory_key: int | None = None  #: the same for the memory of the process
+    memory_key: int | None = None  #: by what the process remembers it, once somebody asked
 
 
 class Delivery:

@@ -51,9 +51,9 @@ class Addresses(NamedTuple):
 class BrokerSettings(NamedTuple):
     """What the broker calls settings that a text advises to change, each as ` (NAME)`; empty: it has none."""
 
-    scheduler: str = ""  #: it delivers messages later
-    priorities: str = ""  #: it looks at priorities
-    frame_size: str = ""  #: the largest frame that it takes
+    scheduler: str = ""  #: the setting by which it delivers messages later
+    priorities: str = ""  #: the setting by which it looks at priorities
+    frame_size: str = ""  #: the setting of the largest frame that it takes
 
 
 _NO_SETTINGS: Final = BrokerSettings()

@@ -72,7 +72,7 @@ class ProcessMemory:
         self._limit = limit
         self._lock = Unlocked() if lock is None else lock
         self._known: OrderedDict[int, Remembered] = OrderedDict()
-        self._unseen: dict[int, Remembered] = {}  #: others, that were never handed out
+        self._unseen: dict[int, Remembered] = {}  #: messages that came and were never handed out
 
     def __len__(self) -> int:
         return len(self._known) + len(self._unseen)

@@ -101,9 +101,9 @@ class Transaction:
         #: An input of it came before, so an older commit may have sent what is sent next.
         self.repeats = False
         self._inputs: list[tuple[str, Delivery]] = []  #: handed out since the last send, and whence
-        self._origin = ""  #: their name, once something is sent
-        self._outputs = 0  #: sent since then
-        #: The same three, before the first of these inputs
+        self._origin = ""  #: the name made of these inputs, once something is sent
+        self._outputs = 0  #: messages sent since these inputs
+        #: `_inputs`, `_origin` and `_outputs` as they were before the first of these inputs
         self._before: tuple[list[tuple[str, Delivery]], str, int] = ([], "", 0)
 
     @property

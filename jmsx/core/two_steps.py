@@ -45,7 +45,7 @@ class TwoSteps:
         self._lost_deliveries = lost_deliveries
         self._releases = releases  #: what ends every transaction that keeps a window open
         self._clears_up = clears_up
-        self._cut: Commit | None = None  #: whose link was lost at its ACKs
+        self._cut: Commit | None = None  #: the commit whose link was lost at its ACKs
 
     @property
     def in_doubt(self) -> bool:

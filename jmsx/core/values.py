@@ -124,9 +124,9 @@ class Disposition(Enum):
     REDELIVER = "redeliver"  #: by the policy
     REJECT = "reject"  #: dead letter, at once
     DISCARD = "discard"  #: acknowledge and forget, counted
-    DUPLICATE = "duplicate"  #: the same, because it was done before
+    DUPLICATE = "duplicate"  #: acknowledge and forget, counted: it was done before
     RELEASE = "release"  #: nobody has handled it, and it is not to blame: it waits again, uncounted
-    UNDO = "undo"  #: its handler had it, and is undone with others: it waits again, flagged, and has not failed
+    UNDO = "undo"  #: what its handler did is undone with others: it waits again, flagged, and has not failed
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,7 +248,8 @@ class Calls:
             try:
                 self.wait(last)
             except JmsxError:
-                if not last.done:  # it was refused to wait for it here: nobody has heard of it yet
+                # Waiting itself was refused, as in a signal handler: nobody has heard the answer yet
+                if not last.done:
                     raise
         self._told = last
         return last

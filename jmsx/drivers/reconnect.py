@@ -208,7 +208,7 @@ class Connector:
                     self.on_failure(address, error)
             raise _summary(failures)
         finally:
-            failures.clear()  # they know this frame and their links, and would keep them in memory
+            failures.clear()  # their tracebacks refer to this frame and their links, and would keep both in memory
 
     def _addresses(self) -> list[BrokerAddress]:
         addresses = list(self.uri.addresses)

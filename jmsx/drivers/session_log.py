@@ -91,7 +91,7 @@ class SessionLog:
         """Log what the broker has refused, and whose sender has not waited for its answer, or not so long."""
         if refused.message_key is not None:
             _log.error("send refused", key=refused.message_key, error=str(refused.error))
-        elif refused.late:  # else its words are logged
+        elif refused.late:  # else its ERROR is logged, as "broker complained"
             _log.error("refused after its caller had stopped waiting", error=str(refused.error))
 
     def _complain(self, event: ErrorReceived, source: Source) -> None:

@@ -214,7 +214,7 @@ def _dial(
                 failed = error
         raise failed or OSError("its name has no address")
     finally:
-        failed = None  # it knows this frame
+        failed = None  # its traceback refers to this frame, which would keep it in memory
 
 
 def _connected(

@@ -58,7 +58,7 @@ class Dispatcher:
         self._awaited = False  #: somebody waits, or may wait, for the listener that runs
         self._stopped = False
         self._stopped_at = 0.0  #: seconds, monotonic
-        self._failed = False  #: its thread has ended, and what that had is not done
+        self._failed = False  #: the thread has ended, and its last message is not done
         #: Takes the next message for a listener
         self._taking = calls.taking(self._names, self._read, begin=self._begin)
 

@@ -413,7 +413,7 @@ class ConnectionLinks:
     def __init__(self, uri: BrokerUri, observers: Iterable[Observer], machine: Machine) -> None:
         self.options = uri.options
         self.connection_id = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        self.signs = False  #: its messages tell that they are its own
+        self.signs = False  #: each message that is sent carries the connection's signature
         self.machine = machine  #: what all its sessions run on
         self.memory = self.machine.memory or MEMORY
         self.inquiries = Inquiries(uri, self.machine)
@@ -425,9 +425,10 @@ class ConnectionLinks:
         self._observers = Observers(observers)
         self._lock = reentrant()  #: guards what follows; never held while a link is opened
         self._opening = reentrant()  #: one link is opened after the other
-        self._connectors: set[Connector] = set()  #: that are at it
+        self._connectors: set[Connector] = set()  #: those that are opening a link now
         self._links: list[SessionLink] = []
-        self._untold: list[JmsxError] = []  #: the exception listener is at the first of them
+        #: For the exception listener, which is being told the first
+        self._untold: list[JmsxError] = []
         self._count = itertools.count(1)
         self._spare: OpenedLink | None = None
         self._durables: dict[str, SessionLink] = {}  #: by the names of subscriptions in use

@@ -341,7 +341,7 @@ class DeliveryLedger:
             if self._closed:
                 return
             if self._done:
-                self._resume_at = 0.0  # it is the last chance
+                self._resume_at = 0.0  # try at once, also within a pause: there is no later chance
                 with contextlib.suppress(StoreError):
                     self._try(None)
             self._closed = True

@@ -559,7 +559,7 @@ class _Changed(Changed):
     def __init__(self, world: World, lock: Any, refuse: Callable[[], object]) -> None:
         super().__init__(lock, refuse)
         self._world = world
-        self._times = 0  #: that it was notified
+        self._times = 0  #: how often it was notified
 
     def wait(self, timeout: float | None = None) -> bool:
         return self._wait(timeout, idle=False)
