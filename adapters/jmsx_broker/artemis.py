@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from jmsx_broker.artemis_recipe import ArtemisRecipe, Setting
 from jmsx_broker.local import LocalBroker
-from jmsx_broker.own import Doors
+from jmsx_broker.own import OtherPorts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +52,7 @@ class ArtemisBroker(LocalBroker):
         stomp_options: Mapping[str, Setting] | None = None,
         persistent: bool = True,
         journal_delay: float = 0.0005,
-        **doors: Unpack[Doors],
+        **others: Unpack[OtherPorts],
     ) -> None:
         recipe = ArtemisRecipe(
             users=users or {},
@@ -61,7 +61,7 @@ class ArtemisBroker(LocalBroker):
             persistent=persistent,
             journal_delay=journal_delay,
         )
-        super().__init__(recipe, port, data=data, **doors)
+        super().__init__(recipe, port, data=data, **others)
 
     @classmethod
     def for_audit(cls) -> Self:

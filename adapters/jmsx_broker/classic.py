@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from jmsx_broker.classic_recipe import ClassicRecipe
 from jmsx_broker.local import LocalBroker
-from jmsx_broker.own import Doors
+from jmsx_broker.own import OtherPorts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,9 +35,9 @@ class ClassicBroker(LocalBroker):
         *,
         data: Path | None = None,
         users: Mapping[str, str] | None = None,
-        **doors: Unpack[Doors],
+        **others: Unpack[OtherPorts],
     ) -> None:
-        super().__init__(ClassicRecipe(users=users or {}), port, data=data, **doors)
+        super().__init__(ClassicRecipe(users=users or {}), port, data=data, **others)
 
     @classmethod
     def for_audit(cls) -> Self:

@@ -13,7 +13,7 @@ from jmsx.errors import ConfigurationError, IllegalStateError
 from jmsx_broker.artemis_recipe import ArtemisRecipe, Setting
 from jmsx_broker.classic_recipe import ClassicRecipe
 from jmsx_broker.docker import docker_client, told_errors
-from jmsx_broker.own import Doors, OwnBroker
+from jmsx_broker.own import OtherPorts, OwnBroker
 from jmsx_broker.recipe import JAVA_OPTIONS, Listeners, Recipe
 
 if TYPE_CHECKING:
@@ -47,16 +47,16 @@ class ContainerBroker(OwnBroker):
         recipe: which kind, and how it is configured.
         port: of STOMP, on this machine; 0 takes a free one.
         image: None is the one that the makers of the broker publish.
-        doors: as for `OwnBroker`, on this machine.
+        others: as for `OwnBroker`, on this machine.
 
     """
 
     _look = 0.25  # each look is a question to the daemon
 
     def __init__(
-        self, recipe: Recipe, port: int, *, image: str | None = None, **doors: Unpack[Doors]
+        self, recipe: Recipe, port: int, *, image: str | None = None, **others: Unpack[OtherPorts]
     ) -> None:
-        super().__init__(recipe, port, **doors)
+        super().__init__(recipe, port, **others)
         self._image = image or recipe.product.image
         self._container: DockerContainer | None = None
 
@@ -73,20 +73,20 @@ class ContainerBroker(OwnBroker):
         return self._container
 
     def stop(self, timeout: float = 15.0) -> None:
-        """Stop it in good order, after `timeout` seconds by force; messages stay. Stopped already, do nothing."""
+        """Stop the broker in good order, after `timeout` seconds by force; messages stay. Does nothing if stopped."""
         if self._wake():
             with told_errors():
                 self._wrapped().stop(timeout=round(timeout))
 
     def kill(self) -> None:
-        """End it as a crash would (SIGKILL); persistent messages stay. Stopped already, do nothing."""
+        """End the broker as a crash would (SIGKILL); persistent messages stay. Does nothing if it is stopped."""
         if self._wake():
             with told_errors():
                 self._wrapped().kill()
                 self._wrapped().wait()
 
     def pause(self) -> None:
-        """Freeze it: connections stay open and nothing answers."""
+        """Freeze the broker: connections stay open and nothing answers."""
         with told_errors():
             self._wrapped().pause()
 
@@ -201,9 +201,9 @@ class ClassicContainer(ContainerBroker):
         *,
         image: str | None = None,
         users: Mapping[str, str] | None = None,
-        **doors: Unpack[Doors],
+        **others: Unpack[OtherPorts],
     ) -> None:
-        super().__init__(ClassicRecipe(users=users or {}), port, image=image, **doors)
+        super().__init__(ClassicRecipe(users=users or {}), port, image=image, **others)
 
 
 class ArtemisContainer(ContainerBroker):
@@ -222,7 +222,7 @@ class ArtemisContainer(ContainerBroker):
         address_settings: Mapping[str, Mapping[str, Setting]] | None = None,
         stomp_options: Mapping[str, Setting] | None = None,
         persistent: bool = True,
-        **doors: Unpack[Doors],
+        **others: Unpack[OtherPorts],
     ) -> None:
         recipe = ArtemisRecipe(
             users=users or {},
@@ -230,7 +230,7 @@ class ArtemisContainer(ContainerBroker):
             stomp_options=stomp_options or {},
             persistent=persistent,
         )
-        super().__init__(recipe, port, image=image, **doors)
+        super().__init__(recipe, port, image=image, **others)
 
 
 def _pull(client: Any, image: str) -> None:

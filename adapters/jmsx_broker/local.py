@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 from jmsx.errors import ConfigurationError, IllegalStateError
 from jmsx_broker.artefacts import libraries
 from jmsx_broker.java import find_java
-from jmsx_broker.own import Doors, OwnBroker
+from jmsx_broker.own import OtherPorts, OwnBroker
 from jmsx_broker.ports import HOST, check_free
 from jmsx_broker.process import Child
 from jmsx_broker.recipe import JAVA_OPTIONS, Listeners, Recipe
@@ -25,14 +25,14 @@ class LocalBroker(OwnBroker):
         recipe: which kind, and how it is configured.
         port: of STOMP; 0 takes a free one.
         data: the folder for messages and log, created if missing; None is a temporary one, removed by `close()`.
-        doors: as for `OwnBroker`.
+        others: as for `OwnBroker`.
 
     """
 
     def __init__(
-        self, recipe: Recipe, port: int, *, data: Path | None = None, **doors: Unpack[Doors]
+        self, recipe: Recipe, port: int, *, data: Path | None = None, **others: Unpack[OtherPorts]
     ) -> None:
-        super().__init__(recipe, port, **doors)
+        super().__init__(recipe, port, **others)
         self._data = data.absolute() if data else None
         self._child: Child | None = None
         self._command: list[str | Path] = []
@@ -64,19 +64,19 @@ class LocalBroker(OwnBroker):
         return folder / "broker.log"
 
     def stop(self, timeout: float = 15.0) -> None:
-        """Stop it in good order, after `timeout` seconds by force; messages stay. Stopped already, do nothing."""
+        """Stop the broker in good order, after `timeout` seconds by force; messages stay. Does nothing if stopped."""
         if self._child is not None:
             self._child.terminate(timeout)
             self._child = None
 
     def kill(self) -> None:
-        """End it as a crash would (SIGKILL); persistent messages stay. Stopped already, do nothing."""
+        """End the broker as a crash would (SIGKILL); persistent messages stay. Does nothing if it is stopped."""
         if self._child is not None:
             self._child.kill()
             self._child = None
 
     def pause(self) -> None:
-        """Freeze it (SIGSTOP): connections stay open and nothing answers."""
+        """Freeze the broker (SIGSTOP): connections stay open and nothing answers."""
         self._running().freeze()
 
     def resume(self) -> None:

@@ -33,8 +33,8 @@ _CONNECT: Final = 0.05
 _ATTEMPTS: Final = 3
 
 
-class Doors(TypedDict, total=False):
-    """What else a broker of ours opens beside STOMP, with the defaults and meanings that `OwnBroker` gives."""
+class OtherPorts(TypedDict, total=False):
+    """The ports that a broker of ours opens beside STOMP's, with the defaults and meanings that `OwnBroker` gives."""
 
     openwire_port: int
     tls: bool | TlsOptions
@@ -154,15 +154,15 @@ class OwnBroker(Broker):
         return self
 
     def stop(self, timeout: float = 15.0) -> None:
-        """Stop it in good order, after `timeout` seconds by force; messages stay. Stopped already, do nothing."""
+        """Stop the broker in good order, after `timeout` seconds by force; messages stay. Does nothing if stopped."""
         raise NotImplementedError
 
     def kill(self) -> None:
-        """End it as a crash would (SIGKILL); persistent messages stay. Stopped already, do nothing."""
+        """End the broker as a crash would (SIGKILL); persistent messages stay. Does nothing if it is stopped."""
         raise NotImplementedError
 
     def pause(self) -> None:
-        """Freeze it: connections stay open and nothing answers."""
+        """Freeze the broker: connections stay open and nothing answers."""
         raise NotImplementedError
 
     def resume(self) -> None:
@@ -170,7 +170,7 @@ class OwnBroker(Broker):
         raise NotImplementedError
 
     def close(self) -> None:
-        """Stop it, and remove its data if they are temporary; in the child of a fork do nothing."""
+        """Stop the broker, and remove its data if they are temporary; does nothing in the child of a fork."""
         if self._inherited:
             return
         try:

@@ -29,7 +29,7 @@ from jmsx.core.headers import INT, UNREADABLE_HEADER, whole
 from jmsx.core.identity import stamp_again
 from jmsx.core.translating import beyond, doubted, until_bodiless
 from jmsx.core.values import StompAck
-from jmsx.core.wire import LINKS, Told
+from jmsx.core.wire import LINKS, EarlierLinks
 from jmsx.dead_letters.access import no_queue
 from jmsx.dead_letters.letter import (
     EXPIRED,
@@ -40,7 +40,7 @@ from jmsx.dead_letters.letter import (
     no_single_queue,
     read,
 )
-from jmsx.drivers.looking import Looking
+from jmsx.drivers.body_lookup import BodyLookup
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.request_link import PATIENCE, MisreadError, RequestLink
 from jmsx.errors import (
@@ -120,12 +120,12 @@ class ClassicDeadLetters:
         self._address = link.address
         # The pauses of a slow replay are the caller's, and nobody sends heart-beats in them
         self._options = replace(link.options, heartbeat=(0.0, 0.0))
-        self._looking = Looking(DIALECT, self._options, Machine())
+        self._lookup = BodyLookup(DIALECT, self._options, Machine())
         #: Whether the broker translates all that lies in a queue, of those that a browser was shown to their end
         self._translates: dict[str, bool] = {}
         #: Ids of those with a body of XML that is theirs, by the queue in which one was looked for
         self._texts: dict[str, set[str]] = {}
-        self._told = Told()  #: by one link to the next
+        self._told = EarlierLinks()  #: by one link to the next
         self._is_silent = False  #: to who asks for its queues
 
     def queues(self) -> list[str]:
@@ -246,7 +246,7 @@ class ClassicDeadLetters:
         """Return `frame`, which was not translated, with the body that comes only so, if it has such a one."""
         if not _lacks_body(frame):
             return frame
-        shown = self._looking.look(_delivery(frame, queue), self._address)
+        shown = self._lookup.look(_delivery(frame, queue), self._address)
         return frame if shown is None or _is_object(shown) else shown
 
     def _untranslated(self, frame: MessageFrame, queue: str) -> MessageFrame:

@@ -63,7 +63,7 @@ class Stores:
 
     def open(self, consumers: Iterable[Consumer], *, waits: bool) -> list[Consumer]:
         """
-        Open those that are not open; returns the consumers whose store cannot be reached, if one `waits` for that.
+        Open the stores of `consumers`; returns the consumers whose store cannot be reached, if one `waits` for that.
 
         Raises what opening one raises, and StoreAwayError without `waits`.
         """
@@ -76,7 +76,7 @@ class Stores:
         return [one for one in consumers if one.dedupe is not None and id(one.dedupe) not in opened]
 
     def close(self) -> None:
-        """Close them all; what one raises is logged."""
+        """Close all stores; what one raises is logged."""
         end_each(self._open, _close)
 
     def _open_one(self, store: IdempotencyStore, consumer: str, *, waits: bool) -> None:

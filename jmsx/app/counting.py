@@ -80,7 +80,7 @@ class Counting:
         self._thread = threading.Thread(target=self._run, name="jmsx-counting", daemon=True)
 
     def begin(self) -> None:
-        """Have them told from now on; raises ResourceAllocationError where the process gets no thread."""
+        """Ask the brokers from now on; raises ResourceAllocationError where the process gets no thread."""
         start(self._thread, "the app asks for no counts of the broker", "start it again")
 
     def leave(self) -> None:

@@ -62,7 +62,7 @@ TABLE: Final = {
 }
 
 
-class Told(Event):
+class StopFlag(Event):
     """Set when an app is told to stop; the same over starts that fail without being told, for somebody may wait."""
 
     def __init__(self, start: Start) -> None:
@@ -78,22 +78,22 @@ class Lifecycle:
         self._lock = reentrant()
         #: The last one, whether it has ended or not; before the first one that never begins
         self.current = Start()
-        self.told = Told(self.current)
+        self.told = StopFlag(self.current)
 
     def after_fork(self) -> None:
         """Begin anew in the child of a fork (State.LEFT): those locks and events are the parent's, so make others."""
         self._lock, self.current = reentrant(), Start()
-        self.told = Told(self.current)
+        self.told = StopFlag(self.current)
         self._move(Move.FORK)
 
     @property
     def runs(self) -> bool:
-        """Whether it has started and not ended."""
+        """Whether the app has started and not ended."""
         return self._state in _RUNS
 
     @property
     def flows(self) -> bool:
-        """Whether it has started whole, and was not told to stop."""
+        """Whether the app has started with all of its consumers, and was not told to stop."""
         return self._state is State.FLOWING
 
     def check_here(self) -> None:
@@ -120,7 +120,7 @@ class Lifecycle:
                     "the app was stopped and its observers are closed; make a new one"
                 )
             if self.told.is_set():
-                self.told = Told(start)
+                self.told = StopFlag(start)
             # First, so that who tells it to stop from now on is heard.
             self.told.start = self.current = start
             if self._move(Move.START) is State.RESTING:

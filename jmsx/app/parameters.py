@@ -85,7 +85,7 @@ class Header:
         check_text("the name of a Header", self.name)
 
 
-class Of(Enum):
+class Part(Enum):
     """Which part of a delivery a parameter of a handler gets."""
 
     MESSAGE = "the message"
@@ -101,7 +101,7 @@ class Parameter:
     """One parameter of a handler, and how to find its value."""
 
     name: str
-    of: Of
+    of: Part
     read: Read = field(default=lambda message: message)  #: of what is made of each message
     by_name: bool = False
 
@@ -125,18 +125,18 @@ class Parameters:
     is_message: bool = field(init=False)  #: it takes nothing else: the message, or the list of them
 
     def __post_init__(self) -> None:
-        alone = [(one.of, one.by_name) for one in self.of] == [(Of.MESSAGE, False)]
+        alone = [(one.of, one.by_name) for one in self.of] == [(Part.MESSAGE, False)]
         object.__setattr__(self, "is_message", alone)
 
     @property
     def takes_session(self) -> bool:
         """Whether it is given the session."""
-        return any(one.of is Of.SESSION for one in self.of)
+        return any(one.of is Part.SESSION for one in self.of)
 
     @property
     def database(self) -> str | None:
         """The parameter that is given the connection of a store."""
-        return next((one.name for one in self.of if one.of is Of.DATABASE), None)
+        return next((one.name for one in self.of if one.of is Part.DATABASE), None)
 
     def arguments(
         self, taken: Message | list[Message], session: Session, database: Any
@@ -152,9 +152,9 @@ class Parameters:
         named: dict[str, Any] = {}
         for one in self.of:
             value: Any
-            if one.of is Of.SESSION:
+            if one.of is Part.SESSION:
                 value = session
-            elif one.of is Of.DATABASE:
+            elif one.of is Part.DATABASE:
                 value = database
             elif isinstance(taken, list):
                 value = self._column(one, taken)
@@ -266,19 +266,19 @@ class _Reading:
             return False
         if marker is not None:
             read = self._read_marked(parameter, marker, plain)
-            of = Of.PROPERTY if isinstance(marker, Property) else Of.HEADER
+            of = Part.PROPERTY if isinstance(marker, Property) else Part.HEADER
             self.found.append(Parameter(parameter.name, of, read, by_name))
         elif parameter.kind is parameter.KEYWORD_ONLY and not _is_ours(annotation):
-            self.found.append(Parameter(parameter.name, Of.DATABASE, by_name=True))
+            self.found.append(Parameter(parameter.name, Part.DATABASE, by_name=True))
         else:
             self.found.append(self._by_type(parameter, annotation, first=first, by_name=by_name))
         return True
 
     def check(self) -> None:
         """Raise ConfigurationError for what is there twice."""
-        for of in (Of.MESSAGE, Of.SESSION, Of.BODY, Of.DATABASE):
+        for of in (Part.MESSAGE, Part.SESSION, Part.BODY, Part.DATABASE):
             names = [one.name for one in self.found if one.of is of]
-            if len(names) > 1 and of is Of.DATABASE:
+            if len(names) > 1 and of is Part.DATABASE:
                 raise ConfigurationError(
                     f"{self._name} has several parameters for a database connection ({', '.join(names)}), and its"
                     " DatabaseStore gives it one: keep one of them"
@@ -341,19 +341,19 @@ class _Reading:
         if _says_nothing(annotation):
             of = self._unsaid(name, position)
         elif _is(annotation, Session):
-            of = Of.SESSION
+            of = Part.SESSION
         else:
             one = self._of_list(parameter, annotation) if self._batch else annotation
             self._check_one(parameter, annotation)
             self._check_definite(parameter, one)
-            of = Of.MESSAGE if _is(one, Message) or _says_nothing(one) else Of.BODY
+            of = Part.MESSAGE if _is(one, Message) or _says_nothing(one) else Part.BODY
             annotation = one
-        if of is Of.SESSION and first:
+        if of is Part.SESSION and first:
             gets = "with batch= it gets a list[Message]" if self._batch else "it gets a Message"
             raise ConfigurationError(
                 f"{self._name} says that {name} is a {_written(parameter)}, and {gets}; {_ORDER}"
             )
-        if of is not Of.BODY:
+        if of is not Part.BODY:
             return Parameter(name, of, by_name=by_name)
         try:
             return Parameter(name, of, body_reader(annotation), by_name)
@@ -362,12 +362,16 @@ class _Reading:
                 f"{self._name} takes {name}: {_written(parameter)}, but {error}. {_WHAT[0].upper()}{_WHAT[1:]}"
             ) from error
 
-    def _unsaid(self, name: str, position: int) -> Of:
+    def _unsaid(self, name: str, position: int) -> Part:
         """Return what a parameter gets that does not say: the message first, and then the session."""
         if position == 0:
-            return Of.MESSAGE
-        if position == 1 and self.found[0].of is Of.MESSAGE and name.strip("_") not in _NO_SESSION:
-            return Of.SESSION
+            return Part.MESSAGE
+        if (
+            position == 1
+            and self.found[0].of is Part.MESSAGE
+            and name.strip("_") not in _NO_SESSION
+        ):
+            return Part.SESSION
         raise ConfigurationError(
             f"{self._name} does not say what {name} is, and must take (message), (message, session), or say"
             f" it by annotations: {_WHAT}"

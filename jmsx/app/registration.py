@@ -353,7 +353,7 @@ class Consumer:
 
     @property
     def options(self) -> ConsumerOptions:
-        """What it has otherwise than the app's connections."""
+        """Its settings that differ from those of the app's connections."""
         return ConsumerOptions(
             prefetch=self.prefetch,
             redelivery_policy=self.redelivery,

@@ -3,8 +3,8 @@ Decides whether the broker translates the bodies of messages, or leaves them alo
 
 Classic has to be asked to write a MapMessage as text, and then takes Java's ObjectMessages to pieces, too. At a class
 that it does not trust it closes the connection without a word (BROKER.md C67). So after such an end the next link goes
-without translation: what comes without a body there may be a map, and a browser looks at it (drivers/looking.py) before
-the application gets it. If nothing was wrong but the network, that is all that it costs.
+without translation: what comes without a body there may be a map, and a browser looks at it (drivers/body_lookup.py)
+before the application gets it. If nothing was wrong but the network, that is all that it costs.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class TwoSteps:
             self.owe(cut, now)
 
     def give_up(self, now: float, gone: JmsxError) -> None:
-        """End it with the error `gone`: there will be no other link."""
+        """End the commit in doubt with the error `gone`: there will be no other link."""
         cut, self._cut = self._cut, None
         if cut is not None:
             cut.whole.end(now, gone)

@@ -142,8 +142,8 @@ class _Oddity(Enum):
     UNCLEAR = auto()  #: TRUNCATED or PASSED: which of them cannot be told before more has come
 
 
-class Told:
-    """What the links of a session tell each other of the message that one was given up for."""
+class EarlierLinks:
+    """What earlier links of a session have found out about the message for which they were given up."""
 
     def __init__(self) -> None:
         #: How often each `ack` stands in its text: how it begins, and its number
@@ -185,9 +185,9 @@ class Splitter:
         #: The next message may begin earlier, so that a part of its head was taken for the body before it.
         self._dubious = False
         self._why = ""  #: what is odd
-        self.share(Told())
+        self.share(EarlierLinks())
 
-    def share(self, told: Told) -> None:
+    def share(self, told: EarlierLinks) -> None:
         """
         Have `told` pass on what this link finds to the session's next links, and take from it what earlier ones found.
 

@@ -15,7 +15,7 @@ from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress
 from jmsx.core.frames import Frame, MessageFrame, escape
 from jmsx.core.heartbeat import header
-from jmsx.core.wire import RawHeads, Told
+from jmsx.core.wire import EarlierLinks, RawHeads
 from jmsx.drivers.changed import Event
 from jmsx.drivers.connect import connect
 from jmsx.drivers.threads import no_thread
@@ -174,7 +174,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         """Expect no `ack` header in the messages of this subscription: the broker acknowledges them by itself."""
         self._transport.splitter.unnumbered.add(f"subscription:{escape(subscription_id)}".encode())
 
-    def share(self, told: Told) -> None:
+    def share(self, told: EarlierLinks) -> None:
         """Note in `told`, and go by, what one link of a session learns about its broker for the next ones."""
         self._transport.splitter.share(told)
 

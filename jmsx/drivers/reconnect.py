@@ -21,7 +21,7 @@ from jmsx.config.uri import BrokerAddress, BrokerUri
 from jmsx.core.dialect import Dialect
 from jmsx.core.events import ConnectFailed
 from jmsx.core.frames import Frame
-from jmsx.core.wire import Told
+from jmsx.core.wire import EarlierLinks
 from jmsx.drivers.link import Inbox, StompLink, given_up
 from jmsx.drivers.machine import Machine
 from jmsx.errors import (
@@ -109,7 +109,7 @@ class Connector:
         self._opened: StompLink | None = None  #: the last one
         self._failed: BrokerAddress | None = None  #: whose link was lost
         self._dialect: Dialect | None = None  #: of the first link; the others must have it too
-        self._told = Told()  #: by one link to the next
+        self._told = EarlierLinks()  #: is passed on from one link to the next
         self._until = math.inf  #: when the first link is to be there (seconds, monotonic)
         #: When a broker was asked for a link and told nothing: it may have that (seconds, monotonic)
         self._unheard_at = -math.inf

@@ -18,7 +18,7 @@ from jmsx.config.uri import BrokerAddress
 from jmsx.core.dialect import Dialect
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.requests import barrier
-from jmsx.core.wire import Told
+from jmsx.core.wire import EarlierLinks
 from jmsx.drivers.epoch import Seal
 from jmsx.drivers.link import Arrival, LinkLost
 from jmsx.drivers.machine import Machine
@@ -60,7 +60,7 @@ class RequestLink:
         options: ConnectionOptions,
         dialect: Dialect,
         machine: Machine,
-        told: Told | None = None,
+        told: EarlierLinks | None = None,
         *,
         patience: float | None = None,
     ) -> None:

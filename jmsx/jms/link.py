@@ -24,9 +24,9 @@ from jmsx.core.management import Findings
 from jmsx.core.modes import AcknowledgeMode, Covers
 from jmsx.core.policy import Policy, PolicyByError
 from jmsx.core.values import DestinationKind, SessionSettings
+from jmsx.drivers.body_lookup import BodyLookup
 from jmsx.drivers.hand_outs import HandOuts
 from jmsx.drivers.locks import reentrant
-from jmsx.drivers.looking import Looking
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.opened_link import OpenedLink
 from jmsx.drivers.process import left_behind, tell_of_forks
@@ -94,10 +94,10 @@ class SessionLink:
         self.calls.running = self.shared.started
         self.engine.on_lost = self.shared.lost
         self.engine.on_refused = self.shared.refused
-        looking = Looking(self.dialect, self.options, self.machine)
+        lookup = BodyLookup(self.dialect, self.options, self.machine)
         self.engine.hand_outs = HandOuts(self.shared.ledger)
-        self.engine.hand_outs.look = lambda one: looking.look(one, self.engine.address)
-        self.engine.ends_links = lambda one: looking.ends_links(one, self.engine.address)
+        self.engine.hand_outs.look = lambda one: lookup.look(one, self.engine.address)
+        self.engine.ends_links = lambda one: lookup.ends_links(one, self.engine.address)
         self.dispatcher = Dispatcher(self.calls, self.read, self.machine)
 
     # How it stands ---------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class SessionLink:
 
     @property
     def refusal(self) -> str:
-        """Why it has no broker again, although that was tried; empty where it was not, or it has one."""
+        """Why the session has no link again, although that was tried; empty where it was not tried, or has one."""
         return self.engine.refusal
 
     @property

@@ -90,7 +90,7 @@ class BatchStore(IdempotencyStore, Protocol):
 _ACQUIRED: Final = methodcaller("acquire")
 
 
-class Turns:
+class MessageLocks:
     """Equal messages take turns in this process: the second one waits to see how the first one ends."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class Turns:
         #: As long as somebody has one or waits for it.
         self._locks = WeakValueDictionary[StoreKey, threading.Lock]()
 
-    def turn(self, identity: StoreKey) -> threading.Lock:
+    def lock_of(self, identity: StoreKey) -> threading.Lock:
         """
         Return the lock that a thread holds, in a `with` block, while it handles this message.
 
@@ -113,14 +113,14 @@ class Turns:
         with self._guard:
             return self._locks.setdefault(identity, mutex())
 
-    def at_all(self, identities: Iterable[StoreKey], work: Callable[[], None]) -> None:
+    def call_with_all(self, identities: Iterable[StoreKey], work: Callable[[], None]) -> None:
         """
         Call `work` while no other thread handles any of these messages.
 
         Their locks are taken in one order, so that two batches cannot wait for each other. If a signal handler raises
         while they are released, the rest is free as soon as nothing refers to that exception any more.
         """
-        locks = [self.turn(one) for one in sorted(set(identities))]
+        locks = [self.lock_of(one) for one in sorted(set(identities))]
         held: list[threading.Lock] = []
         try:
             held += filter(_ACQUIRED, locks)  # in one step for Python: what is held is known

@@ -326,7 +326,7 @@ class DeliveryLedger:
         self._note(entries, HandOutEnd.UNSEEN)
 
     def settle(self, entries: Iterable[Entry]) -> None:
-        """Forget these, which are settled, unless somebody else was handed them since."""
+        """Forget the hand-outs of messages that are settled, unless somebody else was handed them since."""
         self._note(entries, HandOutEnd.SETTLED)
 
     def flush(self) -> None:

@@ -12,7 +12,7 @@ from jmsx.core.option_checks import wrong_type
 from jmsx.drivers.locks import mutex
 from jmsx.drivers.process import tell_of_forks
 from jmsx.errors import ConfigurationError
-from jmsx.stores.idempotency import Turns
+from jmsx.stores.idempotency import MessageLocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -43,7 +43,7 @@ class MemoryStore:
         self._ttl = seconds
         self._clock = clock or SystemClock()
         self._lock = mutex()
-        self._turns = Turns()
+        self._message_locks = MessageLocks()
         self._done: OrderedDict[StoreKey, float] = OrderedDict()  #: last seen, oldest first
         tell_of_forks(self)
 
@@ -56,8 +56,8 @@ class MemoryStore:
 
     def once(self, identity: StoreKey, work: Callable[[Any], object]) -> bool:
         """Do `work(None)`, unless that was done for the message; the second of two at a time waits for the first."""
-        turn = self._turns.turn(identity)
-        with turn:
+        lock = self._message_locks.lock_of(identity)
+        with lock:
             if self._known(identity):
                 return False
             work(None)
@@ -76,7 +76,7 @@ class MemoryStore:
             for identity in work(None, new):
                 self._remember(identity)
 
-        self._turns.at_all(identities, handle)
+        self._message_locks.call_with_all(identities, handle)
 
     def close(self) -> None:
         """Do nothing: what is known stays known as long as the object lives."""

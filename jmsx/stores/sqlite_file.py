@@ -118,13 +118,13 @@ class OwnFile:
             raise unusable(self.path, str(error)) from error
 
     def close(self) -> None:
-        """Close it, if it is open."""
+        """Close the connection to the file, if it is open."""
         connection, self.connection = self.connection, None
         if connection is not None:
             connection.close()
 
     def before_fork(self) -> None:
-        """Close it, and keep other threads off."""
+        """Close the connection, and keep other threads from opening one, while the process forks."""
         if self.lock.acquire(timeout=2 * PATIENCE):
             self._forking = threading.get_ident()
             self.close()

@@ -15,7 +15,7 @@ from jmsx.core.option_checks import wrong_type
 from jmsx.drivers.process import Origin, tell_of_forks
 from jmsx.errors import StoreError
 from jmsx.log import logger
-from jmsx.stores.idempotency import Turns
+from jmsx.stores.idempotency import MessageLocks
 from jmsx.stores.sqlite_file import OPENING, OwnFile
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class SqliteStore:
         self._ttl = bounded("ttl", ttl, zero=False)
         self._clock = clock or SystemClock()
         self._file = OwnFile(self.path, _TABLE, self._prepare, self._begin_anew)
-        self._turns = Turns()
+        self._message_locks = MessageLocks()
         self._users = 0
         self._written = 0
         self._owed: dict[StoreKey, int] = {}  #: done and not written, with when, epoch milliseconds
@@ -109,8 +109,8 @@ class SqliteStore:
         Raises StoreError if nobody can tell, or if it could not be remembered: before `work`, never after it.
         """
         origin = Origin()
-        turn = self._turns.turn(identity)
-        with turn:
+        lock = self._message_locks.lock_of(identity)
+        with lock:
             if self._known([identity]):
                 return False
             work(None)
@@ -131,7 +131,7 @@ class SqliteStore:
             origin.check("the messages were taken")
             self._remember(done)
 
-        self._turns.at_all(identities, handle)
+        self._message_locks.call_with_all(identities, handle)
 
     def close(self) -> None:
         """Write what is left if that can be, and close the file, if nobody else has opened it."""

@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple, Self, Unpack
 from jmsx import plugins
 from jmsx.app.application import App
 from jmsx.app.bodies import Data
-from jmsx.app.parameters import Of, Parameter
+from jmsx.app.parameters import Parameter, Part
 from jmsx.app.sender import SendKeywords
 from jmsx.app.start import Start
 from jmsx.core.delivery import Delivery
@@ -69,7 +69,7 @@ class HandlerCall:
 
     @property
     def message(self) -> Message:
-        """What it was given; of a batch, the first."""
+        """The message that the handler was given; of a batch, the first."""
         return self.messages[0]
 
     @property
@@ -397,7 +397,7 @@ class _Deaths:
 
 
 #: What a handler that records is given besides, in front of all else.
-_TAKEN: Final = Parameter("taken", Of.MESSAGE)
+_TAKEN: Final = Parameter("taken", Part.MESSAGE)
 
 
 def _recording(

@@ -36,7 +36,7 @@ EXCUSED: Final = {
     "FakeBrokerServer._patience": "the fake broker's thread",
     "FakeBrokerServer._run": "the fake broker's thread",
     "Supervised._watch": "a thread of its own",
-    "Looking._ends": "LinkError alone is caught",
+    "BodyLookup._ends": "LinkError alone is caught",
     "place_of": "Exception alone is caught",
     "trace_of": "Exception alone is caught",
     "Workers._begin_waiting": "a thread of its own",

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jmsx.core.frames import Frame, MessageFrame
-from jmsx.core.wire import LINKS, RawHeads, Splitter, Told
+from jmsx.core.wire import LINKS, EarlierLinks, RawHeads, Splitter
 from tests.depth import some
 
 if TYPE_CHECKING:
@@ -331,7 +331,7 @@ def test_a_frame_that_comes_later_is_told() -> None:
 
 
 def on_a_link(
-    told: Told, *numbers: int, body: bytes, name: bytes = b"", places: int = 256
+    told: EarlierLinks, *numbers: int, body: bytes, name: bytes = b"", places: int = 256
 ) -> list[tuple[str, bool]]:
     """
     The `ack` by which each message is settled, as on Classic, and whether that is unsure; all are of one text, and have
@@ -356,7 +356,7 @@ def test_the_first_message_of_a_link_that_names_other_acks(
     others: tuple[int, ...], *, cut: bool
 ) -> None:
     """Nobody knows which is its own; on the next link it is one that was not there before."""
-    told = Told()
+    told = EarlierLinks()
     lines = b"".join(b"\nack:b\\c%d" % one for one in others)
     name, body = (b"a" + lines + b"\n\nb", b"") if cut else (b"", b"a" + lines + b"\nb")
     unsure = cut or min(others) < 7  # the lowest is in the head: that is believed
@@ -380,13 +380,16 @@ def with_a_cut_head(number: int, forged: int) -> bytes:
 )
 def test_a_body_that_names_other_acks_costs_no_link(places: int, body: bytes) -> None:
     """Where the broker's own stands in front of the mark, and alone, it is known; a sender's are behind that."""
-    assert on_a_link(Told(), 7, 8, body=body, places=places) == [("b:7", False), ("b:8", False)]
+    assert on_a_link(EarlierLinks(), 7, 8, body=body, places=places) == [
+        ("b:7", False),
+        ("b:8", False),
+    ]
 
 
 @pytest.mark.parametrize("forged", [5, 9])
 def test_an_ack_that_ends_the_head_costs_one_link(forged: int) -> None:
     """Nobody can tell it from the broker's own behind it before that one is another."""
-    told, came = Told(), []
+    told, came = EarlierLinks(), []
     for number in (7, 10, 11):
         splitter = Splitter(heads=HEADS)
         splitter.feed(CONNECTED)
@@ -401,7 +404,7 @@ def test_an_ack_that_ends_the_head_costs_one_link(forged: int) -> None:
 
 def test_a_text_that_quotes_a_head_costs_one_link_and_is_whole() -> None:
     """Its `ack` of the broker's, which is the higher one, could be its own."""
-    told, body = Told(), b"MESSAGE\nack:b\\c9\n\nx"
+    told, body = EarlierLinks(), b"MESSAGE\nack:b\\c9\n\nx"
     assert on_a_link(told, 7, body=body) == [("b:7", True)]
     splitter = Splitter(heads=HEADS)
     splitter.feed(CONNECTED)
@@ -444,7 +447,7 @@ def quoting(*others: int) -> bytes:
 
 def test_a_message_that_names_all_acks_that_may_be_its_own_costs_one_link() -> None:
     """On the next link its own stands there twice."""
-    told, body = Told(), quoting(*range(1, 500))
+    told, body = EarlierLinks(), quoting(*range(1, 500))
     assert [one for _, one in on_a_link(told, 7, body=body)] == [True]
     assert on_a_link(told, 300, body=body) == [("b:300", False)]
     assert on_a_link(told, 400, body=body) == [("b:400", False)]
@@ -452,7 +455,7 @@ def test_a_message_that_names_all_acks_that_may_be_its_own_costs_one_link() -> N
 
 def test_one_message_does_not_tell_what_settles_another() -> None:
     """Nor do two of one sender's together: else the ACK of the second would settle what was not handed out yet."""
-    told, chosen = Told(), 320
+    told, chosen = EarlierLinks(), 320
     likely = [number for number in range(1, 500) if number != chosen]
     assert [one for _, one in on_a_link(told, 7, body=quoting(*likely))] == [True]
     assert [one for _, one in on_a_link(told, 300, body=quoting(chosen))] == [True]
@@ -464,7 +467,7 @@ def test_one_message_does_not_tell_what_settles_another() -> None:
 
 def test_messages_of_which_nobody_can_tell_cost_few_links() -> None:
     """As if each link began with another one."""
-    told = Told()
+    told = EarlierLinks()
     given_up = [
         unsure
         for number in range(10, 20)
@@ -475,7 +478,7 @@ def test_messages_of_which_nobody_can_tell_cost_few_links() -> None:
 
 def test_what_a_link_was_given_up_for_tells_nothing_of_later_messages() -> None:
     """Their own is the lowest behind that of the message before, whatever else they name."""
-    told = Told()
+    told = EarlierLinks()
     assert [one for _, one in on_a_link(told, 7, body=quoting(5, 20, 21, 22))] == [True]
     splitter = Splitter(heads=HEADS)
     splitter.feed(CONNECTED)
@@ -488,14 +491,14 @@ def test_what_a_link_was_given_up_for_tells_nothing_of_later_messages() -> None:
 
 def test_an_ack_that_looks_like_another_broker_s_costs_one_link() -> None:
     """Ids of one broker begin alike, and its connections' do not end so."""
-    told, body = Told(), b"a\0\nack:b-2\\c3\nb"
+    told, body = EarlierLinks(), b"a\0\nack:b-2\\c3\nb"
     assert of_a_connection(told, 7, body) is None
     assert of_a_connection(told, 8, body) == ["b-1:8!", "s-1"]
 
 
 def test_acks_that_look_like_other_brokers_cost_few_links() -> None:
     """As if each link began with another message; the own one, or none, is what is taken at last."""
-    told = Told()
+    told = EarlierLinks()
     came = [of_a_connection(told, 7 + n, b"a\0\nack:b-2\\c%d\nb" % n) for n in range(6)]
     assert came[:LINKS] == [None] * LINKS
     assert None not in came[LINKS:]
@@ -503,12 +506,12 @@ def test_acks_that_look_like_other_brokers_cost_few_links() -> None:
 
 def test_nor_does_one_message_tell_how_the_acks_of_another_begin() -> None:
     """It may name the other's own `ack`, which would then count as one that is known."""
-    told = Told()
+    told = EarlierLinks()
     assert of_a_connection(told, 7, b"a\0\nack:b-1\\c300\nack:b-2\\c5\nb") is None
     assert of_a_connection(told, 300, b"a\0\nack:b-2\\c3\nb") in (None, ["b-1:300!", "s-1"])
 
 
-def of_a_connection(told: Told, number: int, body: bytes) -> list[str] | None:
+def of_a_connection(told: EarlierLinks, number: int, body: bytes) -> list[str] | None:
     """What comes of a link that begins with such a message of the broker's first generator; None: its end."""
     splitter = Splitter(heads=HEADS)
     splitter.feed(CONNECTED)
@@ -552,7 +555,11 @@ def test_a_body_with_a_nul_is_torn_wherever_it_is_cut(body: bytes) -> None:
 def test_what_a_link_tells_the_next_proves_nothing_to_itself(size: int) -> None:
     """Its first message looks whole up to the NUL; that the forged `ack` stands behind that, too, proves nothing."""
     body = b"MESSAGE\nsubscription:1\nack:99\nmessage-id:m99\n\nforged\0\nack:99\n"
-    stream, frames, told = written(1, body) + receipt(1), list[Frame | MessageFrame](), Told()
+    stream, frames, told = (
+        written(1, body) + receipt(1),
+        list[Frame | MessageFrame](),
+        EarlierLinks(),
+    )
     splitter = Splitter(heads=HEADS)
     splitter.feed(CONNECTED)
     splitter.mark = MARK

@@ -14,8 +14,8 @@ from jmsx.core.identity import stamp
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.translating import OFTEN, SOON, Translating, is_same
 from jmsx.core.values import ConsumerSettings, DestinationKind, StompAck
+from jmsx.drivers.body_lookup import _merged
 from jmsx.drivers.hand_outs import HandOuts
-from jmsx.drivers.looking import _merged
 from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT as CLASSIC
 from tests.unit.core.harness import AUTO, WALL, Talk, at_most

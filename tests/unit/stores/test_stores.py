@@ -143,7 +143,7 @@ def test_a_turn_keeps_others_off(
 
     def work(*given: Any) -> Any:
         gc.collect()
-        held.append(store._turns.turn(A).locked())
+        held.append(store._message_locks.lock_of(A).locked())
         return given[-1]
 
     if batch:

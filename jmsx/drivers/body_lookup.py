@@ -35,8 +35,8 @@ BROWSED: Final = 500
 _NAME: Final = "look"
 
 
-class Looking:
-    """The looks of one session; each has a link of its own."""
+class BodyLookup:
+    """Looks at single messages for one session, each time on a link of its own."""
 
     def __init__(self, dialect: Dialect, options: ConnectionOptions, machine: Machine) -> None:
         self._dialect = dialect
