@@ -59,6 +59,8 @@ def start(
     """
     Run ActiveMQ Classic or Artemis until Ctrl-C.
 
+    It needs Java 17 or newer, and for the first start Maven, or PySpark (jmsx[spark]), to fetch the broker with.
+
     Example: jmsx broker start --kind artemis --port 0
     """
     from jmsx_broker.own import log_tail

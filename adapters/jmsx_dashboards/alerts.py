@@ -189,14 +189,14 @@ _LOSS: Final = (
             " was gone before the ACK: the broker delivers them again."
         ),
         panel="Acknowledgements dropped",
-        impact="Work is done twice, unless the handler notices the redelivered flag.",
+        impact="Work is done twice, unless the consumer knows what was done (`dedupe=`).",
         causes=(
             "connections break while handlers run long",
             "a heart-beat shorter than the broker's pauses",
         ),
         steps=(
             "Compare with the disconnects by reason: do they come together?",
-            "Make the handler idempotent, then look for what breaks the connections.",
+            "Give the consumer a store of what was done (`dedupe=`), then look for what breaks the connections.",
         ),
         queries=(_WHY,),
     ),
@@ -216,6 +216,7 @@ _LOSS: Final = (
         steps=(
             "Find the transaction's id in the event log.",
             "Look on the broker whether its sends are there; that decides.",
+            "With `commit_markers=True` jmsx finds that out by itself, where it can.",
         ),
         queries=(_LOST,),
     ),
@@ -229,7 +230,10 @@ _LOSS: Final = (
         panel="Sends by outcome",
         impact="The sender was told by an exception; what it did then is the application's matter.",
         causes=("no permission to write", "the broker's store or the queue is full"),
-        steps=("Read the ERROR in the log: its message says what the broker minds.",),
+        steps=(
+            "The sender's exception says what the broker minds.",
+            "Where nobody waited for the answer (`confirm=False`), the log does: `send refused`.",
+        ),
         queries=(_WHY,),
     ),
 )
@@ -403,7 +407,10 @@ _PROGRESS: Final = (
         panel="Prefetch filled",
         impact="Messages wait although there is somebody to work on them.",
         causes=("a prefetch far above what one handler does in a second",),
-        steps=("Lower `consumer.prefetchSize` until the latency stops falling.",),
+        steps=(
+            "Lower `prefetch=` of the consumer until the latency stops falling.",
+            "In the JMS API it is `consumer.prefetchSize` in the name of the destination, or `prefetch_policy`.",
+        ),
     ),
 )
 
@@ -461,7 +468,10 @@ _LINK: Final = (
         panel="ERROR frames",
         impact="A broker that sends ERROR usually closes the connection after it.",
         causes=("no permission", "a header that the broker cannot read", "a store that is full"),
-        steps=("The log line `ErrorReceived` has the broker's own words.",),
+        steps=(
+            "The log of {instance} has the words of ERRORs that answer no call: `broker complained`.",
+            "Those that answer one are the error of that call; `send refused` in the log, if nobody waited for it.",
+        ),
     ),
 )
 

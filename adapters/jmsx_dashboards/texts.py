@@ -107,7 +107,8 @@ CAUSES: Final = {
         " `jmsx dlq replay QUEUE --broker BROKER --dry-run`, and again without it.",
     ),
     "rejected": Cause(
-        "The handler said that this message can never be done: it raised `Reject` or an error of `give_up_on`.",
+        "The message can never be done: the handler raised `Reject`, an error of `give_up_on` or one that `retry_on`"
+        " does not name, or the message does not fit what the handler takes.",
         "jmsx dlq show QUEUE --broker BROKER --events EVENTS",
         "Look at one message whole: who sent it? Mend the sender, or the handler; then replay.",
     ),
@@ -129,12 +130,13 @@ CAUSES: Final = {
     "acknowledgement_dropped": Cause(
         "The connection was gone before the ACK: the broker delivers again what was done.",
         "jmsx events tail EVENTS --kind conn.lost",
-        "Make the handler idempotent (`deduplicate`), then look for what breaks the connections.",
+        "Give the consumer a store of what was done (`dedupe=`), then look for what breaks the connections.",
     ),
     "send_refused": Cause(
         "The broker answered a SEND with an error; the sender was told by an exception.",
         "jmsx check BROKER",
-        "Read the broker's words in the log: no permission, or the queue is full.",
+        "The exception has the broker's words, or the log (`send refused`) where nobody waited for the answer: no"
+        " permission, or the queue is full.",
     ),
 }
 
