@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
 from jmsx.core.events import LateOutcome
-from jmsx_report import balance, copies, flows
+from jmsx_report import balance, brokerbook, copies, flows
 from jmsx_report.additive import Partial
 from jmsx_report.books import Books, second_look, third_look
 from jmsx_report.clocks import UNKNOWN_US
@@ -74,6 +74,9 @@ def _judged(held: Books, told: pl.DataFrame) -> tuple[Audit, pl.Series]:
     """Judge by `told`; also return the keys of what was sent, or may have been, and was not settled in time."""
     stories = stories_within(balance.but_dropped(told, held.context.sockets), held.asked)
     by_key = balance.keys(stories, held.doubts, held.routes, held.clocks)
+    if held.sent_back.len():
+        book = brokerbook.but_sent_back(held.book, told, held.routes, held.clocks, by_key)
+        held = replace(held, book=book)
     senders = by_key.select("sender", "route").drop_nulls().unique()
     now = balance.moments(
         senders,

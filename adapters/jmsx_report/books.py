@@ -21,6 +21,7 @@ from jmsx_report.flows import (
     FLOWS,
     HEARD_OF,
     IN_HAND,
+    PLANS,
     READERS,
     SPANS,
 )
@@ -42,6 +43,7 @@ PARTIALS: Final[tuple[Partial, ...]] = (
     SPANS,
     CLOSINGS,
     IN_HAND,
+    PLANS,
     DOUBTS,
     AGAIN,
     COUNTS,
@@ -108,6 +110,7 @@ class Books:
     removed: pl.DataFrame  #: as `presence.removals`
     copies: pl.DataFrame  #: as `copies.watched`
     book: pl.DataFrame  #: as `brokerbook.reconciled`
+    sent_back: pl.Series  #: as `brokerbook.sent_back`
     asked: Period
     terms: Terms
     context: Context
@@ -235,6 +238,15 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
         nulls_equal=True,
     )
     until = horizon(complete, clocked, terms.open_segments)
+    book = brokerbook.reconciled(
+        stats,
+        sums[brokerbook.TRAFFIC.name],
+        found_routes.expects,
+        found_routes.reads,
+        clocked,
+        sockets=context.sockets,
+        until_us=asked.until_us,
+    )
     return Books(
         flows=flowing,
         beyond=beyond,
@@ -262,15 +274,8 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
             until=until,
             deadline_us=terms.deadline_us,
         ),
-        book=brokerbook.reconciled(
-            stats,
-            sums[brokerbook.TRAFFIC.name],
-            found_routes.expects,
-            found_routes.reads,
-            clocked,
-            sockets=context.sockets,
-            until_us=asked.until_us,
-        ),
+        book=book,
+        sent_back=brokerbook.sent_back(book, sums[PLANS.name], found_routes),
         asked=asked,
         terms=terms,
         context=context,
@@ -309,7 +314,8 @@ def second_look(held: Books) -> pl.Series:
     """
     Return the buckets that need `flows.stories`.
 
-    They do not balance, or the horizon cuts them, or they have repeats, or copies of dead letters that nobody read.
+    They do not balance, or the horizon cuts them, or they have repeats, or copies of dead letters that nobody read, or
+    what the broker counts has to be told from what went back to it.
     """
     dirty = balance.suspicious(held.compared, held.own, held.begun, held.removed)["bucket"]
     # A send without an answer may have been done, and sent again at once, which `again` does not see.
@@ -323,4 +329,5 @@ def second_look(held: Books) -> pl.Series:
     present = held.compared["bucket"]
     cut = cut.filter(cut.is_in(present.implode()))
     moved = copies.in_doubt(held.copies, held.compared)["bucket"]
-    return pl.concat([dirty, repeated, cut, held.again["bucket"], moved]).unique().sort()
+    looked = [dirty, repeated, cut, held.again["bucket"], moved, held.sent_back]
+    return pl.concat(looked).unique().sort()

@@ -12,11 +12,15 @@ from typing import Final
 
 import polars as pl
 
+from jmsx.core.events import Outcome
 from jmsx_report.additive import HOUR_US, MINUTE_US, Adds, Partial
+from jmsx_report.balance import deliveries_by_route
 from jmsx_report.clocks import Clocks
 from jmsx_report.events import Events, named
-from jmsx_report.flows import PLAUSIBLE_US, SETTLES
+from jmsx_report.fanout import Routes
+from jmsx_report.flows import PLANNED, PLAUSIBLE_US, SETTLES
 from jmsx_report.nothing import of_lines
+from jmsx_report.presence import KEY
 
 _COUNTERS: Final = ("enqueued", "dequeued", "expired", "size")
 _WHERE: Final = ("writer", "session_id", "epoch", "dest")
@@ -110,11 +114,14 @@ BOOK: Final = {
     "expired": pl.Int64,
     "size": pl.Int64,  # at to_us
     "counted_us": pl.Int64,  # when the last count was, by what is believed of its writer's clock
-    "foreign_in": pl.Int64,  # at least so many came from senders that keep no log here
-    "foreign_out": pl.Int64,  # at least so many went to consumers that keep no log here, or elsewhere
+    "other_in": pl.Int64,  # at least so many came of which no line surely tells
+    "other_out": pl.Int64,  # at least so many went of which no line surely tells
+    "foreign_in": pl.Int64,  # of these at least so many came from senders that keep no log here
+    "foreign_out": pl.Int64,  # of these at least so many went to consumers that keep no log here, or elsewhere
     "fewer_in": pl.Int64,  # so many more were confirmed to senders than the broker counts
     "fewer_out": pl.Int64,  # so many more were settled than the broker counts
     "whole": pl.Boolean,  # the counts go on and on, over all that the log tells of: no more went elsewhere
+    "even": pl.Boolean,  # all that ever came is gone, and the counts go on and on
     "proven": pl.Boolean,  # all that ever came was settled in this log
 }
 
@@ -180,20 +187,133 @@ def reconciled(
     )
     went = pl.col("dequeued") - pl.col("expired")
     whole = ~pl.col("restarted") & ~pl.col("relinked") & (pl.col("outside") == 0)
+    even = (
+        ~pl.col("restarted")
+        & (pl.col("outside") == 0)
+        & (pl.col("size") == 0)
+        & (pl.col("size_before") == 0)
+        & (pl.col("enqueued") == pl.col("dequeued"))
+    )
+    beyond = {"in": pl.col("enqueued") - pl.col("came_most"), "out": went - pl.col("went_most")}
     return held.with_columns(
-        (pl.col("enqueued") - pl.col("came_most")).clip(lower_bound=0).alias("foreign_in"),
-        (went - pl.col("went_most")).clip(lower_bound=0).alias("foreign_out"),
+        *(
+            n.clip(lower_bound=0).alias(f"{who}_{way}")
+            for who in ("other", "foreign")
+            for way, n in beyond.items()
+        ),
         (pl.col("came_least") - pl.col("enqueued")).clip(lower_bound=0).alias("fewer_in"),
         (pl.col("went_least") - pl.col("dequeued")).clip(lower_bound=0).alias("fewer_out"),
         whole.alias("whole"),
-        (
-            ~pl.col("restarted")
-            & (pl.col("outside") == 0)
-            & (pl.col("size") == 0)
-            & (pl.col("size_before") == 0)
-            & (pl.col("enqueued") == pl.col("dequeued"))
-            & (went == pl.col("went_most"))
-        ).alias("proven"),
+        even.alias("even"),
+        (even & (went == pl.col("went_most"))).alias("proven"),
+    ).select(*BOOK)
+
+
+def sent_back(book: pl.DataFrame, plans: pl.DataFrame, routes: Routes) -> pl.Series:
+    """
+    Return the buckets whose messages may have gone back to the broker while it counted more that went than lines tell;
+    `book` as `reconciled`, `plans` as that partial.
+
+    Keys that tell no time share 64 buckets: to look at each of those for one of them would be to look at all.
+    """
+    doubtful = book.filter(pl.col("other_out") > 0)
+    back = plans.filter(pl.col("bucket") >= 0, pl.col("back_us").is_not_null())
+    return (
+        back.join(_read_directly(routes), on="dest")
+        .join(doubtful, on="route", how="semi")["bucket"]
+        .unique()
+    )
+
+
+def _read_directly(routes: Routes) -> pl.DataFrame:
+    """Return the route of each queue that is read: dest, route. What is sent back is of such, never of a topic."""
+    return routes.reads.filter(pl.col("subscription").is_null()).select("dest", "route")
+
+
+def but_sent_back(
+    book: pl.DataFrame,
+    stories: pl.DataFrame,
+    routes: Routes,
+    clocks: Clocks,
+    by_key: pl.DataFrame,
+) -> pl.DataFrame:
+    """
+    Tell in `book`, as `reconciled`, no others of what our consumers sent back, for the broker to deliver it later.
+
+    The broker counts the copy, under an id of its own, as one more that came, and the message as one more that went. A
+    line tells of it before the broker has it, so that some of these are still what they were. A message surely was sent
+    back when it failed, and then came under another id. Of one that did not come again yet nobody knows: but if its
+    sender keeps a log, it is counted as not settled, and needs no doubt of others besides.
+
+    Args:
+        book: as `reconciled`.
+        stories: as that partial, of the buckets of `sent_back` at least.
+        routes: who reads where.
+        clocks: of the writers.
+        by_key: as `balance.keys`.
+
+    """
+    counted = book.filter(pl.col("other_out") > 0).select("route", "from_us", "to_us")
+    plans = (
+        stories.filter(pl.col("kind") == PLANNED, ~pl.col("kept"))
+        .join(_read_directly(routes), on="dest")
+        .join(counted, on="route")
+    )
+    if plans.is_empty():
+        return book
+    outcome, begun = pl.col("outcome"), clocks.earliest("first_us") <= pl.col("to_us") + MINUTE_US
+    since = pl.col("from_us") - MINUTE_US
+    tried = plans.group_by(KEY).agg(
+        (begun & (clocks.latest("until_us") >= since)).sum().alias("in"),
+        (begun & (clocks.latest("first_us") >= since)).sum().alias("out"),
+        pl.len().alias("tries"),
+    )
+    came = (
+        deliveries_by_route(stories.filter(kind="delivery"), routes)
+        .join(tried, on=list(KEY), how="semi")
+        .group_by(*KEY, "msg_id")
+        .agg(
+            (outcome == Outcome.ROLLED_BACK.value).any().alias("failed"),
+            outcome.is_in(list(SETTLES)).any().alias("settled"),
+        )
+        .group_by(KEY)
+        .agg(
+            pl.col("msg_id").is_not_null().all().alias("known"),
+            (pl.len() - 1).alias("copies"),
+            (pl.col("failed") & ~pl.col("settled")).sum().alias("left"),
+        )
+    )
+    open_ = by_key.filter(
+        pl.sum_horizontal("confirmed", "unconfirmed") > 0, pl.col("settled") == 0
+    ).select(*KEY, awaited=1)
+    surely = pl.when("known").then(pl.min_horizontal("copies", "left", "tries")).otherwise(0)
+    moved = (
+        tried.join(came, on=list(KEY), how="left")
+        .join(open_, on=list(KEY), how="left")
+        .with_columns(surely.fill_null(0).alias("surely"))
+        .with_columns(
+            pl.min_horizontal(pl.col("surely") + pl.col("awaited").fill_null(0), "tries").alias(
+                "perhaps"
+            )
+        )
+        .group_by("route")
+        .agg(
+            pl.min_horizontal(kind, way).sum().cast(pl.Int64).alias(f"{kind}_{way}")
+            for kind in ("surely", "perhaps")
+            for way in ("in", "out")
+        )
+    )
+    held = book.join(moved, on="route", how="left").with_columns(
+        pl.col("surely_in", "surely_out", "perhaps_in", "perhaps_out").fill_null(0)
+    )
+    all_sent_back = (pl.col("other_out") > 0) & (pl.col("other_out") == pl.col("surely_out"))
+    return held.with_columns(
+        *(
+            (pl.col(f"{who}_{way}") - pl.col(f"{kind}_{way}")).clip(lower_bound=0)
+            for who, kind in (("other", "surely"), ("foreign", "perhaps"))
+            for way in ("in", "out")
+        ),
+        (pl.col("proven") | (pl.col("even") & all_sent_back)).alias("proven"),
     ).select(*BOOK)
 
 

@@ -429,9 +429,9 @@ def _rooms(
                     pl.col("size").fill_null(0),
                     pl.when(superseded).then(0).otherwise(pl.col("had").fill_null(0)),
                 )
-                + pl.when((pl.col("foreign_out") > 0) & ~pl.col("whole"))
+                + pl.when((pl.col("other_out") > 0) & ~pl.col("whole"))
                 .then(WITHOUT_END)
-                .otherwise(pl.col("foreign_out").fill_null(0))
+                .otherwise(pl.col("other_out").fill_null(0))
             ).alias("room_elsewhere"),
         )
     )
@@ -543,16 +543,16 @@ def conclusions(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Da
         rows.group_by("route")
         .agg(pl.col("expired_at_broker").sum().alias("expiring"))
         .join(
-            held.book.select("route", "proven", "foreign_in", booked=pl.col("expired")),
+            held.book.select("route", "proven", "other_in", booked=pl.col("expired")),
             on="route",
             how="left",
         )
     )
     proven = pl.col("proven").fill_null(value=False)
     # Where others send too, what expired may have been theirs.
-    has_expired = (
-        (pl.col("expiring") <= pl.col("booked")) & (pl.col("foreign_in") == 0)
-    ).fill_null(value=False)
+    has_expired = ((pl.col("expiring") <= pl.col("booked")) & (pl.col("other_in") == 0)).fill_null(
+        value=False
+    )
     numbered = rows.join(expiring, on="route", how="left").with_columns(
         (pl.col("unaccounted") - pl.col("explained")).alias("lost"),
         pl.when(proven).then(0).otherwise(pl.col("foreign")).alias("incomparable"),
@@ -576,7 +576,7 @@ def conclusions(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Da
             ).alias("further"),
             after.alias("later"),
         )
-        .drop("expiring", "booked", "foreign_in", "proven", "gap", "most")
+        .drop("expiring", "booked", "other_in", "proven", "gap", "most")
     )
     by_themselves = judged.with_columns(
         (pl.col("unaccounted") - pl.col("explicable")).alias("lost"),

@@ -234,7 +234,7 @@ FLOWS: Final = Partial(
 
 _STORY: Final = (
     *_HERE,
-    *("msg_key", "key_us", "bucket", "hour_us", "tx_id"),
+    *("msg_key", "key_us", "bucket", "hour_us", "tx_id", "msg_id"),
     *("consumer", "plan"),
 )
 #: The kind of line by which a message is planned to come again.
@@ -259,6 +259,7 @@ def _plans(events: Events) -> pl.LazyFrame:
             bucket(pl.col("msg_key"), instant).alias("bucket"),
             (pl.coalesce(instant, "ts_us") // HOUR_US * HOUR_US).alias("hour_us"),
             pl.lit(None, pl.String).alias("tx_id"),
+            pl.lit(None, pl.String).alias("msg_id"),
             "consumer",
             pl.col("seq").alias("plan"),
             "seq",
@@ -276,15 +277,20 @@ def _plans(events: Events) -> pl.LazyFrame:
 @of_lines(PLANNED)
 def _planned(events: Events) -> pl.DataFrame:
     return (
-        _plans(events).group_by("writer", "hour_us", "bucket").agg(_NUMBERS).collect().pipe(named)
+        _plans(events)
+        .group_by(PLANS.keys)
+        .agg(*_NUMBERS, pl.col("ts_us").filter(~pl.col("kept")).max().alias("back_us"))
+        .collect()
+        .pipe(named)
     )
 
 
-#: From which number of the writer to which the lines are by which messages of a bucket are planned to come again.
+#: From which number of the writer to which the lines are by which messages of a bucket are planned to come again, and
+#: when the last of those was that a broker may keep till then.
 PLANS: Final = Partial(
     "plans",
-    ("writer", "hour_us", "bucket"),
-    {"low": Adds.MIN, "high": Adds.MAX},
+    ("writer", "dest", "hour_us", "bucket"),
+    {"low": Adds.MIN, "high": Adds.MAX, "back_us": Adds.MAX},
     _planned,
     apart=("writer", "bucket"),
 )
@@ -293,12 +299,16 @@ PLANS: Final = Partial(
 @of_lines(*_FLOWING, PLANNED)
 def _told(events: Events, wanted: pl.Series) -> pl.DataFrame:
     looked_at = pl.col("bucket").is_in(wanted.implode())
-    told = ("writer", "seq", "duplicate_id")
-    ids = events.coded("send").lazy().drop_nulls("duplicate_id").select(told)
+    line = ("writer", "seq")
+    ids = [
+        events.coded(kind).lazy().drop_nulls(name).select(*line, name)
+        for kind, name in (("send", "duplicate_id"), ("delivery", "msg_id"))
+    ]
     flowing = (
         _placed(events.once(keyed))
         .filter(looked_at)
-        .join(ids, on=["writer", "seq"], how="left")
+        .join(ids[0], on=line, how="left")
+        .join(ids[1], on=line, how="left")
         .with_columns(pl.when(pl.col("outcome").is_in(_OPEN)).then("tx_id").alias("tx_id"))
     )
     return (
@@ -323,10 +333,10 @@ def stories(buckets: pl.Series) -> Partial:
     Return what each message of `buckets` went through, key by key, where FLOWS only adds up.
 
     Columns: writer, session_id, epoch, kind, outcome, dest, subscription, msg_key, key_us, bucket, hour_us, n, effects,
-    running, tx_id (only where the outcome leaves open how the transaction ended), first_us, last_us (when, by the
-    writer's clock), last_seq, recv_us (the last receipt, by that clock), expires_us; of a send duplicate_id; and of
-    each `PLANNED` line consumer, plan (its seq), until_us (by the writer's clock), kept (whether the consumer surely
-    keeps it until then; null: it is another line).
+    running, tx_id (only where the outcome leaves open how the transaction ended), msg_id (of a delivery), first_us,
+    last_us (when, by the writer's clock), last_seq, recv_us (the last receipt, by that clock), expires_us; of a send
+    duplicate_id; and of each `PLANNED` line consumer, plan (its seq), until_us (by the writer's clock), kept (whether
+    the consumer surely keeps it until then; null: it is another line).
     """
     wanted, nothing = buckets.unique(), Events()
     return Partial(

@@ -10,7 +10,7 @@ from jmsx_report.additive import HOUR_US, MINUTE_US
 from jmsx_report.brokerbook import STATS, TRAFFIC
 from jmsx_report.clocks import Clocks
 from jmsx_report.copies import COPIES
-from jmsx_report.flows import AGAIN, BUCKET_US, FLOWS
+from jmsx_report.flows import AGAIN, BUCKET_US, FLOWS, PLANS
 from jmsx_report.horizon import NOTES, RUNS
 from jmsx_report.table import Sums
 
@@ -76,6 +76,7 @@ def within(sums: Sums, asked: Period, clocks: Clocks) -> Sums:
         limited[NOTES.name] = _forgiven(sums[NOTES.name], begin - ahead)
         limited[STATS.name] = sums[STATS.name].filter(pl.col("ts_us") >= begin)
         limited[TRAFFIC.name] = sums[TRAFFIC.name].filter(pl.col("minute_us") + MINUTE_US > begin)
+        limited[PLANS.name] = sums[PLANS.name].filter(pl.col("back_us") >= begin)
     return limited
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _OF_POLARS: Final = "-polars-"
 #: Partials of another version are taken away, and made again. Counts up whenever a partial changes, a table by time, or
 #: what `findings` keeps of one.
-FORMAT: Final = f"36{_OF_POLARS}{pl.__version__}"
+FORMAT: Final = f"37{_OF_POLARS}{pl.__version__}"
 _TOLD: Final = "run.json"
 _UNFINISHED: Final = "unfinished-"
 #: So many runs of about the same size are merged into one, unless it would have more rows than MOST_ROWS.

@@ -167,6 +167,7 @@ class Shop:
         counted: bool = True,
         takes: int | None = None,
         runs_on: bool = False,
+        msg_id: str | None = None,
         **fields: Any,
     ) -> int:
         """
@@ -191,7 +192,7 @@ class Shop:
             consumer=name,
             subscription=process.copies.get(to),
             msg_key=message.key,
-            msg_id=self._id(message),
+            msg_id=msg_id or self.id_of(message),
             attempt=attempt,
             redelivered=attempt > 1,
             sent_us=self._stamped(message) // _MS * _MS,
@@ -213,7 +214,7 @@ class Shop:
             )
         return settled
 
-    def _id(self, message: Message) -> str:
+    def id_of(self, message: Message) -> str:
         """Return how the broker calls it: the ids of Classic have another form than those of Artemis."""
         number = crc32(message.key.encode())
         return f"ID:broker-1:1:1:1:{number}" if self.own_times else str(number)
@@ -270,7 +271,7 @@ class Shop:
             "dest": message.to,
             "consumer": worker.consumers.get(message.to, worker.service),
             "msg_key": message.key,
-            "msg_id": self._id(message),
+            "msg_id": self.id_of(message),
             "attempts": attempts,
             "reason": reason,
             "error_type": error,

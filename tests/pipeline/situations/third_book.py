@@ -302,3 +302,79 @@ def sent_with_a_delay_of_hours(scene: Scene) -> Truth:
     _told(shop, enqueued=-6, early=10 * MINUTE)
     shop.ship(scene.directory)
     return shop.truth(options={"deadline": 3600}, findings=[("orders", "6", "fewer came")])
+
+
+def _later(shop: Shop, count: int = 6, *, never: int = 0) -> None:
+    """So many fail, and the broker is to deliver them in a minute, under new ids; the last `never` never come."""
+    for number in range(count):
+        shop.now = START + number * 5 * MINUTE + 7 * SECOND
+        message = shop.send(ORDERS)
+        one, two = shop.chance.sample(shop.consumers[ORDERS], 2)
+        shop._failed(message, one, 1, 20_000, delay_us=MINUTE, blocking=False, by_broker=True)
+        if number < count - never:
+            again = shop.id_of(message) + "1"
+            shop.deliver(message, by=two, attempt=2, after=MINUTE + SECOND, msg_id=again)
+
+
+@situation
+def the_broker_counts_what_it_delivers_later(scene: Scene) -> Truth:
+    """What fails goes back to it, under a new id: one more came, and one more went, and nobody else was there."""
+    shop = scene.shop().trade()
+    _later(shop)
+    shop.ends_at(shop.fleet.closed + 10 * MINUTE)
+    _told(shop, enqueued=6, dequeued=6, early=10 * MINUTE)
+    shop.ship(scene.directory)
+    return shop.truth(complete=True, quarantined=0)
+
+
+@situation
+def another_client_takes_messages_and_others_go_back(scene: Scene) -> Truth:
+    """Six went back to the broker, and came again; four others a foreign consumer took."""
+    shop = scene.shop().trade()
+    _later(shop)
+    for number in range(4):
+        shop.now = START + number * 4 * MINUTE
+        shop.send(ORDERS)
+    _told(shop, enqueued=6, dequeued=6)
+    shop.ship(scene.directory)
+    return Truth(
+        UNVERIFIABLE,
+        numbers={"unaccounted": 4, "explained": 4},
+        findings=[("orders", "at least 4 messages went", "foreign")],
+        verdicts={ORDERS: UNVERIFIABLE, "queue://mail": BALANCED},
+        may_be_lost=frozenset(),
+    )
+
+
+@situation
+def messages_are_lost_while_others_go_back(scene: Scene) -> Truth:
+    """Who watches the queue lost the link for a moment; that messages went back to the broker explains no loss."""
+    shop = scene.shop().trade(lost=0)
+    _later(shop)
+    for number in range(5):
+        shop.now = START + 40 * MINUTE + number * SECOND
+        shop.lost(ORDERS)
+    teller, book = shop.senders[0], shop.books.exact()[ORDERS]
+    up = {"broker": teller.broker, "broker_kind": teller.kind}
+    teller.noted_of_session("conn.up", START + 35 * MINUTE, epoch=2, **up)
+    enqueued, dequeued = book["sent"] + 6, book["sent"] - book["unaccounted"] + 6
+    stats(teller, START, ORDERS)
+    stats(teller, shop.fleet.closed, ORDERS, epoch=2, enqueued=enqueued, dequeued=dequeued)
+    shop.ship(scene.directory)
+    return shop.truth(SUSPECT, verdicts={ORDERS: SUSPECT, "queue://mail": BALANCED})
+
+
+@situation
+def some_that_go_back_never_come(scene: Scene) -> Truth:
+    """Two of six never came again: whether the broker lost these, or somebody took them, no count tells."""
+    shop = scene.shop().trade()
+    _later(shop, never=2)
+    _told(shop, enqueued=6, dequeued=6)
+    shop.ship(scene.directory)
+    return Truth(
+        UNVERIFIABLE,
+        numbers={"unaccounted": 2, "explained": 2},
+        verdicts={ORDERS: UNVERIFIABLE, "queue://mail": BALANCED},
+        options={"deadline": 60},
+        may_be_lost=frozenset(),
+    )
