@@ -364,6 +364,7 @@ def test_messages_that_the_broker_keeps_for_nobody(
             assert eventually(lambda: watch.stranded == {queue.uri: 2})
             assert app.live().ok
             assert app.live().body["workers"][0]["stranded_in_broker"] == 2
+            assert eventually(lambda: len(told()) == 1)
             (line,) = told()
             assert f"destination='{queue.uri}' count=2" in line
             monkeypatch.undo()

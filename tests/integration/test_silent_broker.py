@@ -149,7 +149,7 @@ def test_a_blocked_write_starves_no_heart_beat(
 ) -> None:
     """A broker that neither reads nor says anything is noticed in twice the heart-beat, whatever the timeouts."""
     with nothing_left():
-        connection = Connection(mortal.url, request_timeout=timeout, heartbeat=(0.5, 0.5))
+        connection = Connection(mortal.url, request_timeout=timeout, heartbeat=(2, 2))
         connection.start()
         session = connection.create_session()
         producer, consumer = session.create_producer(queue), session.create_consumer(queue)
@@ -158,7 +158,7 @@ def test_a_blocked_write_starves_no_heart_beat(
             assert eventually(lambda: is_blocked(link_of(session).engine.changed))
             receive = Call(lambda: consumer.receive(30))
             for call, kind in ((send, SendUnconfirmedError), (receive, ConnectionFailedError)):
-                error = call.join(4).error
+                error = call.join(7).error
                 assert isinstance(error, kind)
                 assert "sent nothing for too long" in str(error)
             within(2, connection.close)
