@@ -44,14 +44,14 @@ class EventLog:
         service: the application's name, in `log.open`.
         segment_bytes: a segment is closed before it grows past this.
         segment_seconds: and when it is this old, so that readers see it.
-        patience_seconds: how long an event waits for room that finds 1,000 others unwritten, or one
-            that has been so for 10 ms. So a writer that is only slower than the application costs
-            no line, and a SIGKILL at most 1,000, of each thread none that was told more than 10 ms
-            before its last one: write(2) has given all others to the operating system. Where the
-            disk takes nothing for as long, nobody waits any more, until it does: rare events are
-            dropped and counted, while deliveries, sends, dead letters and transactions are kept in
-            memory,
-        queue_events: up to so many, and dropped and counted after that.
+        patience_seconds: how long `observe` holds its caller back where 1,000 events are not yet
+            written, or one of them for 10 ms. So a writer that is only slower than the application
+            loses no line. A SIGKILL loses at most 1,000, and of each thread none that was told more
+            than 10 ms before its last one: write(2) has given all others to the operating system.
+            Where the disk has taken nothing for so long, nobody waits any more until it does:
+            deliveries, sends, dead letters and transactions are kept in memory then, and all other
+            events are dropped and counted.
+        queue_events: how many events are kept in memory then; what is more is dropped and counted.
         sync: when lines are forced to the disk: "always" (each write), "interval" (each second) or
             "none". A crash of the process alone loses nothing that was written in any of them.
         close_seconds: how long close() tries to write the rest.

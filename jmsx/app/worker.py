@@ -125,8 +125,9 @@ class Worker:
         self.timeout = None if timeout is None else seconds("timeout", timeout)  #: of a call
         #: When its handler was called that runs in this thread, monotonic.
         self._called_at: float | None = None
-        self._late: Call | None = None  #: that was told as such
-        self._held_until = -math.inf  #: by its own wish, seconds, monotonic
+        self._late: Call | None = None  #: the call that was logged as late
+        #: When a wait for its rate limit or circuit breaker ends; seconds, monotonic
+        self._held_until = -math.inf
         self.away: str | None = None  #: why its store cannot be used
         self.mark = mark  #: by which its app knows it
         self.quit_start = quit_start  #: tells the start that it belongs to to stop

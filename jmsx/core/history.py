@@ -88,7 +88,7 @@ class History(NamedTuple):
         remembered: Remembered | None = None,
         entry: Entry | None = None,
     ) -> History:
-        """Return the history of a message that has come, of which this is known as well."""
+        """Return the history of a message that has come, merged with what else is known of it; None: nothing new."""
         return merge(
             flagged=self.flagged,
             sent_back=self.sent_back if sent_back is None else sent_back,
@@ -130,10 +130,10 @@ def merge(
     Merge what is known of a message: by the broker's flag, the count with which it was `sent_back` to the broker, this
     session, this process, and a ledger, whose `entry` is the hand-out that follows.
 
-    Who comes later in this order is right, if it knows of as many deliveries as are certain: the flag is a guess, and
-    after a loss another session may have had the message, but what was counted before it was sent back, or before a
-    refused commit, the process may have forgotten. A ledger knows nothing of what was before it was sent back, and
-    forgets what is settled, which the process may remember.
+    Where they differ, the one that is named later here is right, if it knows of at least as many deliveries as are
+    certain. The flag is a guess, and after a loss another session may have had the message; but the process may have
+    forgotten what was counted before it was sent back, or before a refused commit. A ledger knows nothing of what was
+    before it was sent back, and forgets what is settled, which the process may remember.
     """
     delivered_before = flagged or (lost is not None and lost.flag_unexplained)
     if remembered is not None and remembered.only_flagged:

@@ -387,7 +387,7 @@ class Calls:
             shown = self.engine.hand_outs.look(delivery)
         except JmsxError as error:
             with self.engine.lock:
-                self.engine.hand_outs.unanswered(error, self.engine.now())
+                self.engine.hand_outs.unanswered(delivery, error, self.engine.now())
         else:
             with self.engine.lock:
                 self.engine.hand_outs.looked(self.engine.core, delivery, shown)

@@ -169,9 +169,14 @@ class HandOuts:
         self.only_maps_in = self._epoch if self._maps >= MAPS and not self._others else None
         core.handing_out.complete(delivery, shown)
 
-    def unanswered(self, error: JmsxError, now: float) -> None:
-        """Let the message wait: the broker could not be asked for its body."""
-        _log.warning("message came without its body, and waits for it", error=str(error))
+    def unanswered(self, delivery: Delivery, error: JmsxError, now: float) -> None:
+        """Let the message of `delivery` wait: the broker could not be asked for its body."""
+        _log.warning(
+            "message came without its body, and waits for it",
+            destination=delivery.arrival.subscribed,
+            message_id=delivery.message_id,
+            error=str(error),
+        )
         self._look_at = now + AGAIN
 
     def patience(self, now: float) -> float:
