@@ -30,7 +30,7 @@ class Observer(Protocol):
         """Take note of `event`; return fast, never block."""
 
     def close(self) -> None:
-        """Flush and release; called once, after the last event."""
+        """Flush and release; called once, after the last event, and again if Ctrl-C interrupts it."""
 
 
 def checked(observers: object) -> tuple[Observer, ...]:
