@@ -37,7 +37,9 @@ _NO_TEXT: Final = re.compile(rb"[\0-\x08\x0b]|\Z")
 _CODE: Final = re.compile(r"AMQ[0-9]{6}\b")
 
 #: How those of its words begin that have no number.
-_PLAIN: Final = re.compile("Invalid selector|Selector cannot be empty|Security Error")
+_PLAIN: Final = re.compile(
+    "Invalid selector|Selector cannot be empty|Security Error|consumer with ID"
+)
 
 #: What such a beginning means; another number is a refusal for another cause.
 _ERRORS: Final[Mapping[str, type[JmsxError]]] = {
@@ -60,8 +62,12 @@ _ERRORS: Final[Mapping[str, type[JmsxError]]] = {
 _UNEXPLAINED: Final = ("AMQ339011", "AMQ339013")
 
 #: Not the frame is at fault, but its connection: the broker had ended that before it looked at it, or ends it for its
-#: silence. Of a COMMIT the first is a refusal all the same. Source: `StompConnection.validate`.
-_ENDED: Final = ("AMQ339010", "AMQ229014")
+#: silence, or because somebody has it close the connection, or remove the queue of a consumer. Of a COMMIT the first is
+#: a refusal all the same. Source: `StompConnection.validate`, `StompSession.disconnect`, `ActiveMQMessageBundle`.
+_ENDED: Final = (
+    "AMQ339010", "AMQ229014",
+    "AMQ229005", "AMQ229078", "AMQ229107", "AMQ229108", "AMQ229120", "consumer with ID",
+)  # fmt: skip
 
 #: The broker keeps the cause to itself.
 _UNTOLD: Final = (

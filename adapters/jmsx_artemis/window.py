@@ -91,6 +91,7 @@ class ByteWindow:
         #: The further subscription that was opened last, until something comes by it
         self._newest = ""
         self._wanted = 0  #: bytes of a first window beside which that one would not be needed
+        self._least = first  #: bytes of the next link's first window
 
     @property
     def batch_bytes(self) -> int | None:
@@ -155,10 +156,14 @@ class ByteWindow:
         """Return nothing: no transaction keeps a window open."""
         return []
 
-    def again(self, *, complained: bool) -> ByteWindow:
+    def refused(self) -> None:
+        """Have room from the beginning on the next link, if it may be the last one that was refused."""
+        if self._newest:
+            self._least = self._wanted
+
+    def again(self) -> ByteWindow:
         """Return the window of the next link: as wide as this one, or wider if a further subscription was refused."""
-        refused = complained and self._newest
-        return ByteWindow(self._settings, self._wanted if refused else self._first)
+        return ByteWindow(self._settings, self._least)
 
     def _room(self, messages: int) -> int:
         """

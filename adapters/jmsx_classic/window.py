@@ -130,7 +130,10 @@ class MessageWindow:
         self._model.held(0)
         return [Frame("ABORT", {"transaction": f"hold-{self._id}"})]
 
-    def again(self, *, complained: bool) -> MessageWindow:  # noqa: ARG002 - no subscription is opened
+    def refused(self) -> None:
+        """Do nothing: no subscription is asked for."""
+
+    def again(self) -> MessageWindow:
         """Return a new one: what was asked for in vain before is asked for again."""
         return MessageWindow(self._settings)
 

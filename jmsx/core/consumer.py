@@ -212,13 +212,18 @@ class ConsumerCore:
             self.window.arrived(deliveries)
         self._idle_since = None
         refused = [
-            one.redelivery_count
+            one.failures
             for one in deliveries
             if (lost := one.history.lost) is not None and lost.refused
         ]
         if refused:
-            self.paused_until = now + max(self.settings.policy.delay(max(refused)), 0.0)
+            self._pause(self.settings.policy.delay(max(refused)), now)
         self.reports.received(deliveries, now)
+
+    def _pause(self, delay: float, now: float) -> None:
+        """Hand out nothing for `delay` seconds; a pause that is longer goes on."""
+        if delay > 0 and (self.paused_until is None or now + delay > self.paused_until):
+            self.paused_until = now + delay
 
     def _know_again(self, deliveries: list[Delivery]) -> None:
         """
@@ -389,7 +394,7 @@ class ConsumerCore:
         if originals:
             self._write_owed(originals, now)
 
-    def cut(self, now: float, *, complained: bool) -> tuple[list[Delivery], list[Delivery]]:
+    def cut(self, now: float) -> tuple[list[Delivery], list[Delivery]]:
         """
         Start anew after the link was lost. Returns what was handed out and not settled, and what was not handed out.
 
@@ -412,7 +417,7 @@ class ConsumerCore:
             delivery.step(ACKED)
         again = {one: None for one in self.delivered if one in self._unreturned}
         waiting = self.give_back(Outcome.ABANDONED, now)
-        self.window = self.window.again(complained=complained)
+        self.window = self.window.again()
         self._begin(now)
         self.waiting.extend(unreturned)
         self.delivered = again
@@ -697,8 +702,7 @@ class ConsumerCore:
         for delivery in batch:
             delivery.step(DeliveryInput.FAIL if blocking else DeliveryInput.REST)
         if blocking:
-            if delay > 0 and (self.paused_until is None or now + delay > self.paused_until):
-                self.paused_until = now + delay
+            self._pause(delay, now)
             for delivery in batch:
                 delivery.order = -math.inf if delay > 0 else order
             self._wait_again(batch)

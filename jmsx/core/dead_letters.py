@@ -288,7 +288,7 @@ class DeadLetters:
             self._nack(move.consumer, [move])
             return None
 
-        request = self._requests.open("SEND", move.copy_first_to, answered)
+        request = self._requests.open("SEND", move.copy_first_to, answered, is_copy=True)
         self._outbox.transmit(*self._copy_frames(move, receipt=request.receipt_id))
 
     def _move_by_copy(
@@ -374,14 +374,6 @@ class DeadLetters:
                 move.in_doubt = True
                 self._outbox.transmit(nack(move.delivery, self._ask(move).receipt_id))
 
-    @property
-    def next_answered(self) -> _Move | None:
-        """The move whose copy the broker would answer next, and so of which it complains, if it would answer one."""
-        request = self._requests.oldest("SEND")
-        if request is None:
-            return None
-        return next((one for one in self._open if one.receipt == request.receipt_id), None)
-
     def too_large(self) -> None:
         """
         Note that the broker ends the link over a frame beyond a limit of its own: over the copy that it would answer
@@ -391,9 +383,9 @@ class DeadLetters:
         message itself, whole, where NACK does that; else it ends a link now and then. A SEND of a transaction asks for
         no answer: where that was too large, and a copy behind it, the copy is blamed for it.
         """
-        move = self.next_answered
-        if move is not None:
-            move.too_large = True
+        oldest = self._requests.oldest
+        for move in self._open:
+            move.too_large |= oldest is not None and oldest.receipt_id == move.receipt
 
     def lose(self, now: float) -> list[tuple[ConsumerCore, Delivery]]:
         """
@@ -525,7 +517,7 @@ class DeadLetters:
             return error
 
         if move.destination:
-            return self._requests.open("SEND", move.destination, answered)
+            return self._requests.open("SEND", move.destination, answered, is_copy=True)
         return self._requests.open("NACK", move.consumer.settings.destination, answered)
 
     def _epoch_ms(self, at: float | None) -> int | None:
@@ -607,7 +599,7 @@ class DeadLetters:
                 self._copied(transaction, move, error, now)
                 return error
 
-            request = self._requests.open("SEND", move.destination, sent)
+            request = self._requests.open("SEND", move.destination, sent, is_copy=True)
             frames += self._copy_frames(move, **wire, receipt=request.receipt_id)
         self._outbox.transmit(*frames)
 

@@ -18,7 +18,7 @@ Continuation: TypeAlias = "Callable[[float, JmsxError | None], JmsxError | None]
 class Request:
     """One frame that the broker must answer. The driver's caller waits until `done`, then looks at `error`."""
 
-    __slots__ = ("_continue", "command", "done", "error", "receipt_id", "subject")
+    __slots__ = ("_continue", "command", "done", "error", "is_copy", "receipt_id", "subject")
 
     def __init__(
         self,
@@ -26,10 +26,13 @@ class Request:
         subject: str,
         receipt_id: str = "",
         then: Continuation | None = None,
+        *,
+        is_copy: bool = False,
     ) -> None:
         self.command = command  #: the STOMP command
         self.subject = subject  #: destination, transaction or consumer, for errors
         self.receipt_id = receipt_id
+        self.is_copy = is_copy  #: of a message that leaves its queue: no application has sent it
         self.done = False
         self.error: JmsxError | None = None
         self._continue = then
@@ -72,10 +75,13 @@ class Requests:
         command: str,
         subject: str,
         then: Continuation | None = None,
+        *,
+        is_copy: bool = False,
     ) -> Request:
-        """Register a request; put its `receipt_id` on the frame."""
+        """Register a request, which may be for a SEND that `is_copy`; put its `receipt_id` on the frame."""
         self._count += 1
-        request = Request(command, subject, f"{self._prefix}-{self._count}", then)
+        receipt_id = f"{self._prefix}-{self._count}"
+        request = Request(command, subject, receipt_id, then, is_copy=is_copy)
         self._open[request.receipt_id] = request
         return request
 
@@ -91,10 +97,10 @@ class Requests:
         """Return the open request with that receipt id, or None."""
         return self._open.get(receipt_id) if receipt_id is not None else None
 
-    def oldest(self, command: str) -> Request | None:
-        """Return the request that is open for the longest time, if it is a `command`."""
-        request = next(iter(self._open.values()), None)
-        return request if request is not None and request.command == command else None
+    @property
+    def oldest(self) -> Request | None:
+        """The request that is open for the longest time, if any is."""
+        return next(iter(self._open.values()), None)
 
     def abandon(self, request: Request) -> None:
         """Forget a request whose caller waits no longer; a late answer is then unknown."""

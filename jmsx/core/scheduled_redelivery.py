@@ -152,7 +152,8 @@ class ScheduledRedelivery:
             consumer.copies.finish(now)
             return error
 
-        request = self._requests.open("SEND", consumer.settings.destination, answered)
+        place = consumer.settings.destination
+        request = self._requests.open("SEND", place, answered, is_copy=True)
         receipt = {"receipt": request.receipt_id}
         if self._dialect.transactional_ack:
             wire = {"transaction": _WIRE_NAME}

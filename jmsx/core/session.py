@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core import events
-from jmsx.core.broker_errors import BrokerErrors
+from jmsx.core.broker_errors import About, BrokerErrors
 from jmsx.core.browsers import Browsers
 from jmsx.core.commit_markers import SUBSCRIPTION
 from jmsx.core.consumer import ConsumerCore
@@ -52,7 +52,6 @@ from jmsx.errors import (
     ConnectionFailedError,
     IllegalStateError,
     JmsxError,
-    LinkError,
     ProtocolError,
 )
 
@@ -89,7 +88,6 @@ class SessionCore:
         self._translating = Translating()
         self.browsers = Browsers(dialect, self._requests, self._outbox, self._translating)
         self._arrivals = 0
-        self._complained = False  #: on this link, of a frame without a receipt
         self._dead_letters = DeadLetters(
             settings,
             dialect,
@@ -213,7 +211,7 @@ class SessionCore:
     def link_closed(self, reason: str, detail: str, now: float) -> None:
         """End the epoch: the broker takes back what was unsettled, and open requests end with ConnectionFailedError."""
         self._translating.closed(reason, now)
-        self.broker_errors.explain(now)
+        self.broker_errors.lost(now)
         self._requests.fail_all(
             now,
             lambda request: ConnectionFailedError(
@@ -221,8 +219,7 @@ class SessionCore:
                 f" before it answered {request.command} {request.subject}"
             ),
         )
-        self._consumers.lose(now, refused=self._work.complained, complained=self._complained)
-        self._complained = False
+        self._consumers.lose(now, refused=self._work.complained)
         self._work.lost(self.epoch, now)
         self.browsers.clear()
         in_doubt = self._work.in_doubt
@@ -765,31 +762,22 @@ class SessionCore:
 
     def _refused(self, error: Frame, now: float) -> None:
         self._outbox.sends = None
-        # An ERROR that ends the link names no receipt: it may be over a copy of ours, or over a further subscription.
-        own = self._dialect.errors_close and self._dead_letters.next_answered is not None
-        complaint = self.broker_errors.refused(
-            error, self.settings.broker, now, rollback_only=self._work.is_rollback_only
-        )
-        own |= complaint is not None and self._dialect.reading.refuses_subscription(complaint)
-        if self.transacted and not own and (complaint is not None or self._dialect.errors_close):
-            self._work.complained = True
-        if complaint is not None:
-            self._complained = True
-            if self._dialect.reading.breaks_limit(complaint):
-                self._dead_letters.too_large()
-            self._work.set_rollback_only(complaint)
-            self.broker_errors.explain(now)
-            late = "receipt-id" in error.headers and not self.transacted
-            # else it is of an ACK, whose message comes again
-            if late or self.sending.without_receipt:
-                self._tell_refusal(error, late=late)
-
-    def _tell_refusal(self, error: Frame, *, late: bool) -> None:
-        """Tell the exception listener, unless the broker ends the link, which tells as much."""
-        broker, subject = self.settings.broker, "that nobody waits for"
-        refusal = self._dialect.reading.error("a frame", subject, error, broker)
-        if not isinstance(refusal, LinkError):
-            self._outbox.refused(refusal, late=late)
+        broker = self.settings.broker
+        complaint = self.broker_errors.hear(error, broker, now)
+        about = complaint.about
+        rollback_only = self._work.is_rollback_only
+        if self.transacted:
+            self._work.hear(complaint)
+        if about is About.SUBSCRIPTION:
+            self._consumers.refuse_further()
+        if complaint.request is None and self._dialect.reading.breaks_limit(complaint.words):
+            self._dead_letters.too_large()
+        self.broker_errors.answer(complaint, broker, now, rollback_only=rollback_only)
+        late = "receipt-id" in error.headers and not self.transacted
+        # else it is of an ACK, whose message comes again; and the end of a link tells as much
+        tells = (late or self.sending.without_receipt) and about is not About.LINK
+        if complaint.request is None and tells:
+            self._outbox.refused(complaint.error, late=late)
 
     def _delivery(self, frame: MessageFrame, now: float, wall: float) -> Delivery:
         headers = frame.headers

@@ -373,17 +373,22 @@ class Subscriptions:
         headers = {"id": narrow, "receipt": request.receipt_id}
         self._outbox.transmit(Frame("UNSUBSCRIBE", headers))
 
-    def lose(self, now: float, *, refused: bool, complained: bool) -> None:
+    def refuse_further(self) -> None:
+        """Note that the broker has refused one of the further subscriptions that windows have asked for."""
+        for consumer in self:
+            consumer.window.refused()
+
+    def lose(self, now: float, *, refused: bool) -> None:
         """
         Remember what was not settled, because the link is gone and the broker delivers it again.
 
         `refused`: the broker has complained of what the application made of what it holds, which so waits as the policy
-        says when it comes again: that cause is still there the next moment. `complained`: of a frame without a receipt.
+        says when it comes again: that cause is still there the next moment.
         """
         self.linked = False
         self._awaited.clear()
         for consumer in self:
-            handed_out, waiting = consumer.cut(now, complained=complained)
+            handed_out, waiting = consumer.cut(now)
             self._lost_deliveries.note(consumer, handed_out, handed_out=True, refused=refused)
             self._lost_deliveries.note(consumer, waiting, handed_out=False)
         for consumer, delivery in self._dead_letters.lose(now):

@@ -13,8 +13,9 @@ refused COMMIT the link is dropped, because the broker can neither abort that tr
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from jmsx.core.broker_errors import About, Complaint
 from jmsx.core.commit_markers import CommitMarkers
 from jmsx.core.commit_repeat import CommitRepeats
 from jmsx.core.commit_ways import Batches, Commit, Way, plain_acks
@@ -55,6 +56,10 @@ _HALF = (
 )
 
 
+#: Complaints of which no message that is held is the cause; what is refused behind one was not looked at any more.
+_BLAMELESS: Final = frozenset({About.COPY, About.SUBSCRIPTION, About.LINK})
+
+
 class UnitOfWork:
     """Sends, commits and rolls back in the transactions of one session."""
 
@@ -86,6 +91,7 @@ class UnitOfWork:
         self._transaction = Transaction(settings.session_id)
         #: In this transaction, on this link, the broker has complained of what may have been sent for a message
         self.complained = False
+        self._blameless = False  #: it ends the link for something else
         self._commit: Commit | None = None  #: the one that is under way
         self.last_commit: Request | None = None  #: the last one that was asked for, ended or not
         #: Whether a commit that was not answered is cleared up on the next link by what it received
@@ -343,9 +349,17 @@ class UnitOfWork:
             return f"SEND {transaction.unwritten[0].destination} waits for the broker"
         return transaction.rollback_only
 
+    def hear(self, complaint: Complaint) -> None:
+        """Note of what the broker complains, before the request is answered that it is about."""
+        self._blameless = complaint.about in _BLAMELESS
+        if complaint.about is About.WORK:
+            self.complained = True
+            if complaint.request is None:
+                self.set_rollback_only(complaint.words)
+
     def set_rollback_only(self, cause: str) -> None:
         """
-        Note that the broker refused a frame without a receipt: the open transaction can only be rolled back.
+        Note that the broker refused a part of the open transaction, which can only be rolled back.
 
         While it is being committed, the `cause` tells why the broker will refuse that. The first cause is kept: it
         causes those that follow it.
@@ -376,7 +390,7 @@ class UnitOfWork:
         """
         if self.complained:
             self._on_lost_links.refuse(epoch)
-            self.complained = False
+        self.complained = self._blameless = False
         if self.markers is not None:
             self.markers.lost()
         self._repeats.lost()
@@ -539,7 +553,7 @@ class UnitOfWork:
         told_by_marker = isinstance(error, TransactionRolledBackError)  # on the next link
         complained = self.is_rollback_only or isinstance(error, BrokerFaultError)
         refused = not (in_doubt or told_by_marker)
-        failed = refused or (complained and not transaction.sent)
+        failed = (refused and not self._blameless) or (complained and not transaction.sent)
         self._abandon(batches, now, failed=failed)
         if not transaction.sent:
             self._sending.report_all(
@@ -562,7 +576,8 @@ class UnitOfWork:
             transaction.step(TxInput.LOST)
             return error
         transaction.step(TxInput.REFUSED)
-        self._note_refused(batches)
+        if failed:
+            self._note_refused(batches)
         self._outbox.disconnect(f"{broker} refused to commit {name}")
         return TransactionRolledBackError(
             f"{broker} refused to commit {name}: {words}; {ALL_AGAIN}"

@@ -73,12 +73,11 @@ class Window(Protocol):
     def release(self) -> Sequence[Frame]:
         """Return the frames that must be written before any ACK, NACK or COMMIT."""
 
-    def again(self, *, complained: bool) -> Window:
-        """
-        Return a window without messages for the consumer's next link, which may have learnt from this one.
+    def refused(self) -> None:
+        """Note that the broker has refused a subscription that `open` asked for, of this consumer or another one."""
 
-        `complained`: the broker has refused a frame without a receipt, which may be one that `open` made.
-        """
+    def again(self) -> Window:
+        """Return a window without messages for the consumer's next link, which may have learnt from this one."""
 
 
 class Unlimited:
@@ -120,6 +119,9 @@ class Unlimited:
         """Return no frames: nothing was opened."""
         return ()
 
-    def again(self, *, complained: bool) -> Unlimited:  # noqa: ARG002 - nothing was opened
+    def refused(self) -> None:
+        """Do nothing: nothing was opened."""
+
+    def again(self) -> Unlimited:
         """Return another one like it."""
         return Unlimited(self._settings)

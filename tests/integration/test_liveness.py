@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jmsx import Message, Queue, RedeliveryPolicy
+from jmsx import Connection, Message, Queue, RedeliveryPolicy
 from jmsx.app import App, HealthLimits
-from jmsx.core.events import LinkClosed, Outcome
+from jmsx.core.events import ErrorReceived, LinkClosed, Outcome
 from jmsx.core.frames import Frame
-from jmsx.errors import ConfigurationError
+from jmsx.errors import ConfigurationError, TransactionRolledBackError
 from jmsx_artemis import stranded
 from jmsx_broker.wire import Wire
 from jmsx_prometheus import PrometheusObserver
 from tests.integration.broker_support import changed_classic, eventually, python, read_line
 from tests.integration.support import (
+    TRANSACTED,
     Diary,
     bodies,
     fresh_queue,
@@ -403,6 +404,47 @@ def test_a_consumer_that_artemis_closes(artemis_broker: Broker, queue: Queue) ->
         assert eventually(lambda: app.ready().ok, 10)
         app.send(queue, "after")
         assert eventually(lambda: handled == ["before", "after"], 10)
+
+
+@pytest.mark.parametrize(
+    ("operation", "words"),
+    [
+        ("closeConsumerConnectionsForAddress", "AMQ229107"),
+        ("destroyQueue", "consumer with ID"),
+    ],
+)
+def test_what_is_held_when_somebody_has_artemis_close_the_connection(
+    artemis_broker: Broker, queue: Queue, operation: str, words: str
+) -> None:
+    """It has not failed: the broker says ERROR, and not for what was sent for it (BROKER.md A53)."""
+    other, diary = fresh_queue(), Diary()
+    policy = RedeliveryPolicy(maximum_redeliveries=0)
+    url = f"failover:({artemis_broker.url})?maxReconnectDelay=100"
+    with Connection(url, redelivery_policy=policy, observers=[diary]) as connection:
+        connection.start()
+        session = connection.create_session(TRANSACTED)
+        consumer = session.create_consumer(queue)
+        session.create_consumer(other)
+        connection.create_session().create_producer(queue).send("a")
+        assert consumer.receive(10) is not None
+        headers = {
+            "destination": "activemq.management",
+            "_AMQ_ResourceName": "broker",
+            "_AMQ_OperationName": operation,
+        }
+        given = [other.name, True] if operation == "destroyQueue" else [other.name]
+        with Wire(artemis_broker.url, timeout=30) as wire:
+            wire.request(Frame("SEND", headers, json.dumps(given).encode()))
+        assert eventually(lambda: any(isinstance(one, LinkClosed) for one in diary.events), 10)
+        with pytest.raises(TransactionRolledBackError):
+            session.commit()
+        again = consumer.receive(10)
+        assert again is not None
+        assert again.redelivered
+        session.commit()
+        (error,) = [one for one in diary.events if isinstance(one, ErrorReceived)]
+        assert error.message.startswith(words)
+    assert settles(artemis_broker, queue, size=0)
 
 
 def _epoch(app: App) -> int:

@@ -14,9 +14,7 @@ from jmsx.core.policy import RedeliveryPolicy, no_jitter
 from jmsx.core.process_memory import ProcessMemory
 from jmsx.core.session import SessionCore
 from jmsx.core.values import SessionSettings
-from jmsx.errors import (
-    TransactionRolledBackError,
-)
+from jmsx.errors import TransactionInDoubtError, TransactionRolledBackError
 from jmsx.testing import FakeBroker
 from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT
@@ -80,6 +78,45 @@ def test_refused_commit_waits_as_the_policy_says() -> None:
     assert moments == [0, 1, 2, 4, 8]
 
 
+def waits_behind(talk: Talk) -> float:
+    """Seconds until something may be handed out."""
+    began = talk.now
+    while (due := talk.core.next_timer()) is not None:
+        talk.wait_until(due)
+    return talk.now - began
+
+
+#: Seconds of the first pause, and how many times longer each further one is.
+GROWING = RedeliveryPolicy(use_exponential_back_off=True, back_off_multiplier=5)
+
+
+def test_only_failures_make_the_wait_longer() -> None:
+    """A delivery that the broker's flag tells of, or that was undone, has not failed."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe(policy=GROWING)
+    talk.comes("a", redelivered="true")
+    assert refused_after(talk) == ["a#2"]
+    talk.comes("a", redelivered="true")
+    assert waits_behind(talk) == 1
+    assert talk.receive() == "a#3"
+
+
+def test_the_longest_wait_counts_however_they_come() -> None:
+    """What has failed once comes behind what has failed twice, and has waited long enough before it."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe(policy=GROWING)
+    talk.comes("a")
+    assert refused_after(talk) == ["a#1"]
+    talk.comes("a", redelivered="true")
+    assert waits_behind(talk) == 1
+    talk.comes("b")
+    assert refused_after(talk) == ["a#2", "b#1"]
+    talk.comes("a", redelivered="true")
+    talk.comes("b", redelivered="true")
+    assert waits_behind(talk) == 5
+    assert talk.drain() == ["a#3", "b#2"]
+
+
 def test_a_link_that_ends_with_a_complaint_waits_as_the_policy_says() -> None:
     """A SEND that Artemis has no room for ends the link before COMMIT is written; all attempts took half a second."""
     talk = Talk(TRANSACTED, dialect=ARTEMIS)
@@ -101,26 +138,109 @@ def test_a_link_that_ends_with_a_complaint_waits_as_the_policy_says() -> None:
     assert moments == [0, 1, 2, 4, 8]
 
 
-def test_a_complaint_of_our_own_copy_is_of_no_message_that_is_held() -> None:
-    """Artemis ends the link when it has no room for a dead letter's copy; that is nothing of what the others hold."""
+def ends(talk: Talk, *told: str) -> None:
+    """Artemis says ERROR, and ends the link."""
+    for words in told:
+        talk.complain(words)
+    talk.core.link_closed("error_frame", told[0], talk.now)
+
+
+#: What a full Artemis says of one SEND, in this order or the other.
+FULL = ("AMQ229119 Disk Capacity is Low", "AMQ339011 Error sending message")
+
+
+def held_beside_a_copy(committing: bool, **fields: Any) -> Talk:
+    """A session on Artemis that holds `b`, or commits it, while a copy of `a` is on its way."""
     talk = Talk(TRANSACTED, dialect=ARTEMIS)
-    for name in "12":
-        talk.subscribe(name, policy=at_most(0))
+    talk.subscribe("1", **fields)
+    talk.subscribe("2", policy=at_most(0))
     talk.comes("a")
     assert talk.receive("1") == "a#1"
     talk.rollback(BROKEN)
-    assert talk.wrote() == ["SEND ActiveMQ.DLQ 'a' ?"]
+    (copy,) = talk.wrote()
+    assert copy.startswith("SEND")
+    assert copy.endswith("'a' ?")
     talk.comes("b", to="2")
     assert talk.receive("2") == "b#1"
-    talk.complain("AMQ339011 Error sending message")
-    talk.core.link_closed("error_frame", "AMQ339011 Error sending message", talk.now)
-    assert isinstance(talk.commit().error, TransactionRolledBackError)
+    if committing:
+        assert talk.commit().error is None
+        assert talk.wrote() == ["ACK b ?"]
+    return talk
+
+
+def failures_of_b(talk: Talk) -> int:
+    """How often `b` has failed, when it comes again on another link."""
+    committed = talk.core.last_commit
+    if committed is None:
+        assert isinstance(talk.commit().error, TransactionRolledBackError)
+    else:
+        assert isinstance(committed.error, TransactionInDoubtError)
     talk.reopen()
     talk.comes("b", to="2", redelivered="true")
-    assert talk.held("2").failures == 0
+    return talk.held("2").failures
 
 
-def test_a_complaint_of_a_further_subscription_is_of_no_message_that_is_held() -> None:
+@pytest.mark.parametrize("committing", [False, True])
+@pytest.mark.parametrize("told", [FULL[1:], FULL, FULL[::-1]])
+def test_a_complaint_of_our_own_copy_is_of_no_message_that_is_held(
+    told: tuple[str, ...], *, committing: bool
+) -> None:
+    """Artemis ends the link when it has no room for a dead letter's copy; that is nothing of what the others hold."""
+    talk = held_beside_a_copy(committing, policy=at_most(0))
+    ends(talk, *told)
+    assert failures_of_b(talk) == 0
+
+
+def test_nor_is_one_that_answers_the_copy() -> None:
+    """By the receipt that it asked for; what is said behind it names none."""
+    talk = held_beside_a_copy(committing=False, policy=at_most(0))
+    talk.refuse(FULL[0])
+    ends(talk, FULL[1])
+    assert failures_of_b(talk) == 0
+
+
+@pytest.mark.parametrize(
+    ("told", "failures"),
+    [
+        ("AMQ339016 Error creating subscription 1+1", 0),
+        ("AMQ229014: Did not receive data from /127.0.0.1", 0),
+        ("AMQ339011 Error sending message", 1),
+    ],
+)
+def test_a_commit_behind_a_complaint_is_refused_for_what_that_was_about(
+    told: str, failures: int
+) -> None:
+    """Artemis does not look at it any more, and says so: it is rolled back (BROKER.md A74)."""
+    talk = Talk(TRANSACTED, dialect=ARTEMIS)
+    talk.subscribe()
+    talk.comes("a")
+    assert talk.receive() == "a#1"
+    talk.send()
+    request = talk.commit()
+    talk.wrote()
+    talk.complain(told)
+    talk.refuse("AMQ339010 Connection is not valid.")
+    talk.core.link_closed("error_frame", told, talk.now)
+    assert isinstance(request.error, TransactionRolledBackError)
+    talk.reopen()
+    talk.comes("a", redelivered="true")
+    assert waits_behind(talk) == 0
+    assert talk.held().failures == failures
+
+
+@pytest.mark.parametrize("committing", [False, True])
+def test_nor_is_one_of_what_is_sent_back_for_later(*, committing: bool) -> None:
+    """The broker's scheduler was to have it."""
+    policy = RedeliveryPolicy(mode="scheduled")
+    talk = held_beside_a_copy(committing, policy=policy, scheduled=True)
+    ends(talk, FULL[1])
+    assert failures_of_b(talk) == 0
+
+
+@pytest.mark.parametrize("committing", [False, True])
+def test_a_complaint_of_a_further_subscription_is_of_no_message_that_is_held(
+    *, committing: bool
+) -> None:
     """A queue that takes no more consumers refuses a SUBSCRIBE of ours: nothing was sent for what the session holds."""
     talk = Talk(TRANSACTED, dialect=ARTEMIS)
     talk.subscribe(prefetch=2, policy=at_most(0))
@@ -128,12 +248,49 @@ def test_a_complaint_of_a_further_subscription_is_of_no_message_that_is_held() -
     talk.drain()
     talk.timer()
     assert talk.wrote() == ["SUBSCRIBE 1+1"]
-    talk.complain("AMQ339016 Error creating subscription 1+1")
-    talk.core.link_closed("error_frame", "AMQ339016 Error creating subscription 1+1", talk.now)
-    assert isinstance(talk.commit().error, TransactionRolledBackError)
+    request = talk.commit() if committing else None
+    talk.wrote()
+    ends(talk, "AMQ339016 Error creating subscription 1+1")
+    assert isinstance(
+        (request or talk.commit()).error,
+        TransactionInDoubtError if committing else TransactionRolledBackError,
+    )
     talk.reopen()
     talk.comes("a" * 500, redelivered="true")
     assert talk.held().failures == 0
+
+
+@pytest.mark.parametrize(
+    ("told", "failures"),
+    [
+        ("AMQ229014: Did not receive data from /127.0.0.1 within the 60000ms connection TTL.", 0),
+        ("AMQ229120: connection with ID 1 closed by management", 0),
+        ("consumer with ID 5 disconnected by server", 0),
+        ("AMQ339011 Error sending message", 1),
+        ("AMQ229032 User clerk does not have permission='SEND' on address x", 1),
+    ],
+)
+@pytest.mark.parametrize("committing", [False, True])
+def test_what_is_said_of_the_link_alone_is_of_no_message(
+    told: str, failures: int, *, committing: bool
+) -> None:
+    """Artemis ends one whose client was silent, as a process that was paused is, and one that somebody has it close."""
+    talk = Talk(TRANSACTED, dialect=ARTEMIS)
+    talk.subscribe()
+    talk.comes("a")
+    assert talk.receive() == "a#1"
+    talk.send()
+    talk.wrote()
+    request = talk.commit() if committing else None
+    ends(talk, told)
+    assert request is None or isinstance(request.error, TransactionInDoubtError)
+    if not committing:
+        assert (told in str(talk.commit().error)) == (failures == 1)
+    talk.reopen()
+    talk.comes("a", redelivered="true")
+    while (due := talk.core.next_timer()) is not None:
+        talk.wait_until(due)
+    assert talk.held().failures == failures
 
 
 def test_rollbacks_and_refused_commits_count_together() -> None:

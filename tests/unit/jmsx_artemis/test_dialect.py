@@ -423,6 +423,7 @@ def test_errors_are_typed_by_the_broker_s_words(
             "AMQ229014: Did not receive data from /127.0.0.1",
             ConnectionFailedError,
         ),
+        ("SEND", "AMQ229120: connection with ID 1 closed by management", ConnectionFailedError),
         ("COMMIT", "AMQ339010 Connection is not valid.", BrokerError),
     ],
 )

@@ -191,11 +191,12 @@ def test_a_further_subscription_that_is_refused_is_not_needed_on_the_next_link()
     made = window(TRANSACTED, prefetch=1000)
     held = large(10_000, 51)
     further = opened(made, held)
-    again = made.again(complained=True)
+    made.refused()
+    again = made.again()
     assert width(again) > width(made) + further
     again.arrived(large(10_000, 400))
     assert not again.full(400)
-    assert width(again.again(complained=False)) == width(again)  # or it would be refused there
+    assert width(again.again()) == width(again)  # or it would be refused there
 
 
 def test_one_that_brings_something_is_asked_for_again() -> None:
@@ -203,18 +204,26 @@ def test_one_that_brings_something_is_asked_for_again() -> None:
     made = window(TRANSACTED, prefetch=1000)
     opened(made, large(10_000, 51))
     made.arrived(large(10_000, to="1+1"))
-    assert width(made.again(complained=True)) == width(made)
+    made.refused()  # another consumer's
+    assert width(made.again()) == width(made)
 
 
 def test_one_that_waits_for_messages_is_asked_for_again() -> None:
     """A link that was merely lost has refused nothing: the queue had no more messages."""
     made = window(TRANSACTED, prefetch=1000)
     opened(made, large(10_000, 51))
-    assert width(made.again(complained=False)) == width(made)
+    assert width(made.again()) == width(made)
 
 
-@pytest.mark.parametrize("complains", [False, True])
-def test_the_next_link_is_wider_behind_an_error(*, complains: bool) -> None:
+@pytest.mark.parametrize(
+    ("told", "refused"),
+    [
+        ("AMQ339016 Error creating subscription 1+1", True),
+        ("AMQ339011 Error sending message", False),  # the queue had no more messages
+        ("", False),
+    ],
+)
+def test_the_next_link_is_wider_behind_a_refusal(told: str, *, refused: bool) -> None:
     """The ERROR names no receipt, for none was asked for; the link after that goes on as it is."""
     talk = Talk(TRANSACTED, dialect=DIALECT)
     talk.subscribe(prefetch=2)
@@ -222,15 +231,15 @@ def test_the_next_link_is_wider_behind_an_error(*, complains: bool) -> None:
     talk.drain()
     talk.timer()
     assert asked(talk) == ["1+1"]
-    if complains:
-        talk.complain("AMQ339016 Error creating subscription 1+1")
+    if told:
+        talk.complain(told)
     widths = []
     for _ in range(2):
         talk.lose()
         subscribed = [one for one in talk.frames if one.command == "SUBSCRIBE"][-1]
         widths.append(int(subscribed.headers["consumer-window-size"]))
     first, second = widths
-    assert (first > 8 * 500) == complains
+    assert (first > 8 * 500) == refused
     assert first == second
 
 
@@ -238,7 +247,8 @@ def test_the_next_link_is_wider_behind_an_error(*, complains: bool) -> None:
 def test_the_next_link_begins_as_the_first_did(kind: DestinationKind) -> None:
     """Where nothing further was asked for."""
     made = window(TRANSACTED, kind=kind)
-    assert width(made.again(complained=True)) == width(made)
+    made.refused()
+    assert width(made.again()) == width(made)
 
 
 def test_nor_is_the_first_one_of_a_huge_prefetch() -> None:
