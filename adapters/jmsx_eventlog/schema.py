@@ -596,7 +596,7 @@ FIELDS: Final = (
         "buffered",
         _INT,
         _MESSAGES,
-        "they wait here to be handed out, some for the end of a back-off",
+        "they wait here to be handed out, some for the end of a back-off, or for the broker to move them",
         _from("buffered", "sub.stats"),
         least=0,
     ),

@@ -192,7 +192,8 @@ _CONSUMPTION: Final = (
     _gauge(
         "jmsx_buffered_messages",
         _CONSUMER,
-        "Messages that wait here to be handed out, back-offs too; they are counted every 15 s.",
+        "Messages that wait here to be handed out, back-offs too, or for the broker to move them; they are"
+        " counted every 15 s.",
         "ConsumerMeasured",
         "LinkClosed",
         "SubscriptionClosed",

@@ -152,9 +152,10 @@ class ConsumerCore:
 
     def measure(self, now: float) -> None:
         """Report how many messages wait here, and how many the application has, and had when that was told last."""
-        buffered = len(self.waiting) + len(self.schedule)
-        still = sum(one.started_at < self._measured_at for one in self.delivered)
-        self.reports.measured(buffered, len(self.delivered), still, now)
+        buffered = len(self.waiting) + len(self.schedule) + len(self.copies)
+        has = [*self.delivered, *self.batch.consumed]
+        still = sum(one.started_at < self._measured_at for one in has)
+        self.reports.measured(buffered, len(has), still, now)
         self._measured_at = now
 
     @property

@@ -17,6 +17,7 @@ Source: `ActiveMQMessageConsumer.java:1281-1298`; BROKER.md C26, C30-C32, C43 an
 from __future__ import annotations
 
 import itertools
+from bisect import insort
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -560,8 +561,7 @@ class DeadLetters:
         self, move: _Move, error: JmsxError | None, now: float, delay: float = RETRY
     ) -> None:
         """Try again after `delay` seconds, unless its consumer closes; if the link is lost, `lose` is next."""
-        self.refused.append((now + delay, move))
-        self.refused.sort(key=lambda entry: entry[0])
+        insort(self.refused, (now + delay, move), key=lambda entry: entry[0])
         if not isinstance(error, LinkError):
             self._commit_ready(move.consumer)
         if move.consumer.copies.closing and not isinstance(error, LinkError):
@@ -637,6 +637,8 @@ class DeadLetters:
         A cumulative ACK would settle the original of that, too; and a COMMIT without one whose answer is lost leaves
         copies beside originals, which are then copied again.
         """
+        if not self._ready:
+            return
         refused = {move for _, move in self.refused}
         if consumer.settings.individual or not any(
             one.consumer is consumer and not one.destination and one not in refused

@@ -539,7 +539,7 @@ class ConsumerMeasured:
         at: when; seconds, monotonic.
         consumer: the consumer's name.
         destination: the destination as subscribed, such as `queue://orders`.
-        buffered: they wait to be handed out, some for the end of a back-off.
+        buffered: they wait to be handed out, some for the end of a back-off, or for the broker to move them.
         in_process: the application has them: their handlers run, or they are not acknowledged or committed.
         still_in_process: of these, those that it had already when this was told last.
 

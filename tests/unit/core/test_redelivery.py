@@ -486,6 +486,30 @@ def test_what_is_here_is_told_when_asked() -> None:
     assert [(one.consumer, one.buffered, one.in_process) for one in told] == [("consumer-1", 3, 1)]
 
 
+def test_a_dead_letter_that_the_broker_refuses_is_here() -> None:
+    """Its reader, whose only message it may be, gets no other one before it is taken: it has not read all there is."""
+    talk = Talk(INDIVIDUAL, dead_letter="queue://full")
+    talk.subscribe(policy=at_most(0), prefetch=1)
+    talk.comes("a")
+    talk.listen(BROKEN)
+    talk.refuse()
+    talk.core.measure(talk.now)
+    assert [(one.buffered, one.in_process) for one in talk.reported(ConsumerMeasured)] == [(1, 0)]
+
+
+def test_what_is_done_and_has_no_ack_yet_is_here() -> None:
+    """The broker has it, too."""
+    talk = Talk(AUTO)
+    talk.subscribe()
+    talk.comes(*"ab")
+    talk.listen()
+    talk.core.measure(talk.now)
+    talk.wait_until(1.0)
+    talk.core.measure(talk.now)
+    told = talk.reported(ConsumerMeasured)
+    assert [(one.buffered, one.in_process) for one in told] == [(1, 1), (1, 0)]
+
+
 def test_what_the_application_has_for_long_is_told() -> None:
     """Of two messages it had one already when that was told before; it is told again until it is settled."""
     talk = Talk(INDIVIDUAL)
