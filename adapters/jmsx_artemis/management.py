@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.headers import whole
-from jmsx.core.management import DeadLetterQueue, Findings, Inquiry, Question
+from jmsx.core.management import Advice, DeadLetterQueue, Findings, Inquiry, Question
 from jmsx.core.policy import Policy
 from jmsx.core.values import DestinationKind
 from jmsx.errors import (
@@ -52,7 +52,7 @@ from jmsx_artemis.settings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 
 #: A topic that nobody sends to.
@@ -100,18 +100,18 @@ class ArtemisManagement:
             lying = yield from queues("ADDRESS", settings.dead_letter_address)
         dead_letter_queue = yield from choose_dead_letter_queue(settings, lying)
         kept = bool(lying) or bool(dead_letter_queue.before)
-        advice = (
+        told = _given(
             redelivers_too(settings, policy),
             deletes(settings, kept=kept),
-            drops(settings),
-            forgets(settings),
-            replaces(settings),
-            purges(settings),
-            keeps_what_is_done(settings),
+            *_of_keeping(settings),
             hangs_up(settings),
         )
-        told = tuple(one for one in advice if one is not None)
         return Findings(dead_letter_queue, told, (yield from _of_expired(settings)))
+
+    def examine_dead_letter_queue(self, destination: str) -> Inquiry[Findings]:
+        """Ask what is set for its address."""
+        settings = yield from address_settings(address_of(destination))
+        return Findings(DeadLetterQueue(destination), _given(*_of_keeping(settings)))
 
     def try_selector(self, headers: Mapping[str, str]) -> Inquiry[None]:
         """Try the selector on the link for questions: on Artemis a bad one costs the connection that it comes on."""
@@ -181,6 +181,16 @@ class ArtemisManagement:
                 f"Durable consumer is in use for client: {client_id} and subscriptionName: {subscription}"
             )
         yield from destroy(queue["name"])
+
+
+def _given(*advice: Advice | None) -> tuple[Advice, ...]:
+    return tuple(one for one in advice if one is not None)
+
+
+def _of_keeping(settings: AddressSettings) -> Iterator[Advice | None]:
+    """Yield advice where a queue does not keep what it is given until somebody is done with it, or keeps it longer."""
+    for look in (drops, forgets, replaces, purges, keeps_what_is_done):
+        yield look(settings)
 
 
 def _queue(name: str) -> Inquiry[Queue | None]:

@@ -19,6 +19,7 @@ from jmsx.check.finding import Finding, Level
 from jmsx.check.guarantees import guarantees
 from jmsx.config.options import ConnectionOptions, ConsumerOptions
 from jmsx.config.uri import BrokerAddress, BrokerUri, parse_broker_uri
+from jmsx.core.destination_names import split_name
 from jmsx.core.events import Event, LinkOpened, Source
 from jmsx.core.heartbeat import parse
 from jmsx.core.management import Findings
@@ -151,12 +152,20 @@ def _examine_broker(
         yield _transaction(connection.create_session(AcknowledgeMode.SESSION_TRANSACTED))
         if dialect.name in plugins.names("jmsx.inspections"):
             inspect: Inspect = plugins.load("jmsx.inspections", dialect.name)
-            yield from inspect(session, _queues(consumers))
+            yield from inspect(session, _queues(consumers, options))
 
 
-def _queues(consumers: Sequence[Consumer]) -> list[str]:
-    """Return the names of the queues that they read."""
-    return sorted({one.destination.name for one in consumers if not one.destination.is_topic})
+def _queues(consumers: Sequence[Consumer], options: ConnectionOptions) -> list[str]:
+    """Return the names of the queues that they read, and of those that they name for dead letters."""
+    read = {one.destination.name for one in consumers if not one.destination.is_topic}
+    named = (_named(one, options) for one in consumers)
+    return sorted(read | {split_name(one)[1] for one in named if one is not None})
+
+
+def _named(consumer: Consumer, options: ConnectionOptions) -> str | None:
+    """Return the queue, as URI, that is named for its dead letters; None: none is."""
+    named = consumer.dead_letter or options.dead_letter
+    return None if named in tuple(DeadLetterStrategy) else named
 
 
 def _examine_destination(
@@ -171,8 +180,11 @@ def _examine_destination(
         yield Finding(check, Level.FAILURE, str(error))
         return
     place = found.dead_letter_queue.destination
-    named = (consumer.dead_letter or options.dead_letter) not in tuple(DeadLetterStrategy)
-    if not named and place != _place(session, options):
+    named = _named(consumer, options)
+    if named is not None:
+        told = link_of(session).examine_dead_letter_queue(named)
+        yield from _advise(f"settings of {named}, for dead letters of {destination.uri}", told)
+    elif place != _place(session, options):
         yield Finding(check, Level.NOTE, f"confirmed copies of its dead letters to {place}")
     yield from _advise(check, found)
 

@@ -83,6 +83,9 @@ class Management(Protocol):
         Raises InvalidDestinationError if the consumer would take messages that are not meant for it.
         """
 
+    def examine_dead_letter_queue(self, destination: str) -> Inquiry[Findings]:
+        """Look at a queue, as URI, that the application names for dead letters: does it keep what it is given?"""
+
     def try_selector(self, headers: Mapping[str, str]) -> Inquiry[None]:
         """Raise InvalidSelectorError if the broker could not parse the selector of a SUBSCRIBE with `headers`."""
 

@@ -50,8 +50,9 @@ class Inquiries:
         self._machine = machine
         #: One inquiry at a time, so that one warning says it all.
         self._alone = NonReentrantLock("what asks the broker's management")
-        #: By broker, destination and the redeliveries that the consumer's policy allows, which decide the advice.
-        self._found: dict[tuple[str, str, int], Findings] = {}
+        #: By broker, destination and the redeliveries that the consumer's policy allows, which decide the advice; None:
+        #: of a queue for dead letters.
+        self._found: dict[tuple[str, str, int | None], Findings] = {}
         #: Brokers, and selectors that they have taken; what a selector compares with is left out.
         self._tried: set[tuple[str, str]] = set()
         self._silent: set[str] = set()  #: brokers that cannot be asked
@@ -67,21 +68,35 @@ class Inquiries:
 
         Raises InvalidDestinationError if it would take messages that are not meant for it.
         """
+        key = (peer.address, destination, policy.maximum_redeliveries)
         default = Findings(DeadLetterQueue(peer.dialect.dead_letter_queue))
-        management = self._management(peer)
+        found = self._look_at(peer, key, lambda one: one.examine(destination, kind, policy))
+        return found or default
+
+    def examine_dead_letter_queue(self, peer: BrokerPeer, destination: str) -> Findings:
+        """Do as `examine` for a queue (URI) that the application names for dead letters."""
+        key = (peer.address, destination, None)
+        found = self._look_at(peer, key, lambda one: one.examine_dead_letter_queue(destination))
+        return found or Findings(DeadLetterQueue(destination))
+
+    def _look_at(
+        self,
+        peer: BrokerPeer,
+        key: tuple[str, str, int | None],
+        examine: Callable[[Management], Inquiry[Findings]],
+    ) -> Findings | None:
+        """Return what is found, once for each `key`; None where nobody can be asked."""
+        management, destination = self._management(peer), key[1]
         if management is None or destination.startswith("temp-"):
-            return default
+            return None
         with self._alone():
-            key = (peer.address, destination, policy.maximum_redeliveries)
             known = self._found.get(key)
             if known is None and peer.address not in self._silent:
-                known = self._try(
-                    peer, management, lambda: management.examine(destination, kind, policy)
-                )
+                known = self._try(peer, management, lambda: examine(management))
                 if known is not None:
                     self._found[key] = known
                     _warn(peer, destination, known)
-        return known or default
+        return known
 
     def try_selector(self, peer: BrokerPeer, headers: Mapping[str, str]) -> None:
         """Before SUBSCRIBE with `headers`: raise InvalidSelectorError where that would cost the session's link."""

@@ -337,6 +337,13 @@ class SessionLink:
         peer = self.peer(f"SUBSCRIBE {destination}")
         return self.shared.inquiries.examine(peer, destination.uri, kind, policy)
 
+    def examine_dead_letter_queue(self, destination: str) -> Findings:
+        """Return what the management tells of a queue (URI) that the application names for dead letters."""
+        self.check_open()
+        return self.shared.inquiries.examine_dead_letter_queue(
+            self.peer(f"SEND {destination}"), destination
+        )
+
     # Temporary destinations ------------------------------------------------------------------------------------------
 
     def make_temporary_queue(self) -> TemporaryQueue:

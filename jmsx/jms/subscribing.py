@@ -102,6 +102,9 @@ def settings(link: SessionLink, wanted: ConsumerRequest, messages: int) -> Consu
         check_elsewhere(destination.uri, own.dead_letter, link.dialect.writing.queue_name)
     optimizes = link.mode.does.may_optimize
     findings = link.examine(destination, kind, policy)
+    dead_letter = own.dead_letter or link.options.dead_letter
+    if dead_letter not in tuple(DeadLetterStrategy):
+        link.examine_dead_letter_queue(dead_letter)
     queue, expired = findings.dead_letter_queue, findings.expired
     subscription_id = link.next_subscription_id()
     return ConsumerSettings(
@@ -128,7 +131,7 @@ def settings(link: SessionLink, wanted: ConsumerRequest, messages: int) -> Consu
         expired_frames=() if expired is None else expired.before,
         prefetch=max(messages, 1),
         policy=policy,
-        dead_letter=own.dead_letter or link.options.dead_letter,
+        dead_letter=dead_letter,
         optimize=link.options.optimize(own) if optimizes and messages > 0 else None,
         non_blocking_redelivery=non_blocking,
         scheduled=scheduled(link, destination.uri, kind, policy),

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx import Connection, Message, Queue, RedeliveryPolicy, Reject, Topic
+from jmsx import (
+    Connection,
+    ConsumerOptions,
+    Message,
+    Queue,
+    RedeliveryPolicy,
+    Reject,
+    Topic,
+)
 from jmsx.core.values import DestinationKind
 from jmsx.drivers.request_link import PATIENCE
 from jmsx.errors import (
@@ -177,6 +185,22 @@ def test_redelivery_on_both_sides_is_warned_of_once(caplog: pytest.LogCaptureFix
                 assert word in told[0]
             told_again = link_of(session).examine(Queue("slow.a"), DestinationKind.QUEUE, policy)
             assert len(told_again.advice) == 1
+
+
+def test_a_queue_for_dead_letters_that_loses_them_is_warned_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Where a consumer, or the connection, names one."""
+    with ArtemisBroker(address_settings={"dead.#": {"default-ring-size": 10}}) as broker:
+        with Connection(broker.url, dead_letter="queue://dead.all") as connection:
+            session = connection.create_session()
+            own = ConsumerOptions(dead_letter="queue://dead.own")
+            for options in (None, own, own, None):
+                session.create_consumer(Queue("a"), options=options).close()
+        told = warnings(caplog, "a queue keeps so many messages only")
+    assert len(told) == 2
+    assert "queue://dead.all" in told[0]
+    assert "queue://dead.own" in told[1]
 
 
 def test_asking_leaves_nothing_behind(artemis_broker: Broker) -> None:

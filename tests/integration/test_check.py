@@ -232,6 +232,29 @@ def test_a_queue_that_forgets(
     assert words in told["told"]
 
 
+def test_a_queue_that_is_named_for_dead_letters(artemis_broker: Broker, tmp_path: Path) -> None:
+    """It is to keep them: so it is looked at as that of the consumer is."""
+    queue, dead = fresh_queue(), fresh_queue()
+    settings = json.dumps({"defaultPurgeOnNoConsumers": True})
+    ask_broker(artemis_broker, "addAddressSettings", dead.name, settings)
+    wanted = {"name": dead.name, "address": dead.name, "routing-type": "ANYCAST", "ring-size": 2}
+    ask_broker(artemis_broker, "createQueue", json.dumps(wanted | {"auto-create-address": True}))
+    text = (
+        "from jmsx import App\n"
+        f"app = App({artemis_broker.url!r})\n"
+        f"@app.consumer({queue.uri!r}, dead_letter={dead.uri!r})\n"
+        "def handle(message):\n"
+        "    pass\n"
+    )
+    (tmp_path / "shop.py").write_text(text, encoding="utf-8")
+    code, findings, _ = check("--app", "shop:app", PYTHONPATH=str(tmp_path))
+    assert code == 0
+    told = findings[f"settings of {dead.uri}, for dead letters of {queue.uri}"]
+    assert told["level"] == "warning"
+    assert "default-purge-on-no-consumers true" in told["told"]
+    assert "keeps 2 messages only (ring-size)" in findings[f"queue {dead.name}"]["told"]
+
+
 def settings_are_told(broker: Broker, queue: Queue, folder: Path, **settings: bool) -> str:
     """What is told of a queue whose address-setting is so."""
     ask_broker(broker, "addAddressSettings", queue.name, json.dumps(settings))

@@ -124,6 +124,29 @@ def test_all_advice_is_told() -> None:
     assert len(found.advice) == 2
 
 
+def test_a_queue_that_is_named_for_dead_letters() -> None:
+    """Whatever makes it lose one is told; how it redelivers itself is nothing that concerns it."""
+    losing = {
+        "addressFullMessagePolicy": "DROP",
+        "defaultRingSize": 5,
+        "defaultLastValueQueue": True,
+        "defaultPurgeOnNoConsumers": True,
+        "defaultNonDestructive": True,
+        "redeliveryDelay": 5,
+    }
+    broker = Broker(settings={"dead": losing})
+    found = broker.conduct(MANAGEMENT.examine_dead_letter_queue("queue://dead::q"))
+    assert found.dead_letter_queue == DeadLetterQueue("queue://dead::q")
+    assert [next(iter(one.settings)) for one in found.advice] == [
+        "address-full-policy",
+        "default-ring-size",
+        "default-last-value-key",
+        "default-purge-on-no-consumers",
+        "default-non-destructive",
+    ]
+    assert broker.conduct(MANAGEMENT.examine_dead_letter_queue("queue://fine")).advice == ()
+
+
 @pytest.mark.parametrize("set_", [{}, {"autoCreateDeadLetterResources": True}], ids=str)
 def test_broker_that_makes_its_queue_deletes_nothing(set_: dict[str, bool]) -> None:
     """The queue is not there yet, but will be."""
