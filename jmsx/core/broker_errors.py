@@ -18,15 +18,16 @@ PATIENCE: Final = 1.0
 class About(Enum):
     """What an ERROR is about, as far as anybody can tell."""
 
-    REQUEST = auto()  #: the request that it answers, and nothing else: the link goes on
-    COPY = (
-        auto()
-    )  #: a copy of a message that leaves its queue; those that are held have no part in it
-    SUBSCRIPTION = auto()  #: a further one, by which jmsx asks for more than a window has room for
-    LINK = (
-        auto()
-    )  #: the link alone: the broker ends it for its silence, or because somebody wants it to
-    WORK = auto()  #: perhaps what the application has sent for the messages that it holds
+    #: The request that it answers, and nothing else: the link goes on
+    REQUEST = auto()
+    #: A copy of a message that leaves its queue; those that are held have no part in it
+    COPY = auto()
+    #: A further one, by which jmsx asks for more than a window has room for
+    SUBSCRIPTION = auto()
+    #: The link alone: the broker ends it for its silence, or because somebody wants it to
+    LINK = auto()
+    #: Perhaps what the application has sent for the messages that it holds
+    WORK = auto()
 
 
 class Complaint(NamedTuple):
