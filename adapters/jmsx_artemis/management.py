@@ -221,7 +221,7 @@ def _of_expired(settings: AddressSettings) -> Inquiry[DeadLetterQueue | None]:
 
 def _check(destination: str, kind: DestinationKind) -> Inquiry[None]:
     """
-    Raise if a consumer would read another queue than the one that is meant.
+    Raise InvalidDestinationError if a consumer would read another queue than the one that is meant.
 
     A topic's subscriber reads the queue that is called like the topic, if there is one (`StompSession.java:308-364`);
     and a queue has its name in the whole broker, whatever address stands before it.

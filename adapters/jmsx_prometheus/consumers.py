@@ -264,7 +264,7 @@ class ConsumerSeries:
         self._note_failure(reason, error_type, event.at + offset)
 
     def note_dead_letter_failed(self, event: DeadLetterFailed, offset: float) -> None:
-        """Count one dead letter that is none; its reason is a sentence, and so no label."""
+        """Count one dead letter that the broker did not take; its reason is a sentence, and so no label."""
         self._dead_letter_failures.value += 1
         self._note_failure("dead_letter_refused", "", event.at + offset)
 

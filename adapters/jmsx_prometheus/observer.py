@@ -126,8 +126,8 @@ class PrometheusObserver:
         registry: where it registers; an own one by default, never the global one.
         clock: gives monotonic and wall seconds, read together.
         log: an event log whose own numbers are shown, too: what it has written, dropped, and not yet written.
-        maximum_destinations: how many destinations get their own label value, and likewise
-        maximum_consumers: how many consumers do; later ones are `__other__`.
+        maximum_destinations: how many destinations get a label value of their own; later ones are `__other__`.
+        maximum_consumers: how many consumers get one; later ones are `__other__`.
     """
 
     def __init__(

@@ -156,7 +156,7 @@ class SeriesTable:
                 self._tallies[name].pop(values, None)
 
     def copy(self) -> SeriesTable:
-        """Return copy all numbers; quick, so that the lock around it is short."""
+        """Return a copy of all numbers; quick, so that the lock around it is short."""
         copied = SeriesTable()
         for name, tallies in self._tallies.items():
             copied._tallies[name] = {values: tally.copy() for values, tally in tallies.items()}

@@ -63,7 +63,7 @@ def stream(
             print(made.line)
 
     What comes is read within `trigger_seconds`, also of segments that are still open, and only once; a report costs
-    what is new, and the merging. The stream ends when the loop is left, or it `is_enough`. After kill -9, at any point
+    what is new, and the merging. The stream ends when the loop is left, or `is_enough()`. After kill -9, at any point
     and of any of its processes, the same call goes on where it was. No report can be made by others in `out_directory`
     meanwhile.
 

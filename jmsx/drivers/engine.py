@@ -223,7 +223,7 @@ class Engine:
             self._refuse_to_wait()
 
     def _refuse_to_wait(self) -> None:
-        """Raise in the middle of a call: that may be what is waited for, and others would have the core meanwhile."""
+        """Raise IllegalStateError within a call: one would wait for what it has yet to do, and free the core."""
         if self._working or self._parts:
             self._refuse_reentry()
 

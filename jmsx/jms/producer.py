@@ -328,7 +328,7 @@ def _message(given: Message | Body) -> Message:
 
 
 def _time_to_live(given: object) -> float:
-    """Return it in seconds; raises ConfigurationError for what is none, or more than the broker can read."""
+    """Return `given` in seconds; raises ConfigurationError for what is none, or more than the broker can read."""
     seconds: float = as_number("time_to_live", given)
     number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
     if not number or not 0 <= seconds <= LONGEST:
