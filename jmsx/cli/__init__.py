@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from jmsx.cli.exits import FAILED, INTERRUPTED
-from jmsx.cli.interrupts import is_interruption
+from jmsx.cli.interrupts import is_interruption, take_sigterm_as_init
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 def main() -> None:
     """Run the command line; what goes wrong is one clear line on standard error, never a traceback."""
+    take_sigterm_as_init()
     gc.disable()  # what is imported stays: to look for garbage in it takes a fifth of the time of `jmsx --help`
     try:
         from jmsx.cli.commands import run  # noqa: PLC0415 - the extra may be missing, and we say so

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -205,3 +206,33 @@ def test_a_program_that_configures_logging(tmp_path: Path) -> None:
         [sys.executable, "-c", look], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert told.stdout.splitlines() == ["jmsx.session True True", "jmsx.app False True"]
+
+
+#: Is `jmsx run shop:app`, whose module is told to end while it is imported, as the process with that number.
+_TOLD_IN_AN_IMPORT: Final = """
+import os, signal, sys, types
+os.getpid = lambda: {number}
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "shop":
+            signal.raise_signal(signal.SIGTERM)
+            print("goes on")
+
+sys.meta_path.insert(0, Finder())
+sys.argv = ["jmsx", "run", "shop:app"]
+from jmsx.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(1, 128 + signal.SIGTERM), (2, -signal.SIGTERM)])
+def test_a_signal_in_the_middle_of_an_import(number: int, code: int) -> None:
+    """It ends the first process of a container, too, to which the system passes no signal that it does not take."""
+    ended = subprocess.run(
+        [sys.executable, "-c", _TOLD_IN_AN_IMPORT.format(number=number)],
+        stdout=subprocess.PIPE,
+        timeout=30,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (code, b"")
