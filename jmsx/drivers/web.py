@@ -32,6 +32,8 @@ LONGEST: Final = 10.0
 MOST: Final = 16
 #: Seconds that one more waits for the oldest to be gone.
 _PATIENCE: Final = 1.0
+#: Seconds until one is asked for again that the system had no descriptor for: it waits all the time.
+_AGAIN: Final = 0.1
 
 _log = logger("jmsx.drivers.web")
 
@@ -107,6 +109,14 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
         self.setup_environ()
+
+    def get_request(self) -> tuple[Any, Any]:
+        """Take a connection; raises OSError, but not as often as the processor can."""
+        try:
+            return super().get_request()
+        except OSError:
+            time.sleep(_AGAIN)
+            raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Give a connection a thread; where too many are open, the place of the oldest."""

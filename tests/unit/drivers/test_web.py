@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import socket
+import socketserver
 import struct
 import threading
 import time
@@ -15,6 +18,7 @@ import pytest
 
 from jmsx.drivers import web
 from jmsx.drivers.web import MOST, WebServer
+from tests.integration.broker_support import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -109,6 +113,27 @@ def _is_ended_after_one_more_byte(peer: socket.socket) -> bool:
         return False
     except ConnectionError:
         return True
+
+
+def test_a_process_without_a_free_descriptor_is_not_kept_busy(
+    server: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A probe that it cannot take waits, and is served when it has one again; it took all of a processor meanwhile."""
+    refused: list[float] = []
+
+    def refuse(_server: object) -> None:
+        refused.append(time.monotonic())
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(socketserver.TCPServer, "get_request", refuse)
+        with connected(server) as other:
+            other.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            assert eventually(lambda: len(refused) >= 3)
+            patch.undo()
+            assert other.recv(100).startswith(b"HTTP/1.0 200")
+    pauses = [later - before for before, later in itertools.pairwise(refused)]
+    assert min(pauses) >= 0.09
 
 
 def test_rubbish_and_resets_are_not_worth_a_line(
