@@ -79,8 +79,25 @@ async def in_thread(work: Callable[[], T], *, to_its_end: bool) -> T:
     Return what `work` returns, in a thread with the caller's context, while the event loop goes on.
 
     With `to_its_end` a cancellation waits for it: what is sent after a rollback would be in the next transaction.
+    Raises NoThreadError where the process gets no thread for it: then it is never begun.
     """
-    working = asyncio.ensure_future(asyncio.to_thread(work))
+    doing: concurrent.futures.Future[T] = concurrent.futures.Future()
+    run = contextvars.copy_context().run
+
+    def do() -> None:
+        if doing.set_running_or_notify_cancel():
+            try:
+                doing.set_result(run(work))
+            except BaseException as error:  # noqa: BLE001 - raised where it is awaited
+                doing.set_exception(error)
+
+    try:
+        asyncio.get_running_loop().run_in_executor(None, do)
+    except RuntimeError as error:
+        # The loop's pool keeps what it gets no thread for, and has it done by the next of its threads that is free.
+        if doing.cancel():
+            raise NoThreadError(*error.args) from error
+    working = asyncio.wrap_future(doing)
     if not to_its_end:
         return await working
     try:

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from jmsx.app.answers import Requests
 from jmsx.app.bodies import Data
-from jmsx.app.loops import in_thread
+from jmsx.app.loops import NoThreadError, in_thread
 from jmsx.app.middleware import Layer, Middleware
 from jmsx.app.sender import Sender, Sending, SendKeywords
 from jmsx.app.worker import Worker
 from jmsx.drivers.machine import Machine
+from jmsx.drivers.threads import no_room
+from jmsx.errors import ResourceAllocationError
 from jmsx.jms.connection import Connection
 from jmsx.jms.destination import Destination
 from jmsx.jms.message import Message
@@ -65,7 +67,10 @@ class Outgoing:
     ) -> str:
         """Do as `send` does, while the event loop goes on; in a transaction a cancellation waits for its end."""
         whole = self._transacting() is not None
-        return await in_thread(partial(self.send, to, body, options), to_its_end=whole)
+        try:
+            return await in_thread(partial(self.send, to, body, options), to_its_end=whole)
+        except NoThreadError as error:
+            raise _unsent(to, error) from error
 
     def request(
         self, to: Destination | str, body: Message | Data, options: SendKeywords
@@ -77,7 +82,10 @@ class Outgoing:
         self, to: Destination | str, body: Message | Data, options: SendKeywords
     ) -> Message:
         """Do as `request` does, while the event loop goes on; if it is cancelled, nobody waits for the answer."""
-        return await self.requests.aask(Sending.of(options), to, body, self.requests.pending())
+        try:
+            return await self.requests.aask(Sending.of(options), to, body, self.requests.pending())
+        except NoThreadError as error:
+            raise _unsent(to, error) from error
 
     def reply(self, message: Message, to: Destination | str, options: dict[str, Any]) -> str:
         """Send the answer of a handler that is in no transaction."""
@@ -91,3 +99,7 @@ class Outgoing:
     def _transacting(self) -> Worker | None:
         worker = self._calling()
         return worker if worker is not None and worker.transacted else None
+
+
+def _unsent(to: Destination | str, error: NoThreadError) -> ResourceAllocationError:
+    return no_room(f"nothing was sent to {to}", "send it again", error)

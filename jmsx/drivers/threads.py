@@ -38,9 +38,14 @@ def start(thread: threading.Thread, undone: str, again: str) -> None:
     try:
         _start(thread)
     except RuntimeError as error:
-        raise ResourceAllocationError(
-            f"{undone}: this process gets no further thread ({error}); {_ROOM}, and {again}"
-        ) from error
+        raise no_room(undone, again, error) from error
+
+
+def no_room(undone: str, again: str, error: RuntimeError) -> ResourceAllocationError:
+    """Return what to raise for what is `undone` without a thread, with how to ask for it `again`."""
+    return ResourceAllocationError(
+        f"{undone}: this process gets no further thread ({error}); {_ROOM}, and {again}"
+    )
 
 
 def start_serving(thread: threading.Thread, broker: str) -> None:

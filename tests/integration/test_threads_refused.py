@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 import time
@@ -14,6 +15,7 @@ from jmsx.app.signals import Signals
 from jmsx.drivers.transport import DriverTransport
 from jmsx.errors import ConnectionFailedError, JmsxError, ResourceAllocationError
 from jmsx.jms.session import link_of
+from jmsx.testing import FakeBrokerServer
 from tests.integration.broker_support import eventually
 from tests.integration.support import TRANSACTED, nothing_left, outage, settles
 
@@ -197,3 +199,25 @@ def test_what_is_done_beside_the_main_thread() -> None:
         with pytest.raises(ZeroDivisionError):
             signals.beside(lambda: 1 // 0, "of-a-test").wait(5)
     assert done == ["drained"]
+
+
+@pytest.mark.parametrize("how", ["asend", "arequest"])
+def test_what_an_event_loop_sends_without_a_thread_is_never_sent(how: str) -> None:
+    """A pool that others use kept it, and sent it behind its error, when it had a thread again."""
+
+    async def send(app: App, server: FakeBrokerServer) -> None:
+        others = asyncio.get_running_loop().run_in_executor(None, held.wait, 20)
+        with no_threads(), pytest.raises(ResourceAllocationError, match="nothing was sent to out:"):
+            await (app.asend if how == "asend" else app.arequest)("out", "x", timeout=5)
+        held.set()
+        await others
+        await app.asend("queue://later", "y")
+        with server.broker() as broker:
+            assert [len(broker.queue(name)) for name in ("out", "later")] == [0, 1]
+
+    held = threading.Event()
+    with FakeBrokerServer("classic") as server:
+        app = App(server.url)
+        app.send("queue://first", "x")
+        asyncio.run(send(app, server))
+        app.abort()
