@@ -351,11 +351,12 @@ class UnitOfWork:
 
     def hear(self, complaint: Complaint) -> None:
         """Note of what the broker complains, before the request is answered that it is about."""
-        self._blameless = complaint.about in _BLAMELESS
-        if complaint.about is About.WORK:
-            self.complained = True
-            if complaint.request is None:
-                self.set_rollback_only(complaint.words)
+        about = complaint.about
+        self._blameless = about in _BLAMELESS
+        self.complained |= about is About.WORK
+        # that it is of a copy may be a guess, and of sends that are refused together none is to be taken singly
+        if complaint.request is None and about in (About.WORK, About.COPY):
+            self.set_rollback_only(complaint.words)
 
     def set_rollback_only(self, cause: str) -> None:
         """
@@ -553,7 +554,7 @@ class UnitOfWork:
         told_by_marker = isinstance(error, TransactionRolledBackError)  # on the next link
         complained = self.is_rollback_only or isinstance(error, BrokerFaultError)
         refused = not (in_doubt or told_by_marker)
-        failed = (refused and not self._blameless) or (complained and not transaction.sent)
+        failed = not self._blameless and (refused or (complained and not transaction.sent))
         self._abandon(batches, now, failed=failed)
         if not transaction.sent:
             self._sending.report_all(

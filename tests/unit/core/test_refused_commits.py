@@ -149,9 +149,9 @@ def ends(talk: Talk, *told: str) -> None:
 FULL = ("AMQ229119 Disk Capacity is Low", "AMQ339011 Error sending message")
 
 
-def held_beside_a_copy(committing: bool, **fields: Any) -> Talk:
+def held_beside_a_copy(committing: bool, marker_day: int | None = None, **fields: Any) -> Talk:
     """A session on Artemis that holds `b`, or commits it, while a copy of `a` is on its way."""
-    talk = Talk(TRANSACTED, dialect=ARTEMIS)
+    talk = Talk(TRANSACTED, dialect=ARTEMIS, marker_day=marker_day)
     talk.subscribe("1", **fields)
     talk.subscribe("2", policy=at_most(0))
     talk.comes("a")
@@ -226,6 +226,25 @@ def test_a_commit_behind_a_complaint_is_refused_for_what_that_was_about(
     talk.comes("a", redelivered="true")
     assert waits_behind(talk) == 0
     assert talk.held().failures == failures
+
+
+@pytest.mark.parametrize(
+    ("told", "repeated"),
+    [
+        ("AMQ339016 Error creating subscription 1+1", True),
+        ("AMQ339011 Error sending message", False),
+        ("", True),
+    ],
+)
+def test_what_may_be_refused_is_not_sent_singly(told: str, *, repeated: bool) -> None:
+    """Behind an ERROR that seems to be of our own copy, and may be of one of the sends: some of them would be taken."""
+    talk = held_beside_a_copy(committing=False, policy=at_most(0), marker_day=20_000)
+    talk.send()
+    request = talk.commit()
+    if told:
+        talk.complain(told)
+    talk.core.link_closed("io", told, talk.now)
+    assert request.done != repeated
 
 
 @pytest.mark.parametrize("committing", [False, True])
