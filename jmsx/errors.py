@@ -103,7 +103,7 @@ class MessageFormatError(UsageError):
 
 
 class MessageNotReadableError(UsageError):
-    """The body is not of the type that was asked for."""
+    """The body is not of the type that was asked for, or STOMP does not carry it; says what to take instead."""
 
 
 class MessageNotWriteableError(UsageError):

@@ -16,8 +16,10 @@ _log = logger("jmsx.observe")
 @runtime_checkable
 class Observer(Protocol):
     """
-    What is told each event, in order for each session; it is called from several threads, so it must be thread-safe,
-    and in an app with `async def` handlers on the event loop, too.
+    An object that is told each event, in order for each session.
+
+    It is called from several threads, so it must be thread-safe, and in an app with `async def` handlers on the event
+    loop, too.
 
     Three more attributes are looked at, where an observer has them. `keeps_counts`, if true: an `App` asks the broker
     for its counts, and tells them (`QueueCounted`). `note_paused(destination, consumer, *, paused)` is called when a

@@ -203,7 +203,9 @@ def _metrics(path: Path) -> Callable[[Any, float], None]:
     try:
         target = path.resolve()  # it is replaced as a whole, and so would a link be
     except (OSError, RuntimeError) as error:  # a link that leads to itself
-        raise ConfigurationError(f"--metrics {path} leads nowhere: {error}") from error
+        raise ConfigurationError(
+            f"--metrics {path} is a link that leads nowhere: {error}"
+        ) from error
     if not target.parent.is_dir():
         raise ConfigurationError(
             f"--metrics {path}: {target.parent} is no directory; make it first"

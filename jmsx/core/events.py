@@ -50,7 +50,7 @@ class LateOutcome(StrEnum):
 class AckTrigger(StrEnum):
     """Why an ACK was written."""
 
-    EACH = "each"  #: AUTO: one delivery is done
+    EACH = "each"  #: AUTO: a delivery is done, perhaps with others of the last 5 ms
     THRESHOLD = "threshold"  #: a batch is full
     IDLE = "idle"  #: the local buffer ran dry, or a timeout passed
     EXPLICIT = "explicit"  #: the application called acknowledge()

@@ -52,7 +52,7 @@ def _decimal_text(number: Decimal) -> str:
 
 
 class IdempotencyStore(Protocol):
-    """Knows what was done; used by many threads."""
+    """What each idempotency store does: it knows which messages were handled; used by many threads."""
 
     @property
     def connects(self) -> bool:
