@@ -224,7 +224,7 @@ FIELDS: Final = (
         "consumer",
         _STRING,
         "",
-        "the listener's name",
+        "the consumer's name",
         _from("consumer", *_CONSUMED, *_BATCHES, *_OF_A_SUBSCRIPTION),
     ),
     Field(
@@ -269,7 +269,11 @@ FIELDS: Final = (
         least=1,
     ),
     Field(
-        "redelivered", _BOOLEAN, "", "the broker's flag, or ours", _from("redelivered", "delivery")
+        "redelivered",
+        _BOOLEAN,
+        "",
+        "whether it was delivered before, by the broker's flag or our count",
+        _from("redelivered", "delivery"),
     ),
     Field(
         "sent_us",
@@ -499,7 +503,7 @@ FIELDS: Final = (
         "enqueued",
         _LONG,
         _MESSAGES,
-        "came in since the broker was started",
+        "messages that came in since the broker was started",
         _from("enqueued", "broker.stats"),
         least=0,
     ),
@@ -507,7 +511,7 @@ FIELDS: Final = (
         "dequeued",
         _LONG,
         _MESSAGES,
-        "left since then: acknowledged, dead-lettered or expired",
+        "messages that left since then: acknowledged, dead-lettered or expired",
         _from("dequeued", "broker.stats"),
         least=0,
     ),
@@ -515,7 +519,7 @@ FIELDS: Final = (
         "expired",
         _LONG,
         _MESSAGES,
-        "whose time was over since then",
+        "messages whose time to live was over since then",
         _from("expired", "broker.stats"),
         least=0,
     ),
@@ -540,7 +544,7 @@ FIELDS: Final = (
         "error_message",
         _STRING,
         "",
-        "free text, only if the application asked for it",
+        "free text, only if the application asked for it (`with_text`)",
         {
             "dlq": "error_message",
             "conn.lost": "detail",
