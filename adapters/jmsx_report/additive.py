@@ -71,6 +71,11 @@ class Partial:
     apart: tuple[str, ...] = ()
 
     @cached_property
+    def columns(self) -> list[str]:
+        """Its columns, in their order."""
+        return [*self.keys, *self.adds]
+
+    @cached_property
     def sums(self) -> list[pl.Expr]:
         """What the other columns are in a row of equal keys."""
         return [_ADD[how](pl.col(column)) for column, how in self.adds.items()]
@@ -79,7 +84,7 @@ class Partial:
 def added(partial: Partial, rows: pl.DataFrame) -> pl.DataFrame:
     """Add up rows of `partial`: one row for each of its keys."""
     if rows.is_empty():
-        return rows.select(*partial.keys, *partial.adds)
+        return rows if rows.columns == partial.columns else rows.select(partial.columns)
     return rows.group_by(partial.keys).agg(partial.sums)
 
 

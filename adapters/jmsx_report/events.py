@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import polars as pl
 
@@ -11,6 +11,8 @@ from jmsx_eventlog.schema import KINDS, FieldType, fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+Rows = TypeVar("Rows", pl.DataFrame, pl.LazyFrame)
 
 _TYPES: Final[Mapping[FieldType, type[pl.DataType]]] = {
     FieldType.STRING: pl.String,
@@ -64,7 +66,7 @@ _NONE: Final = {kind: pl.DataFrame(schema=schema) for kind, schema in SCHEMAS.it
 
 
 def _coded(frame: pl.DataFrame, kind: str) -> pl.DataFrame:
-    return coded(frame).with_columns(kind=pl.lit(kind, pl.Categorical))
+    return frame.with_columns(*_as_codes(frame), kind=pl.lit(kind, pl.Categorical))
 
 
 @cache
@@ -133,10 +135,13 @@ class Events:
             self._made[of] = of(self)
         return self._made[of]
 
-    def kinds(self) -> Sequence[str]:
-        """Return the kinds that there are lines of; of an empty batch any one, as its frame has the columns too."""
-        present = [kind for kind, frame in self._frames.items() if frame.height]
-        return present or [KINDS[0].name]
+    def kinds(self, *among: str) -> Sequence[str]:
+        """Return the kinds `among` which there are lines of; else the first, as its frame has the columns too."""
+        return [kind for kind in among if not self.lack(kind)] or among[:1]
+
+    def every_kind(self) -> Sequence[str]:
+        """Return the kinds that there are lines of; of an empty batch any one."""
+        return self.kinds(*self._frames) or [KINDS[0].name]
 
     def about(self, what: str) -> pl.DataFrame:
         """Return the rows of `ranges`, `files` or `quarantine`, as ABOUT has them."""
@@ -147,15 +152,25 @@ class Events:
 def every_line(events: Events) -> pl.DataFrame:
     """Return kind, writer, seq, ts_us, mono_us of each line; kinds and writers are Categorical."""
     columns = ["kind", "writer", "seq", "ts_us", "mono_us"]
-    return pl.concat(events.coded(kind)[columns] for kind in events.kinds())
+    return pl.concat(events.coded(kind)[columns] for kind in events.every_kind())
 
 
 def coded(rows: pl.DataFrame) -> pl.DataFrame:
     """Return `rows` with their names as Categorical."""
-    texts = [name for name in NAMES if rows.schema.get(name) == pl.String]
-    return rows.with_columns(pl.col(texts).cast(pl.Categorical)) if texts else rows
+    codes = _as_codes(rows)
+    return rows.with_columns(codes) if codes else rows
 
 
-def named(rows: pl.DataFrame) -> pl.DataFrame:
+def _as_codes(rows: pl.DataFrame) -> list[pl.Expr]:
+    schema = rows.schema
+    texts = [name for name in NAMES if schema.get(name) == pl.String]
+    return [pl.col(texts).cast(pl.Categorical)] if texts else []
+
+
+#: What is Categorical, as texts.
+_AS_TEXTS: Final = pl.col(pl.Categorical).cast(pl.String)
+
+
+def named(rows: Rows) -> Rows:
     """Return `rows` with their Categorical columns as texts; for few rows."""
-    return rows.with_columns(pl.col(pl.Categorical).cast(pl.String))
+    return rows.with_columns(_AS_TEXTS)

@@ -13,8 +13,9 @@ from typing import Final
 import polars as pl
 
 from jmsx.core.events import LateOutcome, Outcome
-from jmsx_report.additive import HOUR_US, Adds, Partial, added
-from jmsx_report.events import Events, named
+from jmsx_report.additive import HOUR_US, Adds, Partial
+from jmsx_report.events import SCHEMAS, Events, named
+from jmsx_report.inline import at_once
 from jmsx_report.nothing import of_lines, of_rows
 from jmsx_report.texts import are_hexadecimal
 
@@ -49,9 +50,13 @@ _FLOWING: Final = ("send", "delivery", LATE)
 _HERE: Final = ("writer", "session_id", "epoch", "kind", "outcome", "dest", "subscription")
 
 
-def optional(frame: pl.DataFrame, name: str, of: type[pl.DataType]) -> pl.Expr:
-    """Return the column `name`, or nulls where lines of the kind of `frame` have no such member."""
-    return pl.col(name) if name in frame.columns else pl.lit(None, of).alias(name)
+def optional(kind: str, name: str, of: type[pl.DataType]) -> pl.Expr:
+    """
+    Return the column `name`, or nulls where lines of `kind` have no such member.
+
+    Nulls of a Categorical must not be a constant of a module: they would have Polars keep the names of all batches.
+    """
+    return pl.col(name) if name in SCHEMAS[kind] else pl.lit(None, of).alias(name)
 
 
 def key_us(key: pl.Expr) -> pl.Expr:
@@ -103,9 +108,8 @@ def bucket(key: pl.Expr, instant: pl.Expr, number: pl.Expr | None = None) -> pl.
     )
 
 
-#: Columns that one kind of line has and another has not.
+#: Columns that one kind of line has and another has not, beside the subscription.
 _OF_SOME: Final[dict[str, type[pl.DataType]]] = {
-    "subscription": pl.Categorical,
     "sent_us": pl.Int64,
     "recv_us": pl.Int64,
     "msg_id": pl.String,
@@ -121,25 +125,25 @@ _NUMBERS: Final = (pl.col("seq").min().alias("low"), pl.col("seq").max().alias("
 _OF_CLASSIC: Final = "ID:"
 
 
-def _of(lines: pl.DataFrame, effects: pl.Expr = _NONE, running: pl.Expr = _NONE) -> pl.DataFrame:
-    """Return one row a line, as `keyed` has them."""
-    there = {name: optional(lines, name, of) for name, of in _OF_SOME.items()}
-    return lines.select(
-        *_HERE[:-1],
-        *("msg_key", "seq", "ts_us", "mono_us"),
-        *(there[name] for name in ("subscription", "recv_us", "tx_id", "expires_us")),
+def _of(kind: str, effects: pl.Expr = _NONE, running: pl.Expr = _NONE) -> list[pl.Expr]:
+    """Return the columns of `keyed` of a line of `kind`, but for those that it adds, and the subscription."""
+    there = {name: optional(kind, name, of) for name, of in _OF_SOME.items()}
+    columns = (*_HERE[:-1], "msg_key", "seq", "ts_us", "mono_us")
+    return [
+        *map(pl.col, columns),
+        *(there[name] for name in ("recv_us", "tx_id", "expires_us")),
         pl.when(~there["msg_id"].str.starts_with(_OF_CLASSIC))
         .then(there["sent_us"])
         .alias("shown_us"),
         pl.coalesce(there["sent_us"], there["recv_us"], "ts_us").alias("told_us"),
         effects.cast(pl.Int64).alias("effects"),
         running.cast(pl.Int64).alias("running"),
-    )
+    ]
 
 
-def _deliveries(events: Events) -> pl.DataFrame:
+def _of_deliveries() -> list[pl.Expr]:
     """
-    Return each delivery.
+    Return the columns of a delivery.
 
     Of one that was abandoned only its times tell of its handler. Where that was not called they are all one, or its end
     comes before its beginning or is not there; where it still ran its end is that of the link.
@@ -152,19 +156,25 @@ def _deliveries(events: Events) -> pl.DataFrame:
         & pl.col("error_type").is_null()
         & called.fill_null(value=False)
     )
-    return _of(
-        events.coded("delivery"), done | (had & (ended != settled)), had & (ended == settled)
-    )
+    return _of("delivery", done | (had & (ended != settled)), had & (ended == settled))
 
 
-def _late(events: Events) -> pl.DataFrame:
-    """Return what became of deliveries of which `running` had counted one."""
+def _of_late_ones() -> list[pl.Expr]:
+    """Return the columns of what became of deliveries of which `running` had counted one."""
     outcome = pl.col("outcome")
-    return _of(
-        events.coded(LATE),
-        outcome == LateOutcome.DONE.value,
-        pl.when(outcome != LateOutcome.IN_DOUBT.value).then(-1).otherwise(0),
-    )
+    running = pl.when(outcome != LateOutcome.IN_DOUBT.value).then(-1).otherwise(0)
+    return _of(LATE, outcome == LateOutcome.DONE.value, running)
+
+
+#: The columns of each kind in `keyed`, in the order of its rows.
+_COLUMNS: Final = {"send": _of("send"), "delivery": _of_deliveries(), LATE: _of_late_ones()}
+_KEY: Final = pl.col("msg_key")
+_KEY_US: Final = pl.col("key_us")
+_HASH: Final = hashed(_KEY.fill_null("")).alias("hash")
+_TOLD_US: Final = key_us(_KEY).alias("key_us")
+_SHOWN_US: Final = pl.when(_KEY_US.is_not_null()).then("shown_us").alias("shown_us")
+_HOUR_US: Final = (pl.coalesce("key_us", "told_us") // HOUR_US * HOUR_US).alias("hour_us")
+_BUCKET: Final = bucket(_KEY, _KEY_US, pl.col("hash")).alias("bucket")
 
 
 def keyed(events: Events) -> pl.DataFrame:
@@ -177,24 +187,31 @@ def keyed(events: Events) -> pl.DataFrame:
     when its link was lost; a line `LATE`, which older releases do not have, takes that back.
     """
     return (
-        pl.concat([_of(events.coded("send")), _deliveries(events), _late(events)])
-        .lazy()
-        .with_columns(
-            key_us(pl.col("msg_key")).alias("key_us"),
-            hashed(pl.col("msg_key").fill_null("")).alias("hash"),
+        pl.concat(
+            events.coded(kind)
+            .lazy()
+            .select(*_COLUMNS[kind], optional(kind, "subscription", pl.Categorical))
+            for kind in events.kinds(*_FLOWING)
         )
-        .with_columns(pl.when(pl.col("key_us").is_not_null()).then("shown_us").alias("shown_us"))
-        .collect()
+        .with_columns(_TOLD_US, _HASH)
+        .with_columns(_SHOWN_US)
+        .pipe(at_once)
     )
 
 
 def _placed(both: pl.DataFrame) -> pl.LazyFrame:
     """Add the bucket of its key to each row of `keyed`, and the hour of sending where that is known."""
-    instant = pl.col("key_us")
-    return both.lazy().with_columns(
-        bucket(pl.col("msg_key"), instant, pl.col("hash")).alias("bucket"),
-        (pl.coalesce(instant, "told_us") // HOUR_US * HOUR_US).alias("hour_us"),
-    )
+    return both.lazy().with_columns(_BUCKET, _HOUR_US)
+
+
+_COUNT: Final = pl.len().cast(pl.Int64).alias("n")
+_FINGERPRINT: Final = (
+    _COUNT,
+    pl.col("effects", "running").sum(),
+    pl.col("hash").bitwise_xor().alias("xor"),
+    (pl.col("hash") & _LOW).sum().alias("total"),
+    *_NUMBERS,
+)
 
 
 @of_lines(*_FLOWING)
@@ -202,15 +219,9 @@ def _fingerprints(events: Events) -> pl.DataFrame:
     return (
         _placed(events.once(keyed))
         .group_by(*_HERE, "hour_us", "bucket")
-        .agg(
-            pl.len().cast(pl.Int64).alias("n"),
-            pl.col("effects", "running").sum(),
-            pl.col("hash").bitwise_xor().alias("xor"),
-            (pl.col("hash") & _LOW).sum().alias("total"),
-            *_NUMBERS,
-        )
-        .collect()
+        .agg(_FINGERPRINT)
         .pipe(named)
+        .pipe(at_once)
     )
 
 
@@ -280,8 +291,8 @@ def _planned(events: Events) -> pl.DataFrame:
         _plans(events)
         .group_by(PLANS.keys)
         .agg(*_NUMBERS, pl.col("ts_us").filter(~pl.col("kept")).max().alias("back_us"))
-        .collect()
         .pipe(named)
+        .pipe(at_once)
     )
 
 
@@ -301,7 +312,7 @@ def _told(events: Events, wanted: pl.Series) -> pl.DataFrame:
     looked_at = pl.col("bucket").is_in(wanted.implode())
     line = ("writer", "seq")
     ids = [
-        events.coded(kind).lazy().drop_nulls(name).select(*line, name)
+        events.coded(kind).lazy().select(*line, name).drop_nulls(name)
         for kind, name in (("send", "duplicate_id"), ("delivery", "msg_id"))
     ]
     flowing = (
@@ -315,7 +326,7 @@ def _told(events: Events, wanted: pl.Series) -> pl.DataFrame:
         pl.concat([flowing, _plans(events).filter(looked_at)], how="diagonal")
         .group_by(_STORY)
         .agg(
-            pl.len().cast(pl.Int64).alias("n"),
+            _COUNT,
             pl.col("effects", "running").sum(),
             pl.col("ts_us").min().alias("first_us"),
             pl.col("ts_us").max().alias("last_us"),
@@ -323,8 +334,8 @@ def _told(events: Events, wanted: pl.Series) -> pl.DataFrame:
             pl.col("recv_us", "expires_us", "until_us", "kept").max(),
             pl.col("duplicate_id").min(),
         )
-        .collect()
         .pipe(named)
+        .pipe(at_once)
     )
 
 
@@ -381,26 +392,30 @@ def sent_with(ids: pl.Series) -> Partial:
     )
 
 
+_IS_LATE: Final = (pl.coalesce("start_us", "ts_us") - _KEY_US).abs() >= LATE_US
+_WHERE_SENT: Final = (
+    bucket(_KEY, _KEY_US).alias("bucket"),
+    (_KEY_US // HOUR_US * HOUR_US).alias("hour_us"),
+)
+
+
+@of_lines("send")
 def _sent_late(events: Events) -> pl.DataFrame:
     """Return the sends that began long after their key was made, or before it: that key may have been sent before."""
     sends = events.coded("send")
     # They come first there.
-    keys = events.once(keyed)[: sends.height, ["msg_key", "key_us"]]
-    begun = sends.select(pl.coalesce("start_us", "ts_us").alias("begun_us"))
-    return (
-        keys.hstack(begun)
-        .filter((pl.col("begun_us") - pl.col("key_us")).abs() >= LATE_US)
-        .select(
-            bucket(pl.col("msg_key"), pl.col("key_us")).alias("bucket"),
-            (pl.col("key_us") // HOUR_US * HOUR_US).alias("hour_us"),
-        )
-    )
+    known = events.once(keyed)["key_us"][: sends.height]
+    begun = sends[["msg_key", "start_us", "ts_us"]].hstack([known])
+    return begun.lazy().filter(_IS_LATE).select(_WHERE_SENT).pipe(at_once)
+
+
+_IS_FLAGGED: Final = (pl.col("attempt") > 1) | pl.col("redelivered")
 
 
 @of_lines("send", "delivery")
 def _again(events: Events) -> pl.DataFrame:
     # One filter after the other: the key is looked at where little is left.
-    flagged = events.coded("delivery").filter((pl.col("attempt") > 1) | pl.col("redelivered"))
+    flagged = events.coded("delivery").filter(_IS_FLAGGED)
     return _numbers(pl.concat([_foreign(flagged), _sent_late(events)]))
 
 
@@ -420,7 +435,7 @@ def _foreign(flagged: pl.DataFrame) -> pl.DataFrame:
 @of_rows
 def _numbers(again: pl.DataFrame) -> pl.DataFrame:
     """Count messages by bucket and hour."""
-    return again.group_by("bucket", "hour_us").agg(pl.len().cast(pl.Int64).alias("n"))
+    return again.group_by("bucket", "hour_us").agg(_COUNT)
 
 
 #: Where a message may have been done twice though both ends of its bucket agree. For messages of foreign senders, whose
@@ -445,31 +460,30 @@ def _doubts(events: Events) -> pl.DataFrame:
 DOUBTS: Final = Partial("doubts", ("writer", "tx_id"), {"first_us": Adds.MIN}, _doubts)
 
 
-@of_lines("sub.open", "delivery")
+#: When the first and the last of some lines were written.
+_FIRST_AND_LAST: Final = (
+    pl.col("ts_us").min().alias("first_us"),
+    pl.col("ts_us").max().alias("last_us"),
+)
+#: How many deliveries a line tells of.
+_DELIVERIES: Final = {
+    kind: pl.lit(number, pl.Int64).alias("deliveries")
+    for kind, number in (("sub.open", 0), ("delivery", 1))
+}
+
+
+@of_lines(*_DELIVERIES)
 def _readers(events: Events) -> pl.DataFrame:
-    frames = []
-    for kind in ("sub.open", "delivery"):
-        frame = events.coded(kind)
-        frames.append(
-            frame.select(
-                "writer",
-                "dest",
-                "subscription",
-                "consumer",
-                "ts_us",
-                pl.lit(int(kind == "delivery"), pl.Int64).alias("deliveries"),
-            )
-        )
     return (
-        pl.concat(frames)
-        .filter(pl.col("dest").is_not_null())
-        .group_by("writer", "dest", "subscription", "consumer")
-        .agg(
-            pl.col("ts_us").min().alias("first_us"),
-            pl.col("ts_us").max().alias("last_us"),
-            pl.col("deliveries").sum(),
+        pl.concat(
+            events.coded(kind).lazy().select(*READERS.keys, "ts_us", _DELIVERIES[kind])
+            for kind in events.kinds(*_DELIVERIES)
         )
+        .drop_nulls("dest")
+        .group_by(READERS.keys)
+        .agg(*_FIRST_AND_LAST, pl.col("deliveries").sum())
         .pipe(named)
+        .pipe(at_once)
     )
 
 
@@ -493,11 +507,15 @@ _OF_CONSUMERS: Final = (
 @of_lines(*_OF_CONSUMERS)
 def _heard_of(events: Events) -> pl.DataFrame:
     return (
-        pl.concat([events.coded(kind).select(*HEARD_OF.keys, "ts_us") for kind in _OF_CONSUMERS])
-        .filter(pl.col("dest").is_not_null())
+        pl.concat(
+            events.coded(kind).lazy().select(*HEARD_OF.keys, "ts_us")
+            for kind in events.kinds(*_OF_CONSUMERS)
+        )
+        .drop_nulls("dest")
         .group_by(HEARD_OF.keys)
-        .agg(pl.col("ts_us").min().alias("first_us"), pl.col("ts_us").max().alias("last_us"))
+        .agg(_FIRST_AND_LAST)
         .pipe(named)
+        .pipe(at_once)
     )
 
 
@@ -562,38 +580,58 @@ def _spans(events: Events) -> pl.DataFrame:
 SPANS: Final = Partial("spans", ("writer", "subscription", "kind", "ts_us"), {}, _spans)
 
 
-@of_lines("sub.stats", "sub.open", "delivery")
-def _in_hand(events: Events) -> pl.DataFrame:
+def _said_and_done() -> dict[str, tuple[pl.Expr, pl.Expr]]:
+    """Return what a line of each kind tells of `IN_HAND`."""
     said = pl.struct(
         "seq",
         pl.col("ts_us").alias("told_us"),
         pl.col("buffered", "in_process").cast(pl.Int64),
         pl.col("still_in_process").cast(pl.Int64).fill_null(0),
     ).alias("said")
+
+    def done(came_us: pl.Expr, from_us: pl.Expr, to_us: pl.Expr) -> pl.Expr:
+        return pl.struct(
+            pl.col("seq").alias("done_seq"),
+            pl.col("ts_us").alias("last_us"),
+            came_us.alias("came_us"),
+            from_us.alias("from_us"),
+            to_us.alias("to_us"),
+        ).alias("done")
+
+    none = pl.lit(None, pl.Int64)
+    numbers = ("seq", "told_us", "buffered", "in_process", "still_in_process")
+    nothing_said = pl.lit(None, pl.Struct(dict.fromkeys(numbers, pl.Int64))).alias("said")
+    times = ("done_seq", "last_us", "came_us", "from_us", "to_us")
+    nothing_done = pl.lit(None, pl.Struct(dict.fromkeys(times, pl.Int64))).alias("done")
     by_it = pl.col("outcome").is_in(DONE)  # else the application may not have had it
-    done = pl.struct(
-        pl.col("seq").alias("done_seq"),
-        pl.col("ts_us").alias("last_us"),
-        "came_us",
-        pl.when(by_it).then("start_us").alias("from_us"),
-        pl.when(by_it).then("end_us").alias("to_us"),
-    ).alias("done")
-    told, opened, ended = (
-        events.coded(kind).filter(pl.col("ts_us").is_between(*PLAUSIBLE_US))
-        for kind in ("sub.stats", "sub.open", "delivery")
+    return {
+        "sub.stats": (said, nothing_done),
+        # What comes first may be as old as any.
+        "sub.open": (nothing_said, done(pl.lit(0, pl.Int64), none, none)),
+        "delivery": (
+            nothing_said,
+            done(
+                pl.when(pl.col("sent_us").is_between(*PLAUSIBLE_US)).then("sent_us"),
+                pl.when(by_it).then("start_us"),
+                pl.when(by_it).then("end_us"),
+            ),
+        ),
+    }
+
+
+_SAID_AND_DONE: Final = _said_and_done()
+
+
+@of_lines(*_SAID_AND_DONE)
+def _in_hand(events: Events) -> pl.DataFrame:
+    rows = (
+        events.coded(kind)
+        .lazy()
+        .filter(pl.col("ts_us").is_between(*PLAUSIBLE_US))
+        .select(*IN_HAND.keys, *_SAID_AND_DONE[kind])
+        for kind in events.kinds(*_SAID_AND_DONE)
     )
-    line = (*IN_HAND.keys, "seq", "ts_us")
-    came = pl.when(pl.col("sent_us").is_between(*PLAUSIBLE_US)).then("sent_us").alias("came_us")
-    lines = pl.concat(
-        [
-            # What comes first may be as old as any.
-            opened.select(*line, pl.lit(0, pl.Int64).alias("came_us")),
-            ended.select(*line, "outcome", came, "start_us", "end_us"),
-        ],
-        how="diagonal",
-    )
-    rows = [told.select(*IN_HAND.keys, said), lines.select(*IN_HAND.keys, done)]
-    return added(IN_HAND, pl.concat(rows, how="diagonal")).pipe(named)
+    return pl.concat(rows).group_by(IN_HAND.keys).agg(IN_HAND.sums).pipe(named).pipe(at_once)
 
 
 #: How many messages each consumer of a session `said` last that it has: that it has them no other line tells. `done`:
@@ -607,24 +645,34 @@ IN_HAND: Final = Partial(
 )
 
 
+def _counted(kind: str) -> tuple[pl.Expr, ...]:
+    """Return the columns of `COUNTS` that some lines of `kind` make, but for those that they have in common."""
+    return (
+        pl.lit(kind).alias("kind"),
+        _COUNT,
+        optional(kind, "messages", pl.Int32).cast(pl.Int64).sum(),
+        (optional(kind, "attempt", pl.Int32) > 1).sum().cast(pl.Int64).alias("again"),
+        optional(kind, "redelivered", pl.Boolean).sum().cast(pl.Int64).alias("flagged"),
+    )
+
+
+_COUNTED: Final = {kind: _counted(kind) for kind in SCHEMAS}
+
+
 def _counts(events: Events) -> pl.DataFrame:
     """Fold lines of every kind to counts."""
-    frames = []
-    for kind in events.kinds():
-        frame = events.coded(kind)
-        frames.append(
-            frame.group_by(
-                optional(frame, "dest", pl.Categorical),
-                optional(frame, "outcome", pl.Categorical),
-            ).agg(
-                pl.lit(kind).alias("kind"),
-                pl.len().cast(pl.Int64).alias("n"),
-                optional(frame, "messages", pl.Int32).cast(pl.Int64).sum(),
-                (optional(frame, "attempt", pl.Int32) > 1).sum().cast(pl.Int64).alias("again"),
-                optional(frame, "redelivered", pl.Boolean).sum().cast(pl.Int64).alias("flagged"),
-            )
+    return (
+        pl.concat(
+            events.coded(kind)
+            .lazy()
+            .group_by(optional(kind, name, pl.Categorical) for name in ("dest", "outcome"))
+            .agg(_COUNTED[kind])
+            for kind in events.every_kind()
         )
-    return named(pl.concat(frames)).select(*COUNTS.keys, *COUNTS.adds)
+        .pipe(named)
+        .select(COUNTS.columns)
+        .pipe(at_once)
+    )
 
 
 #: Lines and the messages in them, to be held against metrics and the broker's counts. `messages`: in batches; `again`:
