@@ -18,7 +18,8 @@ from jmsx_report.balance import deliveries_by_route
 from jmsx_report.clocks import Clocks
 from jmsx_report.events import Events, named
 from jmsx_report.fanout import Routes
-from jmsx_report.flows import PLANNED, PLAUSIBLE_US, SETTLES
+from jmsx_report.flows import PLANNED, PLAUSIBLE_US, SETTLES, optional
+from jmsx_report.inline import at_once
 from jmsx_report.nothing import of_lines
 from jmsx_report.presence import KEY
 
@@ -57,40 +58,37 @@ STATS: Final = Partial(
 )
 
 
-@of_lines("send", "delivery")
+_NOTHING, _ONE = pl.lit(0, pl.Int64), pl.lit(1, pl.Int64)
+_MINUTE_US: Final = (pl.col("ts_us") // MINUTE_US * MINUTE_US).alias("minute_us")
+# A broker confirms what it drops by its duplicate id, and does not count it.
+_SURE: Final = (pl.col("outcome") == "confirmed") & pl.col("duplicate_id").is_null()
+#: Of each kind of line: which of them tell of traffic, and of what.
+_MOVED: Final = {
+    "send": (
+        pl.col("outcome").is_in(["confirmed", "unconfirmed"]),
+        (_ONE.alias("came"), _SURE.cast(pl.Int64).alias("sure"), _NOTHING.alias("went")),
+    ),
+    "delivery": (
+        pl.col("outcome").is_in(list(SETTLES)),
+        (_NOTHING.alias("came"), _NOTHING.alias("sure"), _ONE.alias("went")),
+    ),
+}
+
+
+@of_lines(*_MOVED)
 def _traffic(events: Events) -> pl.DataFrame:
-    minute = (pl.col("ts_us") // MINUTE_US * MINUTE_US).alias("minute_us")
-    arrived = events.coded("send").filter(pl.col("outcome").is_in(["confirmed", "unconfirmed"]))
-    none, one = pl.lit(0, pl.Int64), pl.lit(1, pl.Int64)
-    # A broker confirms what it drops by its duplicate id, and does not count it.
-    sure = (pl.col("outcome") == "confirmed") & pl.col("duplicate_id").is_null()
-    left = events.coded("delivery").filter(pl.col("outcome").is_in(list(SETTLES)))
+    def moved(kind: str) -> pl.LazyFrame:
+        which, numbers = _MOVED[kind]
+        subscription = optional(kind, "subscription", pl.Categorical)
+        rows = events.coded(kind).lazy().filter(which)
+        return rows.select("writer", "dest", subscription, _MINUTE_US, *numbers)
+
     return (
-        pl.concat(
-            [
-                arrived.select(
-                    "writer",
-                    "dest",
-                    pl.lit(None, pl.Categorical).alias("subscription"),
-                    minute,
-                    one.alias("came"),
-                    sure.cast(pl.Int64).alias("sure"),
-                    none.alias("went"),
-                ),
-                left.select(
-                    "writer",
-                    "dest",
-                    "subscription",
-                    minute,
-                    none.alias("came"),
-                    none.alias("sure"),
-                    one.alias("went"),
-                ),
-            ]
-        )
+        pl.concat(map(moved, events.kinds(*_MOVED)))
         .group_by("writer", "dest", "subscription", "minute_us")
         .agg(pl.col("came", "sure", "went").sum())
         .pipe(named)
+        .pipe(at_once)
     )
 
 

@@ -22,6 +22,7 @@ import polars as pl
 from jmsx_report.additive import Adds, Partial
 from jmsx_report.events import Events, every_line, named
 from jmsx_report.flows import LATE, PLAUSIBLE_US, keyed
+from jmsx_report.inline import at_once
 from jmsx_report.nothing import of_lines
 
 if TYPE_CHECKING:
@@ -59,21 +60,24 @@ _AHEAD_US: Final = pl.when(
 _STRETCH: Final = (_AHEAD_US // _SECOND_US).alias("stretch")
 
 
+_OF_STRETCH: Final = (
+    pl.col("ahead_us").min(),
+    pl.col("ts_us").min().alias("first_us"),
+    pl.col("ts_us").max().alias("last_us"),
+    pl.col("mono_us").max().alias("running_us"),
+)
+
+
 def _stretches(events: Events) -> pl.DataFrame:
     return (
         events.once(every_line)
         .lazy()
         .with_columns(_AHEAD_US.alias("ahead_us"), _STRETCH)
         .group_by("writer", "stretch")
-        .agg(
-            pl.col("ahead_us").min(),
-            pl.col("ts_us").min().alias("first_us"),
-            pl.col("ts_us").max().alias("last_us"),
-            pl.col("mono_us").max().alias("running_us"),
-        )
+        .agg(_OF_STRETCH)
         .drop_nulls("stretch")
-        .collect()
         .pipe(named)
+        .pipe(at_once)
     )
 
 
@@ -87,20 +91,25 @@ STRETCHES: Final = Partial(
 )
 
 
+#: Both ends of the way of a message show a time.
+_ARRIVED: Final = (
+    (pl.col("kind") == "delivery")
+    & pl.col("recv_us").is_between(*PLAUSIBLE_US)
+    & pl.col("shown_us").is_between(*PLAUSIBLE_US)
+)
+_UNDER_WAY_US: Final = (pl.col("recv_us") - pl.col("shown_us")).min().alias("high_us")
+
+
 @of_lines("delivery")
 def _receipts(events: Events) -> pl.DataFrame:
     return (
         events.once(keyed)
         .lazy()
-        .filter(
-            pl.col("kind") == "delivery",
-            pl.col("recv_us").is_between(*PLAUSIBLE_US),
-            pl.col("shown_us").is_between(*PLAUSIBLE_US),
-        )
+        .filter(_ARRIVED)
         .group_by("writer", _STRETCH)
-        .agg((pl.col("recv_us") - pl.col("shown_us")).min().alias("high_us"))
-        .collect()
+        .agg(_UNDER_WAY_US)
         .pipe(named)
+        .pipe(at_once)
     )
 
 
@@ -127,8 +136,8 @@ def _comparisons(events: Events) -> pl.DataFrame:
             (behind - within - _CUT_US).max().alias("low_us"),
             (behind + within).min().alias("high_us"),
         )
-        .collect()
         .pipe(named)
+        .pipe(at_once)
     )
 
 
@@ -142,39 +151,46 @@ COMPARISONS: Final = Partial(
 )
 
 
+_IS_SAMPLE: Final = pl.col("key_us").is_not_null() & (pl.col("kind") != LATE)
+_TIMES: Final = pl.col("key_us", "shown_us", "recv_us")
+_AN_END: Final = ("writer", _STRETCH, pl.col("kind").alias("side"), "hash", _TIMES)
+
+
 @of_lines("send", "delivery")
 def _samples(events: Events) -> pl.DataFrame:
     return (
         events.once(keyed)
         .lazy()
-        .filter(pl.col("key_us").is_not_null(), pl.col("kind") != LATE)
-        .select(
-            "writer",
-            _STRETCH,
-            pl.col("kind").alias("side"),
-            "hash",
-            "key_us",
-            "shown_us",
-            "recv_us",
-        )
-        .collect()
+        .filter(_IS_SAMPLE)
+        .select(_AN_END)
+        .pipe(at_once)
         .pipe(_least)
+        .lazy()
         .group_by("writer", "stretch", "side", "hash")
-        .agg(pl.col("key_us", "shown_us", "recv_us").min())
+        .agg(_TIMES.min())
         .pipe(named)
+        .pipe(at_once)
     )
+
+
+#: The samples are those of each writer, side and hour.
+_EACH: Final = ("writer", "side", pl.col("key_us") // _HOUR_US)
+_OF_MANY: Final = pl.len().over(*_EACH) > _SAMPLES
+_IS_AMONG_LEAST: Final = pl.col("hash") <= pl.col("hash").unique().bottom_k(_SAMPLES).max().over(
+    *_EACH
+)
 
 
 def _least(ends: pl.DataFrame) -> pl.DataFrame:
     """Keep the samples: of a batch, and of what the batches kept."""
-    group = ("writer", "side", pl.col("key_us") // _HOUR_US)
     # All of a few are kept: then no more is to be looked at, and there may be 100,000 writers of a few lines each.
-    many = ends.select(pl.len().over(*group) > _SAMPLES).to_series()
+    if ends.height <= _SAMPLES:
+        return ends
+    many = ends.select(_OF_MANY).to_series()
     if not many.any():
         return ends
-    last = pl.col("hash").unique().bottom_k(_SAMPLES).max()
     of_many = ends if many.all() else ends.filter(many)
-    return pl.concat([ends.filter(~many), of_many.filter(pl.col("hash") <= last.over(*group))])
+    return pl.concat([ends.filter(~many), of_many.filter(_IS_AMONG_LEAST)])
 
 
 #: Messages by which the clocks of senders and receivers are compared.
@@ -302,16 +318,14 @@ class Clocks:
 
 def _shifted(stretches: pl.DataFrame) -> pl.DataFrame:
     """Return `Clocks.stretches`. Most clocks are never set: only those of the others are put in order."""
-    last = pl.col("ahead_us").sort_by("running_us", "stretch").last().over("writer")
     columns = ("writer", "stretch", "first_us", "last_us")
-    return pl.concat(
-        [
-            stretches.filter(~_IS_SET).select(*columns, pl.lit(0, pl.Int64).alias("shift_us")),
-            stretches.filter(_IS_SET).select(
-                *columns, (last - pl.col("ahead_us")).alias("shift_us")
-            ),
-        ]
-    )
+    never = pl.lit(0, pl.Int64).alias("shift_us")
+    of_others = stretches.lazy().filter(~_IS_SET).select(*columns, never).pipe(at_once)
+    if of_others.height == stretches.height:
+        return of_others
+    last = pl.col("ahead_us").sort_by("running_us", "stretch").last().over("writer")
+    shift = (last - pl.col("ahead_us")).alias("shift_us")
+    return pl.concat([of_others, stretches.filter(_IS_SET).select(*columns, shift)])
 
 
 def clocks(sums: Mapping[str, pl.DataFrame], writers: pl.DataFrame) -> Clocks:
@@ -329,50 +343,51 @@ def clocks(sums: Mapping[str, pl.DataFrame], writers: pl.DataFrame) -> Clocks:
         )
 
     samples = in_last(_least(samples), "key_us", "recv_us")
-    sides = {
-        side: samples.filter(pl.col("side") == side).select(
-            "writer", "hash", "key_us", "shown_us", "recv_us"
-        )
-        for side in ("send", "delivery")
-    }
     shown = in_last(compared, "low_us", "high_us")
     highs = (
         pl.concat(
-            [in_last(receipts, "high_us"), shown.select("writer", "stretch", "high_us")],
-            how="diagonal",
+            rows.lazy().select("writer", "high_us")
+            for rows in (in_last(receipts, "high_us"), shown)
         )
         .group_by("writer")
         .agg(pl.col("high_us").min())
     )
-    reach = of_others.group_by("writer").agg(
-        pl.col("shift_us").max().clip(lower_bound=0).alias("back_us"),
-        pl.col("shift_us").min().clip(upper_bound=0).alias("on_us"),
+    reach = (
+        of_others.lazy()
+        .group_by("writer")
+        .agg(
+            pl.col("shift_us").max().clip(lower_bound=0).alias("back_us"),
+            pl.col("shift_us").min().clip(upper_bound=0).alias("on_us"),
+        )
     )
+    ends = samples.lazy()
     both = (
-        sides["send"]
-        .select(pl.col("writer").alias("sender"), "hash", "key_us")
+        ends.filter(side="send")
+        .select("hash", "key_us", sender="writer")
         .join(
-            sides["delivery"].select(
-                pl.col("writer").alias("receiver"), "hash", "shown_us", "recv_us"
-            ),
+            ends.filter(side="delivery").select("hash", "shown_us", "recv_us", receiver="writer"),
             on="hash",
         )
+        .pipe(at_once)
+        .lazy()
     )
     by_keys = both.select(writer="sender", low_us=pl.col("key_us") - pl.col("shown_us") - _CUT_US)
     lows = (
-        pl.concat([by_keys, shown.select("writer", "low_us")])
+        pl.concat([by_keys, shown.lazy().select("writer", "low_us")])
         .group_by("writer")
         .agg(pl.col("low_us").max())
     )
     pairs = (
         both.group_by("sender", "receiver")
         .agg((pl.col("recv_us") - pl.col("key_us")).min().alias("at_most_us"))
-        .filter(pl.col("at_most_us").is_not_null())
+        .drop_nulls("at_most_us")
+        .pipe(at_once)
     )
     low, high = pl.col("low_us"), pl.col("high_us")
     host = pl.coalesce("host", "writer")
     offsets = (
-        writers.select("writer", "host")
+        writers.lazy()
+        .select("writer", "host")
         .unique("writer", keep="any")
         .join(lows, on="writer", how="left")
         .join(highs, on="writer", how="left")
@@ -405,5 +420,6 @@ def clocks(sums: Mapping[str, pl.DataFrame], writers: pl.DataFrame) -> Clocks:
         )
         .with_columns((pl.col("lately_us") - pl.col("on_us")).alias("most_us"))
         .drop("back_us", "on_us")
+        .pipe(at_once)
     )
     return Clocks(offsets, pairs, shifted)

@@ -20,6 +20,7 @@ from jmsx_report.additive import Adds, Partial
 from jmsx_report.clocks import Clocks
 from jmsx_report.events import SCHEMAS, Events, every_line, named
 from jmsx_report.flows import PLAUSIBLE_US
+from jmsx_report.inline import at_once
 from jmsx_report.nothing import of_lines, of_rows
 
 if TYPE_CHECKING:
@@ -49,40 +50,49 @@ GAPS: Final = {
 }
 
 
+#: What another writer added at the end tells no time of its own.
+_OWN_US: Final = (
+    pl.when(pl.col("ts_us").is_between(*PLAUSIBLE_US) & (pl.col("kind") != "log.recovered"))
+    .then("ts_us")
+    .alias("at_us")
+)
+
+
 def _lines(events: Events) -> pl.DataFrame:
-    """Return writer, seq and time of every line; what another writer added at the end tells no time of its own."""
-    own = pl.col("ts_us").is_between(*PLAUSIBLE_US) & (pl.col("kind") != "log.recovered")
-    return (
-        events.once(every_line)
-        .select("writer", "seq", pl.when(own).then("ts_us").alias("at_us"))
-        .filter(pl.col("seq").is_not_null())
-    )
+    """Return writer, seq and time of every line, its own one."""
+    rows = events.once(every_line).lazy()
+    return rows.select("writer", "seq", _OWN_US).drop_nulls("seq").pipe(at_once)
+
+
+_RUN: Final = (
+    pl.col("seq").min().alias("low"),
+    pl.col("seq").max().alias("high"),
+    pl.col("at_us").min().alias("first_us"),
+    pl.col("at_us").max().alias("last_us"),
+)
+_HOLED: Final = pl.col("n") != pl.col("high") - pl.col("low") + 1
 
 
 def _runs(events: Events) -> pl.DataFrame:
     lines = events.once(_lines)
-    run = [
-        pl.col("seq").min().alias("low"),
-        pl.col("seq").max().alias("high"),
-        pl.col("at_us").min().alias("first_us"),
-        pl.col("at_us").max().alias("last_us"),
-    ]
     # Counting is enough where each line is there once; only writers with a hole are sorted.
-    runs = lines.group_by("writer").agg(*run, pl.len().alias("n"))
-    holed = pl.col("n") != pl.col("high") - pl.col("low") + 1
-    whole = runs.filter(~holed).drop("n")
+    runs = lines.group_by("writer").agg(*_RUN, pl.len().alias("n"))
+    whole = runs.lazy().filter(~_HOLED).drop("n").pipe(named).pipe(at_once)
     if whole.height == runs.height:
-        return named(whole)
+        return whole
     split = (
-        lines.join(runs.filter(holed), on="writer", how="semi")
+        lines.lazy()
+        .join(runs.lazy().filter(_HOLED), on="writer", how="semi")
         .unique(["writer", "seq"], keep="any")
         .sort("writer", "seq")
         .with_columns(run=pl.col("seq") - pl.int_range(pl.len()).over("writer"))
         .group_by("writer", "run")
-        .agg(run)
+        .agg(_RUN)
         .drop("run")
+        .pipe(named)
+        .pipe(at_once)
     )
-    return named(pl.concat([whole, split]))
+    return pl.concat([whole, split])
 
 
 #: Line numbers without a gap between them, both ends included, and the times of the first and the last.
@@ -101,11 +111,13 @@ def _notes(events: Events) -> pl.DataFrame:
     # By their numbers first, which leaves few lines.
     before = (
         events.once(_lines)
+        .lazy()
         .filter(pl.col("seq").is_in((notes["seq"] - 1).unique().implode()))
         .select("writer", pl.col("seq") + 1, pl.col("at_us").alias("before_us"))
     )
     return (
-        notes.join(before, on=["writer", "seq"], how="left")
+        notes.lazy()
+        .join(before, on=["writer", "seq"], how="left")
         .group_by("writer", "seq", "kind")
         .agg(
             pl.col("ts_us").min(),
@@ -115,6 +127,7 @@ def _notes(events: Events) -> pl.DataFrame:
             pl.col("lost_bytes").max(),
         )
         .pipe(named)
+        .pipe(at_once)
     )
 
 
@@ -207,18 +220,26 @@ def completeness(runs: pl.DataFrame, notes: pl.DataFrame) -> Completeness:
         .clip(lower_bound=0)
         .alias("new")
     )
-    holes = ordered.filter(pl.col("low") > pl.col("until") + 1).select(
-        "writer",
-        (pl.col("until") + 1).alias("low"),
-        (pl.col("low") - 1).alias("high"),
-        "before_us",
-        pl.col("first_us").alias("after_us"),
+    holes = (
+        ordered.lazy()
+        .filter(pl.col("low") > pl.col("until") + 1)
+        .select(
+            "writer",
+            (pl.col("until") + 1).alias("low"),
+            (pl.col("low") - 1).alias("high"),
+            "before_us",
+            pl.col("first_us").alias("after_us"),
+        )
+        .pipe(at_once)
     )
-    ends = notes.filter(pl.col("kind") != "log.gap").select(
-        "writer", "ts_us", "lost_bytes", high="seq", end="kind"
+    ends = (
+        notes.lazy()
+        .filter(pl.col("kind") != "log.gap")
+        .select("writer", "ts_us", "lost_bytes", high="seq", end="kind")
     )
     writers = (
-        ordered.group_by("writer")
+        ordered.lazy()
+        .group_by("writer")
         .agg(
             pl.col("new").sum().alias("lines"),
             pl.col("high").max(),
@@ -243,22 +264,30 @@ def completeness(runs: pl.DataFrame, notes: pl.DataFrame) -> Completeness:
             .fill_null("open")
             .alias("ended"),
         )
+        .pipe(at_once)
     )
-    drops = notes.filter(pl.col("kind") == "log.gap").select(
-        "writer",
-        pl.col("dropped_kind").fill_null("?").alias("kind"),
-        pl.col("dropped").fill_null(0),
-        pl.coalesce("before_us", "ts_us").alias("low_us"),
-        pl.col("ts_us").alias("high_us"),
+    drops = (
+        notes.lazy()
+        .filter(pl.col("kind") == "log.gap")
+        .select(
+            "writer",
+            pl.col("dropped_kind").fill_null("?").alias("kind"),
+            pl.col("dropped").fill_null(0),
+            pl.coalesce("before_us", "ts_us").alias("low_us"),
+            pl.col("ts_us").alias("high_us"),
+        )
+        .pipe(at_once)
     )
-    closes = (
-        notes.filter(pl.col("kind") == "log.close").group_by("writer").agg(pl.col("dropped").max())
-    )
-    told = drops.group_by("writer").agg(pl.col("dropped").sum().alias("told"))
+    told = drops.lazy().group_by("writer").agg(pl.col("dropped").sum().alias("told"))
     untold = (
-        closes.join(told, on="writer", how="left")
+        notes.lazy()
+        .filter(pl.col("kind") == "log.close")
+        .group_by("writer")
+        .agg(pl.col("dropped").max())
+        .join(told, on="writer", how="left")
         .select("writer", (pl.col("dropped") - pl.col("told").fill_null(0)).alias("dropped"))
         .filter(pl.col("dropped") > 0)
+        .pipe(at_once)
     )
     return Completeness(writers, holes, drops, untold)
 
