@@ -24,6 +24,7 @@ from jmsx_report.conclusions import (
     with_sent_to,
 )
 from jmsx_report.events import CONTRADICTION, NAMESAKE
+from jmsx_report.inline import at_once
 from jmsx_report.nothing import of_rows
 from jmsx_report.period import stories_within
 from jmsx_report.roster import kept
@@ -389,7 +390,8 @@ def _strangers_beyond(stories: pl.DataFrame, told: pl.DataFrame, held: Books) ->
 def placed(rows: pl.DataFrame, held: Books) -> pl.DataFrame:
     """Return the table `audit`, from rows as `conclusions`."""
     return (
-        rows.join(held.places, on="route", how="left")
+        rows.lazy()
+        .join(held.places.lazy(), on="route", how="left")
         .rename({"route": "subscription"})
         .select(
             "service",
@@ -404,6 +406,7 @@ def placed(rows: pl.DataFrame, held: Books) -> pl.DataFrame:
             "verdict",
             "reasons",
         )
+        .pipe(at_once)
     )
 
 

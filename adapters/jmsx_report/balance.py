@@ -17,10 +17,12 @@ from jmsx_report.clocks import UNKNOWN_US, Clocks
 from jmsx_report.fanout import Routes
 from jmsx_report.flows import BUCKET_US, LATE, NAMELESS, PLANNED, SETTLES
 from jmsx_report.horizon import Completeness, Horizon
+from jmsx_report.inline import at_once
 from jmsx_report.nothing import of_rows
 from jmsx_report.presence import KEY, away, gone_with
 
 _SENT: Final = pl.col("kind") == "send"
+_DELIVERED: Final = pl.col("kind").is_in(["delivery", LATE])
 _SETTLED: Final = (pl.col("kind") == "delivery") & pl.col("outcome").is_in(list(SETTLES))
 _MARKS: Final = ("n", "xor", "total")
 #: Outcomes of sends that somebody should settle.
@@ -34,19 +36,30 @@ SAID_US: Final = 60_000_000
 
 def sends_by_route(flowing: pl.DataFrame, routes: Routes) -> pl.DataFrame:
     """Return one row for each copy that somebody should receive: the sends of `flowing`, with `route` and `fanned`."""
-    return flowing.filter(_SENT).join(routes.expects, on="dest")
+    return flowing.lazy().filter(_SENT).join(routes.expects.lazy(), on="dest").pipe(at_once)
 
 
 def senders(flowing: pl.DataFrame, routes: Routes) -> pl.DataFrame:
     """Return who sends where: sender, route, fanned."""
-    sent = flowing.filter(_SENT).select("dest", sender="writer").unique()
-    return sent.join(routes.expects, on="dest").select("sender", "route", "fanned").unique()
+    return (
+        flowing.lazy()
+        .filter(_SENT)
+        .select("dest", sender="writer")
+        .unique()
+        .join(routes.expects.lazy(), on="dest")
+        .select("sender", "route", "fanned")
+        .unique()
+        .pipe(at_once)
+    )
 
 
 def deliveries_by_route(flowing: pl.DataFrame, routes: Routes) -> pl.DataFrame:
     """Return the deliveries of `flowing` that are audited, with `route`; what was told late of them has a row more."""
-    return flowing.filter(pl.col("kind").is_in(["delivery", LATE])).join(
-        routes.reads, on=["dest", "subscription"], nulls_equal=True
+    return (
+        flowing.lazy()
+        .filter(_DELIVERED)
+        .join(routes.reads.lazy(), on=["dest", "subscription"], nulls_equal=True)
+        .pipe(at_once)
     )
 
 
@@ -63,7 +76,9 @@ def buckets(sends: pl.DataFrame, deliveries: pl.DataFrame) -> pl.DataFrame:
     ran = pl.max_horizontal("effects", "running") > 0
     delivery = pl.when(_SETTLED).then(pl.lit("settled")).when(ran).then(pl.lit("spare"))
     told = pl.concat(
-        rows.select("route", "bucket", *_MARKS, side=pl.when(outcome.is_not_null()).then(side))
+        rows.lazy().select(
+            "route", "bucket", *_MARKS, side=pl.when(outcome.is_not_null()).then(side)
+        )
         for rows, side in ((sends, send), (deliveries, delivery))
     ).filter(pl.col("bucket") != NAMELESS, pl.col("side").is_not_null())
 
@@ -88,6 +103,7 @@ def buckets(sends: pl.DataFrame, deliveries: pl.DataFrame) -> pl.DataFrame:
                 "balanced"
             )
         )
+        .pipe(at_once)
     )
 
 
@@ -107,16 +123,18 @@ def suspicious(
     Keys that tell no time are compared where somebody in the log sent some; else they are of foreign senders.
     """
     surely = (
-        begun.group_by("route")
+        begun.lazy()
+        .group_by("route")
         .agg(pl.col("whole_us").min(), pl.col("whole_us").is_not_null().all().alias("surely"))
         .filter("surely")
     )
     before = (pl.col("bucket") + BUCKET_US <= pl.col("whole_us")).fill_null(value=False)
     return (
-        compared.join(surely, on="route", how="left")
+        compared.lazy()
         .filter(~pl.col("balanced"))
         .filter((pl.col("bucket") >= 0) | pl.col("bucket").is_in(own.implode()))
-        .join(away(removed, compared), on=["route", "bucket"], how="left")
+        .join(surely, on="route", how="left")
+        .join(away(removed, compared).lazy(), on=["route", "bucket"], how="left")
         .filter(
             ~(
                 (before | pl.col("away").fill_null(value=False))
@@ -124,6 +142,7 @@ def suspicious(
                 & (pl.col("spare_n") == 0)
             )
         )
+        .pipe(at_once)
     )
 
 

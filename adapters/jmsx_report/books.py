@@ -26,6 +26,7 @@ from jmsx_report.flows import (
     SPANS,
 )
 from jmsx_report.horizon import NOTES, RUNS, Completeness, Horizon, completeness, horizon, reached
+from jmsx_report.inline import at_once
 from jmsx_report.period import Period, flowed, within
 from jmsx_report.roster import ROSTER, absent, roster
 from jmsx_report.table import Context, Sums
@@ -128,17 +129,18 @@ class Books:
 
         Where the lines are missing that tell which subscription a consumer has, it may have any of its destination.
         """
-        sends = self.senders.select("route", pl.lit(value=False).alias("reads"), writer="sender")
-        reads = self.readers.join(
-            self.routes.reads, on=["dest", "subscription"], nulls_equal=True
-        ).select("writer", "route", pl.lit(value=True).alias("reads"))
-        heard_of = self.heard_of.join(self.routes.reads, on="dest").select(
-            "writer", "route", pl.lit(value=True).alias("reads")
-        )
+        routes = self.routes.reads.lazy()
+        sends = self.senders.lazy().select("route", writer="sender")
+        reads = self.readers.lazy().join(routes, on=["dest", "subscription"], nulls_equal=True)
+        heard_of = self.heard_of.lazy().join(routes, on="dest")
         return (
-            pl.concat([sends, reads, heard_of], how="diagonal")
+            pl.concat(
+                rows.select("writer", "route", pl.lit(value).alias("reads"))
+                for rows, value in ((sends, False), (reads, True), (heard_of, True))
+            )
             .group_by("writer", "route")
             .agg(pl.col("reads").any())
+            .pipe(at_once)
         )
 
     @cached_property
@@ -158,8 +160,9 @@ class Books:
     def places(self) -> pl.DataFrame:
         """Route, service (who reads it; else who sends to it), broker; several in one text, null where unknown."""
         services = (
-            self.touched.join(self.context.writers.select("writer", "service"), on="writer")
-            .filter(pl.col("service").is_not_null())
+            self.touched.lazy()
+            .join(self.context.writers.lazy().select("writer", "service"), on="writer")
+            .drop_nulls("service")
             .group_by("route", "reads")
             .agg(pl.col("service").unique().sort().str.join(", "))
             .sort("reads", descending=True)
@@ -169,26 +172,30 @@ class Books:
         sockets = ("writer", "session_id", "epoch")
         brokers = (
             pl.concat(
-                [self.sends.select("route", *sockets), self.deliveries.select("route", *sockets)]
+                rows.lazy().select("route", *sockets) for rows in (self.sends, self.deliveries)
             )
             .unique()
             .join(
-                self.context.sockets.select(*sockets, "broker"), on=list(sockets), nulls_equal=True
+                self.context.sockets.lazy().select(*sockets, "broker"),
+                on=list(sockets),
+                nulls_equal=True,
             )
-            .filter(pl.col("broker").is_not_null())
+            .drop_nulls("broker")
             .group_by("route")
             .agg(pl.col("broker").unique().sort().str.join(", "))
         )
-        return services.join(brokers, on="route", how="full", coalesce=True)
+        return services.join(brokers, on="route", how="full", coalesce=True).pipe(at_once)
 
     @cached_property
     def sole(self) -> pl.DataFrame:
         """The destination that alone leads to a route, where there is but one: route, sole."""
         return (
-            self.routes.expects.group_by("route")
+            self.routes.expects.lazy()
+            .group_by("route")
             .agg(pl.col("dest").n_unique().alias("many"), pl.col("dest").min().alias("sole"))
             .filter(pl.col("many") == 1)
             .select("route", "sole")
+            .pipe(at_once)
         )
 
     @cached_property
@@ -310,6 +317,14 @@ def third_look(held: Books) -> pl.Series:
     return held.compared_beyond.filter(comparable & doubtful)["bucket"]
 
 
+_IS_REPEATED: Final = (
+    (pl.col("unconfirmed_n") > 0)
+    & (pl.col("confirmed_n") > 0)
+    & (pl.col("settled_n") > pl.col("confirmed_n"))
+    & (pl.col("bucket") >= 0)
+)
+
+
 def second_look(held: Books) -> pl.Series:
     """
     Return the buckets that need `flows.stories`.
@@ -319,12 +334,7 @@ def second_look(held: Books) -> pl.Series:
     """
     dirty = balance.suspicious(held.compared, held.own, held.begun, held.removed)["bucket"]
     # A send without an answer may have been done, and sent again at once, which `again` does not see.
-    repeated = held.compared.filter(
-        (pl.col("unconfirmed_n") > 0)
-        & (pl.col("confirmed_n") > 0)
-        & (pl.col("settled_n") > pl.col("confirmed_n"))
-        & (pl.col("bucket") >= 0)
-    )["bucket"]
+    repeated = held.compared.filter(_IS_REPEATED)["bucket"]
     cut = held.cuts["cut_us"] // BUCKET_US * BUCKET_US
     present = held.compared["bucket"]
     cut = cut.filter(cut.is_in(present.implode()))

@@ -147,8 +147,10 @@ def reconciled(
         until_us: it is about messages that were sent before then; None: about all.
 
     """
+    if stats.is_empty():
+        return pl.DataFrame(schema=BOOK)
     spans = _spans(stats, _routes_of(expects, reads), clocks, until_us)
-    if not spans.height:
+    if spans.is_empty():
         return pl.DataFrame(schema=BOOK)
     moved = pl.concat(
         [

@@ -260,11 +260,16 @@ class Clocks:
 
     def ended(self, writers: pl.DataFrame) -> pl.DataFrame:
         """Correct `last_us` of writers: what a clock that was set showed last is not the latest that it showed."""
-        ends = self._set.filter(shift_us=0).select("writer", pl.col("last_us").alias("end_us"))
+        were_set = self._set
+        if were_set.is_empty():
+            return writers
+        ends = were_set.lazy().filter(shift_us=0).select("writer", end_us="last_us")
         return (
-            writers.join(ends, on="writer", how="left")
+            writers.lazy()
+            .join(ends, on="writer", how="left")
             .with_columns(pl.coalesce("end_us", "last_us").alias("last_us"))
             .drop("end_us")
+            .pipe(at_once)
         )
 
     def shifts(self, made: pl.DataFrame) -> pl.DataFrame:

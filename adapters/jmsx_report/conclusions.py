@@ -17,6 +17,7 @@ from jmsx_report.books import Books
 from jmsx_report.events import NAMESAKE
 from jmsx_report.flows import BUCKET_US, DURABLE, NAMELESS, SETTLES
 from jmsx_report.horizon import GAPS, WITHOUT_END, gap_rows, gaps
+from jmsx_report.inline import at_once
 from jmsx_report.nothing import of_rows
 
 if TYPE_CHECKING:
@@ -108,9 +109,11 @@ NUMBER_OF: Final = {
 def with_sent_to(rows: pl.DataFrame, held: Books) -> pl.DataFrame:
     """Add `sent_to` to rows with `dest` and `route`: the destination that alone leads to the route, or else `dest`."""
     return (
-        rows.join(held.sole, on="route", how="left")
+        rows.lazy()
+        .join(held.sole.lazy(), on="route", how="left")
         .with_columns(pl.coalesce("sole", "dest").alias("sent_to"))
         .drop("sole")
+        .pipe(at_once)
     )
 
 
@@ -121,10 +124,12 @@ def settlements(held: Books) -> pl.DataFrame:
     Beside them `number` (which of the numbers counts them), `sent_to` (dest).
     """
     return (
-        held.deliveries.filter(pl.col("outcome").is_in(list(SETTLES)))
+        held.deliveries.lazy()
+        .filter(pl.col("outcome").is_in(list(SETTLES)))
         .group_by("dest", "route", "hour_us", "outcome", is_strange(held).alias("strange"))
         .agg(pl.col("n").sum())
         .with_columns(pl.col("outcome").replace_strict(SETTLES).alias("number"))
+        .pipe(at_once)
         .pipe(with_sent_to, held)
     )
 
@@ -140,10 +145,12 @@ def nameless_sends(held: Books) -> pl.DataFrame:
 
 
 def long(
-    frame: pl.DataFrame, number: str | pl.Expr = "sent", sent_to: str = "dest"
-) -> pl.DataFrame:
+    frame: pl.DataFrame | pl.LazyFrame,
+    number: str | pl.Expr = "sent",
+    sent_to: str = "dest",
+) -> pl.LazyFrame:
     """Return the counts `n` of rows as what `number` says, as `numbers` has them."""
-    return frame.select(
+    return frame.lazy().select(
         "dest",
         pl.col(sent_to).alias("sent_to"),
         "route",
@@ -179,13 +186,17 @@ def numbers(held: Books, found: pl.DataFrame, gone: pl.DataFrame) -> pl.DataFram
     What was settled is told of where it was read, `dest`, and of where it was `sent_to`.
     """
     settled = settlements(held)
-    judged = found.select(
-        "dest",
-        "sent_to",
-        "route",
-        "hour_us",
-        *(pl.col(name).cast(pl.Int64) for name in (*balance.FOUND, "explained")),
-    ).rename({"late_confirmed": "sent"})
+    judged = (
+        found.lazy()
+        .select(
+            "dest",
+            "sent_to",
+            "route",
+            "hour_us",
+            pl.col(*balance.FOUND, "explained").cast(pl.Int64),
+        )
+        .rename({"late_confirmed": "sent"})
+    )
     rows = [
         long(held.sends.filter(outcome="confirmed")),
         long(late_confirmed(held, found)),
@@ -202,10 +213,11 @@ def numbers(held: Books, found: pl.DataFrame, gone: pl.DataFrame) -> pl.DataFram
         pl.concat(rows)
         .group_by("dest", "sent_to", "route", "hour_us", "number")
         .agg(pl.col("n").sum())
+        .pipe(at_once)
     )
 
 
-def wide(rows: pl.DataFrame, by: tuple[str, ...]) -> pl.DataFrame:
+def wide(rows: pl.LazyFrame, by: tuple[str, ...]) -> pl.LazyFrame:
     """Add up rows of numbers by `by`; one column a number."""
     return rows.group_by(by).agg(_EACH_NUMBER)
 
@@ -216,21 +228,26 @@ def rows_of(numbered: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
 
     `explicable`: how many of the unaccounted may be explained if what explains them is all of this hour.
     """
-    keyed = found.group_by(pl.col("sent_to").alias("dest"), "route", "hour_us").agg(
-        pl.col("explicable").sum(),
-        _sampled(pl.col("proven")).alias("lost_keys"),
-        _sampled((pl.col("unaccounted") > 0) & ~pl.col("proven")).alias("unsettled_keys"),
-        _sampled(pl.sum_horizontal(balance.TWICE) > 0).alias("repeated_keys"),
+    keyed = (
+        found.lazy()
+        .group_by(pl.col("sent_to").alias("dest"), "route", "hour_us")
+        .agg(
+            pl.col("explicable").sum(),
+            _sampled(pl.col("proven")).alias("lost_keys"),
+            _sampled((pl.col("unaccounted") > 0) & ~pl.col("proven")).alias("unsettled_keys"),
+            _sampled(pl.sum_horizontal(balance.TWICE) > 0).alias("repeated_keys"),
+        )
     )
     none = pl.lit([], pl.List(pl.String))
     return (
-        wide(numbered.drop("dest").rename({"sent_to": "dest"}), _GRAIN)
-        .filter(pl.any_horizontal(pl.col(name) > 0 for name in ALL_NUMBERS))
+        wide(numbered.lazy().drop("dest").rename({"sent_to": "dest"}), _GRAIN)
+        .filter(pl.any_horizontal(pl.col(*ALL_NUMBERS) > 0))
         .join(keyed, on=list(_GRAIN), how="left", nulls_equal=True)
         .with_columns(
             pl.col("explicable").fill_null(0),
             pl.col("lost_keys", "unsettled_keys", "repeated_keys").fill_null(none),
         )
+        .pipe(at_once)
     )
 
 
@@ -540,10 +557,11 @@ def conclusions(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Da
     `NUMBER_OF`, which add up: so of all hours together more may be proven to be lost than of each.
     """
     expiring = (
-        rows.group_by("route")
+        rows.lazy()
+        .group_by("route")
         .agg(pl.col("expired_at_broker").sum().alias("expiring"))
         .join(
-            held.book.select("route", "proven", "other_in", booked=pl.col("expired")),
+            held.book.lazy().select("route", "proven", "other_in", booked=pl.col("expired")),
             on="route",
             how="left",
         )
@@ -553,13 +571,17 @@ def conclusions(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Da
     has_expired = ((pl.col("expiring") <= pl.col("booked")) & (pl.col("other_in") == 0)).fill_null(
         value=False
     )
-    numbered = rows.join(expiring, on="route", how="left").with_columns(
-        (pl.col("unaccounted") - pl.col("explained")).alias("lost"),
-        pl.when(proven).then(0).otherwise(pl.col("foreign")).alias("incomparable"),
-        pl.when(has_expired)
-        .then(0)
-        .otherwise(pl.col("expired_at_broker"))
-        .alias("unproven_expiry"),
+    numbered = (
+        rows.lazy()
+        .join(expiring, on="route", how="left")
+        .with_columns(
+            (pl.col("unaccounted") - pl.col("explained")).alias("lost"),
+            pl.when(proven).then(0).otherwise(pl.col("foreign")).alias("incomparable"),
+            pl.when(has_expired)
+            .then(0)
+            .otherwise(pl.col("expired_at_broker"))
+            .alias("unproven_expiry"),
+        )
     )
     # Hours are of the senders' clocks.
     after = (
@@ -568,8 +590,8 @@ def conclusions(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Da
         else pl.lit(value=False)
     )
     judged = (
-        numbered.join(_tainted(missing, rows, held), on=["route", "hour_us"], how="left")
-        .join(_skews(held).select("route", "most"), on="route", how="left")
+        numbered.join(_tainted(missing, rows, held).lazy(), on=["route", "hour_us"], how="left")
+        .join(_skews(held).lazy().select("route", "most"), on="route", how="left")
         .with_columns(
             pl.concat_list(
                 "gap", pl.when(after).then(pl.lit("after the horizon: not judged yet"))
@@ -577,14 +599,17 @@ def conclusions(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Da
             after.alias("later"),
         )
         .drop("expiring", "booked", "other_in", "proven", "gap", "most")
+        .pipe(at_once)
     )
-    by_themselves = judged.with_columns(
-        (pl.col("unaccounted") - pl.col("explicable")).alias("lost"),
-        pl.col("explicable").alias("explained"),
-    ).with_columns(_reasons().alias("reasons"))
-    return judged.drop("explicable").hstack(
-        by_themselves.select(
-            pl.when(proves())
+    by_themselves = (
+        judged.lazy()
+        .with_columns(
+            (pl.col("unaccounted") - pl.col("explicable")).alias("lost"),
+            pl.col("explicable").alias("explained"),
+        )
+        .with_columns(_REASONS.alias("reasons"))
+        .select(
+            pl.when(PROVES)
             .then(pl.lit(SUSPECT))
             .when(pl.col("reasons").list.len() > 0)
             .then(pl.lit(UNVERIFIABLE))
@@ -592,7 +617,9 @@ def conclusions(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Da
             .alias("verdict"),
             "reasons",
         )
+        .pipe(at_once)
     )
+    return judged.drop("explicable").hstack(by_themselves)
 
 
 @of_rows
@@ -622,31 +649,32 @@ def _tainted(missing: pl.DataFrame, rows: pl.DataFrame, held: Books) -> pl.DataF
     )
 
 
-def proves() -> pl.Expr:
-    """Return whether numbers prove that something is wrong."""
-    return pl.any_horizontal(pl.col(name) > 0 for name in PROOFS)
-
-
-def _reasons() -> pl.Expr:
-    """Return the words for the numbers of a row, and its `further` ones."""
-    words = [
+#: Whether numbers prove that something is wrong.
+PROVES: Final = pl.any_horizontal(pl.col(*PROOFS) > 0)
+#: The words for the numbers of a row, and its `further` ones.
+_REASONS: Final = pl.concat_list(
+    *(
         pl.when(pl.col(name) > 0).then(pl.format(text, pl.col(name)))
-        for name, text in (*PROOFS.items(), *DOUBTS.items())
-    ]
-    return pl.concat_list(*words, "further").list.drop_nulls()
+        for name, text in (PROOFS | DOUBTS).items()
+    ),
+    "further",
+).list.drop_nulls()
 
 
 def together(rows: pl.DataFrame) -> dict[str, list[str]]:
     """Return the reasons of each destination, of all its `rows` together: an hour's words tell that hour's numbers."""
-    summed = (
-        rows.sort("dest", "hour_us", "route")
+    told = (
+        rows.lazy()
+        .sort("dest", "hour_us", "route")
         .group_by("dest", maintain_order=True)
         .agg(
             pl.col(*PROOFS, *DOUBTS).sum(),
             pl.col("further").explode().drop_nulls().unique(maintain_order=True),
         )
+        .select("dest", _REASONS)
+        .pipe(at_once)
     )
-    return dict(summed.select("dest", _reasons()).iter_rows())
+    return dict(told.iter_rows())
 
 
 def worst(verdicts: Iterable[str]) -> str:

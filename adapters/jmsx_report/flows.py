@@ -29,6 +29,8 @@ SHARDS: Final = 64
 LATE_US: Final = 100_000
 #: The bucket of messages without any key, which nothing can be compared with.
 NAMELESS: Final = -SHARDS - 1
+#: Of so many keys each is looked at by itself.
+_FEW: Final = 1_000
 _KEY_DIGITS: Final = 32  #: hexadecimal ones, in a key of a jmsx sender
 _SEED: Final = 11
 #: The low 31 bits of a hash: the sum of 4 * 10^9 of them still is a number of 64 bits.
@@ -68,8 +70,8 @@ def key_us(key: pl.Expr) -> pl.Expr:
 
 
 def _of_digits(keys: pl.Series) -> pl.Series:
-    """Tell which keys are hexadecimal digits only: nearly always all."""
-    if are_hexadecimal(keys):
+    """Tell which keys are hexadecimal digits only: nearly always all, which is told sooner of many at once."""
+    if keys.len() > _FEW and are_hexadecimal(keys):
         return keys.is_not_null()
     # To look for what must not be there takes a quarter of the time of matching the whole.
     return ~keys.str.contains("[^0-9a-f]")

@@ -304,9 +304,14 @@ def _reached(ordered: pl.DataFrame) -> pl.DataFrame:
     follows = (pl.col("low") > high.shift()) & (last_us >= last_us.shift())
     strange = ordered.filter(same & ~follows.fill_null(value=False))["writer"].unique().implode()
     mixed = pl.col("writer").is_in(strange)
-    following = ordered.filter(~mixed).with_columns(
-        pl.when(same).then(high.shift()).otherwise(-1).alias("until"),
-        pl.when(same).then(last_us.shift()).alias("before_us"),
+    following = (
+        ordered.lazy()
+        .filter(~mixed)
+        .with_columns(
+            pl.when(same).then(high.shift()).otherwise(-1).alias("until"),
+            pl.when(same).then(last_us.shift()).alias("before_us"),
+        )
+        .pipe(at_once)
     )
     if following.height == ordered.height:
         return following
@@ -354,9 +359,14 @@ def horizon(found: Completeness, clocks: Clocks, open_segments: Collection[str])
         open_segments: names of the segments that are still written to.
 
     """
-    ends = found.writers.filter(pl.col("last_us").is_not_null()).with_columns(
-        (pl.col("last_us") - clocks.believed()).alias("end_us"),
-        clocks.latest("last_us").alias("latest_us"),
+    ends = (
+        found.writers.lazy()
+        .drop_nulls("last_us")
+        .with_columns(
+            (pl.col("last_us") - clocks.believed()).alias("end_us"),
+            clocks.latest("last_us").alias("latest_us"),
+        )
+        .pipe(at_once)
     )
     newest = reached(found, clocks)
     if newest is None:

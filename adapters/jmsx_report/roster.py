@@ -9,6 +9,7 @@ import polars as pl
 from jmsx_report.additive import DAY_US
 from jmsx_report.clocks import Clocks
 from jmsx_report.horizon import GAPS, Completeness
+from jmsx_report.inline import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,10 +40,12 @@ def roster(found: Completeness, writers: pl.DataFrame, clocks: Clocks) -> pl.Dat
 
     """
     return (
-        found.writers.join(writers.select("writer", "service", "host"), on="writer")
-        .filter(pl.col("service").is_not_null() & pl.col("first_us").is_not_null())
+        found.writers.lazy()
+        .join(writers.lazy().select("writer", "service", "host"), on="writer")
+        .drop_nulls(["service", "first_us"])
         .with_columns(clocks.earliest("first_us"), clocks.latest("last_us"))
         .select(*ROSTER)
+        .pipe(at_once)
     )
 
 
@@ -109,14 +112,16 @@ def _fewer(here: pl.DataFrame, known: pl.DataFrame, newest_us: int) -> Iterator[
 
 def _at_once(lives: pl.DataFrame) -> int:
     """Return the most processes that were there at one time; who has not ended is there still."""
+    ends = lives.lazy().filter(pl.col("ended") != "open")
     steps = pl.concat(
         [
-            lives.select(at="first_us", change=pl.lit(1)),
-            lives.filter(pl.col("ended") != "open").select(at="last_us", change=pl.lit(-1)),
+            lives.lazy().select(at="first_us", change=pl.lit(1)),
+            ends.select(at="last_us", change=pl.lit(-1)),
         ]
     )
     # One that begins when another ends was there at the same time.
-    most = steps.sort("at", "change", descending=[False, True])["change"].cum_sum().max()
+    ordered = steps.sort("at", "change", descending=[False, True]).pipe(at_once)
+    most = ordered["change"].cum_sum().max()
     return most if isinstance(most, int) else 0
 
 

@@ -17,18 +17,19 @@ from jmsx_report.conclusions import (
     NUMBER_OF,
     NUMBERS,
     PROOFS,
+    PROVES,
     SAMPLED,
     SUSPECT,
     TOLD,
     UNVERIFIABLE,
     late_confirmed,
     long,
-    proves,
     together,
     wide,
     worst,
 )
 from jmsx_report.flows import PLAUSIBLE_US
+from jmsx_report.inline import at_once
 from jmsx_report.nothing import of_rows
 from jmsx_report.wording import moment
 
@@ -38,12 +39,8 @@ if TYPE_CHECKING:
 
 def _readable(held: Books) -> pl.DataFrame:
     """Name, route: each destination that stands for a route, because it is sent to or read."""
-    return pl.concat(
-        [
-            held.routes.expects.select("dest", "route"),
-            held.routes.reads.select("dest", "route"),
-        ]
-    ).unique()
+    both = (held.routes.expects, held.routes.reads)
+    return pl.concat(rows.lazy().select("dest", "route") for rows in both).unique().pipe(at_once)
 
 
 #: What else explains a count that is too low: nobody can see it in the log, so such a count changes no verdict.
@@ -351,15 +348,16 @@ def summary(
     totals = {name: sum(numbers[name] for numbers in own.values()) for name in NUMBERS}
     rows = rows.sort("dest", "route", "hour_us").with_row_index("row")
     # What is read somewhere is told there, too; but not where others of those were sent that are read together.
-    read = held.routes.reads.select("dest", "route").unique()
-    by_name = pl.concat(
-        [rows, rows.drop("dest").join(read, on="route").select(rows.columns)]
-    ).unique(["dest", "row"], maintain_order=True)
+    read = held.routes.reads.lazy().select("dest", "route").unique()
+    again = rows.lazy().drop("dest").join(read, on="route").select(rows.columns)
+    by_name = (
+        pl.concat([rows.lazy(), again]).unique(["dest", "row"], maintain_order=True).pipe(at_once)
+    )
     verdicts: dict[str, list[str]] = {}
     reasons = together(by_name)
     for dest, verdict in by_name.filter(~pl.col("later")).select("dest", "verdict").iter_rows():
         verdicts.setdefault(dest, []).append(verdict)
-    for dest in by_name.filter(~pl.col("later") & proves())["dest"]:
+    for dest in by_name.filter(~pl.col("later") & PROVES)["dest"]:
         verdicts[dest].append(SUSPECT)
     for dest, route in named.sort("dest", "route").iter_rows():
         if route in doubts:
@@ -454,19 +452,25 @@ def _by_dest(counts: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
 
 def _own_numbers(held: Books, found: pl.DataFrame, numbered: pl.DataFrame) -> pl.DataFrame:
     """Return the numbers of each destination and hour of sending by its own lines, each message once."""
-    sends = held.flows.filter(
-        (pl.col("kind") == "send")
-        & (pl.col("outcome") == "confirmed")
-        & pl.col("dest").is_in(held.routes.expects["dest"].unique().implode())
-    ).with_columns(pl.lit("").alias("route"))
+    sends = (
+        held.flows.lazy()
+        .filter(
+            (pl.col("kind") == "send")
+            & (pl.col("outcome") == "confirmed")
+            & pl.col("dest").is_in(held.routes.expects["dest"].unique().implode())
+        )
+        .with_columns(pl.lit("").alias("route"))
+    )
     # Of the copies of one message that were not confirmed, one that was settled proves the sending.
     late = (
-        found.filter(pl.col("late_confirmed") > 0)
+        found.lazy()
+        .filter(pl.col("late_confirmed") > 0)
         .unique(["msg_key", "dest"], keep="first", maintain_order=True)
         .with_columns(pl.col("late_confirmed").alias("n"))
     )
     in_bulk = (
         late_confirmed(held, found)
+        .lazy()
         .sort("route")
         .unique(
             ["writer", "session_id", "epoch", "dest", "hour_us", "bucket"],
@@ -474,8 +478,9 @@ def _own_numbers(held: Books, found: pl.DataFrame, numbered: pl.DataFrame) -> pl
             maintain_order=True,
         )
     )
-    others = numbered.filter(pl.col("number") != "sent")
-    return wide(pl.concat([*map(long, (sends, late, in_bulk)), others]), ("dest", "hour_us"))
+    others = numbered.lazy().filter(pl.col("number") != "sent")
+    rows = pl.concat([*map(long, (sends, late, in_bulk)), others])
+    return wide(rows, ("dest", "hour_us")).pipe(at_once)
 
 
 def _sample_keys(found: pl.DataFrame, gone: pl.DataFrame) -> dict[str, list[str]]:
@@ -518,8 +523,7 @@ def _whole(
     since: int,
 ) -> tuple[str, list[str]]:
     """Return the verdict of all, and why."""
-    suspect = proves()
-    proven = rows.filter(suspect.any().over("dest") & (suspect | ~pl.col("later")))
+    proven = rows.filter(PROVES.any().over("dest") & (PROVES | ~pl.col("later")))
     if proven.height:
         return SUSPECT, _why(proven)
     reasons = _why(rows.filter(~pl.col("later")))

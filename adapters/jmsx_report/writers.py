@@ -9,6 +9,7 @@ import polars as pl
 from jmsx_report.additive import Adds, Partial, added
 from jmsx_report.clocks import CLOCKED, clocks
 from jmsx_report.events import Events
+from jmsx_report.inline import at_once
 from jmsx_report.nothing import of_lines
 from jmsx_report.table import Context, Sums
 
@@ -47,9 +48,10 @@ def context(sums: Sums) -> Context:
     writers = sums[WRITERS.name]
     seen = [writers, *(sums[partial.name] for partial in CLOCKED)]
     hosts = (
-        pl.concat([rows.select("writer") for rows in seen])
+        pl.concat(rows.lazy().select("writer") for rows in seen)
         .unique()
-        .join(writers.select("writer", "host"), on="writer", how="left")
+        .join(writers.lazy().select("writer", "host"), on="writer", how="left")
+        .pipe(at_once)
     )
     return Context(writers=writers, sockets=sums[SOCKETS.name], clocks=clocks(sums, hosts))
 
