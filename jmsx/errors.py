@@ -57,7 +57,7 @@ class JmsxError(Exception):
     retriable: ClassVar[bool] = False
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Let it pass to another process, whatever its constructor takes: a Pool hangs at what it cannot read."""
+        """Let the error pass to another process, whatever its constructor takes: a Pool hangs at one that cannot."""
         return _again, (type(self), self.args), self.__dict__
 
 

@@ -109,7 +109,7 @@ class OwnBroker(Broker):
 
     @property
     def has_tls(self) -> bool:
-        """Whether it offers STOMP over TLS."""
+        """Whether the broker offers STOMP over TLS."""
         return self._tls is not None
 
     @property
@@ -126,7 +126,7 @@ class OwnBroker(Broker):
 
     @property
     def running(self) -> bool:
-        """Whether it is there, paused or not."""
+        """Whether the broker is there, paused or not."""
         raise NotImplementedError
 
     def start(self, timeout: float = 60.0) -> Self:

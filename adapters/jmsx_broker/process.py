@@ -66,7 +66,7 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended, or None while it runs."""
+        """How the command ended, or None while it runs."""
         return self._process.poll()
 
     def send_signal(self, number: signal.Signals) -> None:

@@ -31,7 +31,7 @@ PATIENCE: Final = 2.0
 
 def missing(session: Session, destination: Destination, links: Collection[str]) -> set[str] | None:
     """
-    Return those of `links` (CONNECTED's `session`) that have no consumer on `destination`; None if the broker does not
+    Return which of `links` (CONNECTED's `session`) have no consumer on `destination`; None if the broker does not
     tell.
 
     `session` must be started, and of nobody else's use. Links with a client id are called by that, which advisories do

@@ -376,5 +376,5 @@ def to_disk(path: Path) -> None:
 
 
 def having(runs: Iterable[Run], partial: str) -> list[Run]:
-    """Return those of `runs` that have rows of `partial`."""
+    """Return the runs that have rows of `partial`."""
     return [run for run in runs if partial in run.rows]

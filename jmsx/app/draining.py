@@ -99,7 +99,7 @@ class _Closing:
             self._failure = error
 
     def cut_off(self) -> None:
-        """Drop it, because the time is over."""
+        """Drop the connection, because the time is over."""
         self.connection.abort()
         self._late = DrainError(
             f"the broker has not confirmed in time the end of {self.connection!r}, by which the app sends: what it sent"

@@ -242,7 +242,7 @@ def _tell_health(start: Start, announce: Announce) -> None:
 
 
 def _tell(announce: Announce, words: str) -> None:
-    """Say it to the operator; if that cannot be done, what runs goes on all the same."""
+    """Say `words` to the operator; if that cannot be done, what runs goes on all the same."""
     try:
         announce(words)
     except BaseException as error:

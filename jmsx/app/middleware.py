@@ -348,7 +348,7 @@ def _close_old_connections(message: Any, call_next: CallNext) -> object:
 
 
 async def _aclose_old_connections(message: Any, call_next: CallNext) -> object:
-    """Close them around an `async def` handler, in the thread in which Django runs what is not async."""
+    """Close old connections around an `async def` handler, in the thread in which Django runs what is not async."""
     from asgiref.sync import sync_to_async  # noqa: PLC0415 - comes with Django
     from django.db import close_old_connections as close  # noqa: PLC0415 - Django is an extra
 

@@ -225,7 +225,7 @@ class Registry:
         return self._consumers[name]
 
     def _put(self, consumer: Consumer) -> None:
-        """Keep it; raises ConfigurationError for a durable subscription that another one reads."""
+        """Keep `consumer`; raises ConfigurationError for a durable subscription that another one reads."""
         for other in self._consumers.values():
             if other.durable == consumer.durable is not None and other.name != consumer.name:
                 raise ConfigurationError(

@@ -266,7 +266,7 @@ class _SharedConnection(Generic[T]):
 
     @property
     def is_lost(self) -> bool:
-        """Whether it is of no more use: it could not be opened, or its link is gone for good."""
+        """Whether this connection is of no more use: it could not be opened, or its link is gone for good."""
         return self._error is not None or (
             self._opened is not None
             and self._session is not None

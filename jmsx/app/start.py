@@ -68,7 +68,7 @@ class Start:
             close()
 
     def leave(self) -> None:
-        """Tell it to stop; waits for nothing."""
+        """Tell this start to stop; waits for nothing."""
         self.told = True
         self.ending.set()
 

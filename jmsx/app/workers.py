@@ -133,7 +133,7 @@ class Workers(Sequence[Worker]):
 
     def open(self, shared: Shared) -> None:
         """
-        Open them; nothing flows yet. The caller has the `turn`, and drops all of them if it fails.
+        Open the workers; nothing flows yet. The caller has the `turn`, and drops all of them if it fails.
 
         Where the stores of all are away it waits for one of those. Raises what opening a connection, a session or a
         store raises, and IllegalStateError if the app is told to stop meanwhile.
@@ -202,7 +202,7 @@ class Workers(Sequence[Worker]):
         self._stores.close()
 
     def _open_those(self, consumers: Sequence[Consumer]) -> None:
-        """Open these, but for those whose store is away: they are the ones that wait from then on."""
+        """Open these consumers, but for those whose store is away: they are the ones that wait from then on."""
         self._open_but(self._stores.open(consumers, waits=self._shared.waits), consumers)
 
     def _open_but(self, away: list[Consumer], consumers: Sequence[Consumer]) -> None:

@@ -61,7 +61,7 @@ def _chosen(
     limit: int | None,
     show: Callable[[int], None],
 ) -> tuple[list[DeadLetter], int]:
-    """Return those that fit, at most so many, and how many were looked at, which `show` is told meanwhile."""
+    """Return the letters that fit, at most so many, and how many were looked at, which `show` is told meanwhile."""
     letters, seen = [], 0
     for seen, letter in enumerate(looked, 1):
         show(seen)

@@ -56,7 +56,7 @@ class DemoResult:
         return self.lost == 0 and self.agree
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it ready for JSON."""
+        """Return the result ready for JSON."""
         return asdict(self)
 
 

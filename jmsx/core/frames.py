@@ -219,7 +219,7 @@ class Record:
 
     @property
     def holds_unwritten(self) -> bool:
-        """Whether it is true also where the frames beside it could not be written; what is settled, the broker says."""
+        """Whether this holds also where the frames beside it could not be written; what is settled, the broker says."""
         return self.end is not HandOutEnd.SETTLED
 
 

@@ -108,7 +108,7 @@ class HandOuts:
 
     def not_done(self, deliveries: Iterable[Delivery]) -> bool:
         """
-        Mark those that are over their limit as not known to the application's store; return whether there are any.
+        Mark messages over their limit as not known to the application's store; return whether there are any.
 
         The application is to give them back then: they become dead letters as soon as they are handed out again.
         """
@@ -227,5 +227,5 @@ def _count(
 
 
 def _entries(deliveries: Iterable[Delivery]) -> list[Entry]:
-    """Return those that the ledger has of these hand-outs."""
+    """Return the ledger's entries of these hand-outs."""
     return [one.entry for one in deliveries if one.entry is not None]

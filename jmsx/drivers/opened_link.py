@@ -41,7 +41,7 @@ class OpenedLink:
         self._close: Callable[[], None] = connector.abandon  #: as far as `open` has come
 
     def open(self, *, patient: bool) -> None:
-        """Open it; raises what `Connector.first` does."""
+        """Open the link; raises what `Connector.first` does."""
         source = Source("", "", "", "idle", 0)  # the broker is another one with each attempt
         connector, machine, observers = self.connector, self._machine, self._observers
 
@@ -78,7 +78,7 @@ class OpenedLink:
             self.end()
 
     def end(self) -> None:
-        """Close it because nobody takes it, also where `open` was interrupted."""
+        """Close the link because nobody takes it, also where `open` was interrupted."""
         self._close()
 
     @property

@@ -41,7 +41,7 @@ class Origin:
 
     @property
     def here(self) -> bool:
-        """Whether it is this process, and not one that it was forked from."""
+        """Whether that was this process, and not one that it was forked from."""
         return self._generation == _generation
 
     def check(self, what: str) -> None:

@@ -49,7 +49,7 @@ class Destination:
 
     @property
     def is_temporary(self) -> bool:
-        """Whether it lives no longer than the session that made it, whoever names it."""
+        """Whether the destination lives no longer than the session that made it, whoever names it."""
         return "temp-" in self.address.kind
 
     def __eq__(self, other: object) -> bool:

@@ -49,11 +49,11 @@ class Gathering:
 
     def again(self, undone: Sequence[Message]) -> list[Message]:
         """
-        Return those of a failed batch that were `undone` and are the next to be handed out, also while the connection
-        stops.
+        Return the messages of a failed batch that were `undone` and are the next to be handed out.
 
-        Dead letters behind them can be acknowledged only after them. If a stop gave them back to the broker first, the
-        dead letters would come again, too; so their copies are waited for.
+        They are returned also while the connection stops. Dead letters behind them can be acknowledged only after them.
+        If a stop gave them back to the broker first, the dead letters would come again, too; so their copies are
+        waited for.
         """
         engine, wanted = self._link.engine, {delivery_of(message) for message in undone}
         name = delivery_of(undone[0]).arrival.subscription_id

@@ -751,7 +751,7 @@ class ConnectionLinks:
 
 
 def _close(links: Iterable[SessionLink]) -> list[JmsxError]:
-    """Close them, each also if another fails; return their errors."""
+    """Close the links, each also if another fails; return their errors."""
     errors: list[JmsxError] = []
     for link in links:
         try:

@@ -253,7 +253,7 @@ class MessageProducer:
     def _send_in_transaction(
         self, frame: Frame, key: str, to: PreparedSend, *, limit: float | None
     ) -> None:
-        """Send it with the commit; waits only for what a temporary destination of another connection answers."""
+        """Send with the commit; waits only for what a temporary destination of another connection answers."""
         cause = handled()
 
         def send(core: SessionCore, now: float) -> Request | None:
@@ -272,7 +272,7 @@ class MessageProducer:
         waits: bool,
         limit: float | None,
     ) -> str | None:
-        """Send it, and wait for the receipt; returns its message id, where that can be known."""
+        """Send the message, and wait for the receipt; returns its message id, where that can be known."""
         link, cause = self._link, handled()
         anywhere = link.options.resend_unconfirmed
         asked: list[str] = []  #: brokers

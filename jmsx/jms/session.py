@@ -46,7 +46,7 @@ class Session:
 
     @property
     def mode(self) -> AcknowledgeMode:
-        """How it acknowledges, as `create_session` was told."""
+        """The acknowledge mode, as given to `create_session`."""
         self._link.check_not_closed()
         return self._link.mode
 

@@ -343,7 +343,7 @@ class _Statement:
         self._text = text
 
     def run(self, connection: Any, **values: str | int) -> Any:
-        """Execute it; the first row, if it has rows."""
+        """Execute the statement; return the first row, if it has rows."""
         parameters = values if self._mapped else tuple(values[name] for name in self._names)
         cursor = connection.cursor()
         try:

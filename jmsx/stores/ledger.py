@@ -151,7 +151,7 @@ class _Row:
         return row
 
     def write(self, connection: sqlite3.Connection, identity: StoreKey, now_ms: int) -> None:
-        """Write it into the file."""
+        """Write the row into the file."""
         holder = self.held.get(self.deliveries)
         earlier = [
             f"{number} {one}" for number, one in self.held.items() if number != self.deliveries
