@@ -16,6 +16,7 @@ import contextvars
 import signal
 import sys
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from jmsx.drivers.locks import mutex
@@ -55,23 +56,35 @@ async def beside(work: Callable[..., T], *arguments: object) -> T:
     """
     Return what `work` returns, in a thread of its own with the caller's context, while the event loop goes on.
 
-    To its end also if the caller is cancelled. Raises NoThreadError where the process gets no thread for it.
+    To its end also if the caller is cancelled; but a program that ends does not wait for it, for it may hang in what is
+    the application's. Raises NoThreadError where the process gets no thread for it.
     """
-    run = contextvars.copy_context().run
-    pool = concurrent.futures.ThreadPoolExecutor(1, "jmsx-beside")
+    doing, do = _to_do(work, *arguments)
+    thread = threading.Thread(target=do, name="jmsx-beside", daemon=True)
     try:
-        working = _begin_in(pool, run, work, *arguments)
-        working.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return await asyncio.shield(working)
-    finally:
-        pool.shutdown(wait=False)
-
-
-def _begin_in(pool: concurrent.futures.Executor, *work: Any) -> asyncio.Future[Any]:
-    try:
-        return asyncio.get_running_loop().run_in_executor(pool, *work)
+        thread.start()
     except RuntimeError as error:
         raise NoThreadError(*error.args) from error
+    working = asyncio.wrap_future(doing)
+    working.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return await asyncio.shield(working)
+
+
+def _to_do(
+    work: Callable[..., T], *arguments: object
+) -> tuple[concurrent.futures.Future[T], Callable[[], None]]:
+    """Return what has the outcome of `work`, and what does it, in the caller's context, unless that is cancelled."""
+    doing: concurrent.futures.Future[T] = concurrent.futures.Future()
+    return doing, partial(_do, doing, partial(contextvars.copy_context().run, work, *arguments))
+
+
+def _do(doing: concurrent.futures.Future[T], work: Callable[[], T]) -> None:
+    if doing.set_running_or_notify_cancel():
+        try:
+            doing.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised where it is awaited
+            doing.set_exception(error)
+            del doing  # which knows the error now, and that this frame
 
 
 async def in_thread(work: Callable[[], T], *, to_its_end: bool) -> T:
@@ -81,16 +94,7 @@ async def in_thread(work: Callable[[], T], *, to_its_end: bool) -> T:
     With `to_its_end` a cancellation waits for it: what is sent after a rollback would be in the next transaction.
     Raises NoThreadError where the process gets no thread for it: then it is never begun.
     """
-    doing: concurrent.futures.Future[T] = concurrent.futures.Future()
-    run = contextvars.copy_context().run
-
-    def do() -> None:
-        if doing.set_running_or_notify_cancel():
-            try:
-                doing.set_result(run(work))
-            except BaseException as error:  # noqa: BLE001 - raised where it is awaited
-                doing.set_exception(error)
-
+    doing, do = _to_do(work)
     try:
         asyncio.get_running_loop().run_in_executor(None, do)
     except RuntimeError as error:

@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import gc
 import socket
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -129,6 +131,47 @@ def test_a_store_that_hangs_as_it_is_opened_holds_up_no_drain(app: App) -> None:
     held.on.set()
     assert eventually(lambda: not any(one.name == "jmsx-stores" for one in threading.enumerate()))
     assert store.open_now == 0
+
+
+#: Is told twice to end, while its store hangs in `open` or `close`.
+_HANGS: Final = """
+import asyncio, os, signal, sys, threading
+from jmsx import App, MemoryStore
+from jmsx.testing import FakeBrokerServer
+
+class Store(MemoryStore):
+    def hang(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        threading.Event().wait(60)
+
+setattr(Store, sys.argv[1], Store.hang)
+with FakeBrokerServer("classic") as server:
+    app = App(server.url)
+
+    @app.consumer("a", dedupe=Store())
+    async def handle(message):
+        pass
+
+    async def serve():
+        if sys.argv[1] == "close":
+            asyncio.get_running_loop().call_later(0.5, app.quit)
+        await app.serve(drain_timeout=1)
+
+    try:
+        asyncio.run(serve())
+    except asyncio.CancelledError:
+        print("left")
+"""
+
+
+@pytest.mark.parametrize("hangs", ["open", "close"])
+def test_a_program_ends_that_has_left_what_hangs_behind(hangs: str) -> None:
+    """Behind `serve()` it waited for the thread that did so, and only SIGKILL helped."""
+    ended = subprocess.run(
+        [sys.executable, "-c", _HANGS, hangs], stdout=subprocess.PIPE, timeout=30, check=True
+    )
+    assert ended.stdout == b"left\n"
 
 
 @pytest.mark.parametrize("hangs", ["observer", "store"])

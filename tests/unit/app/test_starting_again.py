@@ -196,11 +196,12 @@ def test_a_start_that_gets_no_thread_leaves_the_app_at_rest(
 ) -> None:
     """Nor does what would drop it then."""
 
-    def refused(*_: object) -> None:
+    def refused(thread: threading.Thread) -> None:
+        assert thread.name == "jmsx-beside"
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patched:
-        patched.setattr(ThreadPoolExecutor, "submit", refused)
+        patched.setattr(threading.Thread, "start", refused)
         with pytest.raises(RuntimeError, match="new thread"):
             asyncio.run(app.serve(2))
     assert not app._service.lifecycle.runs
