@@ -13,12 +13,13 @@ from typing import Final
 import polars as pl
 
 from jmsx.core.events import Outcome
-from jmsx_report.additive import HOUR_US, Adds, Partial, added
+from jmsx_report.additive import HOUR_US, Adds, Partial
 from jmsx_report.clocks import Clocks
 from jmsx_report.events import Events, named
 from jmsx_report.fanout import Routes
 from jmsx_report.flows import BUCKET_US, PLAUSIBLE_US, SETTLES, fingerprint, hashed, key_us
 from jmsx_report.horizon import WITHOUT_END, Horizon
+from jmsx_report.inline import at_once
 from jmsx_report.nothing import of_lines, of_rows
 
 #: A copy that came less than this before its consumer said that it has nothing may have been on its way to that.
@@ -53,21 +54,42 @@ COPIES: Final = Partial(
 )
 
 
-@of_lines("sub.open", "sub.stats")
-def _idle(events: Events) -> pl.DataFrame:
-    opened = events.coded("sub.open").filter(_PLAUSIBLE)
-    said = events.coded("sub.stats").filter(
-        _PLAUSIBLE, pl.col("buffered") == 0, pl.col("in_process") == 0
-    )
-    # A line of an older release does not tell.
-    all_of_it = pl.col("selective").eq(other=False).fill_null(value=False)
-    rows = [
-        opened.select(
-            *IDLE.keys, pl.col("ts_us").alias("open_us"), all_of_it.cast(pl.Int64).alias("whole")
+_NONE: Final = pl.lit(None, pl.Int64)
+#: Of each kind of line: which of them show something, and what.
+_SHOWN: Final = {
+    "sub.open": (
+        _PLAUSIBLE,
+        (
+            pl.col("ts_us").alias("open_us"),
+            # A line of an older release does not tell.
+            pl.col("selective")
+            .eq(other=False)
+            .fill_null(value=False)
+            .cast(pl.Int64)
+            .alias("whole"),
+            _NONE.alias("idle_us"),
         ),
-        said.select(*IDLE.keys, pl.col("ts_us").alias("idle_us")),
-    ]
-    return added(IDLE, pl.concat(rows, how="diagonal")).pipe(named)
+    ),
+    "sub.stats": (
+        _PLAUSIBLE & (pl.col("buffered") == 0) & (pl.col("in_process") == 0),
+        (_NONE.alias("open_us"), _NONE.alias("whole"), pl.col("ts_us").alias("idle_us")),
+    ),
+}
+
+
+@of_lines(*_SHOWN)
+def _idle(events: Events) -> pl.DataFrame:
+    def rows(kind: str) -> pl.LazyFrame:
+        which, told = _SHOWN[kind]
+        return events.coded(kind).lazy().filter(which).select(*IDLE.keys, *told)
+
+    return (
+        pl.concat(map(rows, events.kinds(*_SHOWN)))
+        .group_by(IDLE.keys)
+        .agg(IDLE.sums)
+        .pipe(named)
+        .pipe(at_once)
+    )
 
 
 #: When each consumer was opened last on a link, whether it may be given all that waits there (`whole`: 1), and when it

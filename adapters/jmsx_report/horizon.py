@@ -19,7 +19,7 @@ from jmsx_eventlog.schema import AUDITED
 from jmsx_report.additive import Adds, Partial
 from jmsx_report.clocks import Clocks
 from jmsx_report.events import SCHEMAS, Events, every_line, named
-from jmsx_report.flows import PLAUSIBLE_US
+from jmsx_report.flows import PLAUSIBLE_US, optional
 from jmsx_report.inline import at_once
 from jmsx_report.nothing import of_lines, of_rows
 
@@ -105,9 +105,21 @@ RUNS: Final = Partial(
 )
 
 
+#: What the lines of each kind tell; each kind lacks some of it.
+_TOLD: Final = {
+    kind: (
+        pl.col("writer", "seq", "kind", "ts_us"),
+        optional(kind, "dropped", pl.Int64),
+        optional(kind, "dropped_kind", pl.String),
+        optional(kind, "lost_bytes", pl.Int64),
+    )
+    for kind in _NOTED
+}
+
+
 @of_lines(*_NOTED)
 def _notes(events: Events) -> pl.DataFrame:
-    notes = pl.concat([events.coded(kind) for kind in _NOTED], how="diagonal")
+    notes = pl.concat(events.coded(kind).select(_TOLD[kind]) for kind in events.kinds(*_NOTED))
     # By their numbers first, which leaves few lines.
     before = (
         events.once(_lines)
