@@ -69,15 +69,15 @@ _OF_STRETCH: Final = (
 
 
 def _stretches(events: Events) -> pl.DataFrame:
+    lines = events.once(every_line)
     return (
-        events.once(every_line)
-        .lazy()
+        lines.lazy()
         .with_columns(_AHEAD_US.alias("ahead_us"), _STRETCH)
         .group_by("writer", "stretch")
         .agg(_OF_STRETCH)
         .drop_nulls("stretch")
         .pipe(named)
-        .pipe(at_once)
+        .pipe(at_once, lines.height)
     )
 
 
@@ -102,14 +102,14 @@ _UNDER_WAY_US: Final = (pl.col("recv_us") - pl.col("shown_us")).min().alias("hig
 
 @of_lines("delivery")
 def _receipts(events: Events) -> pl.DataFrame:
+    both = events.once(keyed)
     return (
-        events.once(keyed)
-        .lazy()
+        both.lazy()
         .filter(_ARRIVED)
         .group_by("writer", _STRETCH)
         .agg(_UNDER_WAY_US)
         .pipe(named)
-        .pipe(at_once)
+        .pipe(at_once, both.height)
     )
 
 
@@ -158,12 +158,12 @@ _AN_END: Final = ("writer", _STRETCH, pl.col("kind").alias("side"), "hash", _TIM
 
 @of_lines("send", "delivery")
 def _samples(events: Events) -> pl.DataFrame:
+    both = events.once(keyed)
     return (
-        events.once(keyed)
-        .lazy()
+        both.lazy()
         .filter(_IS_SAMPLE)
         .select(_AN_END)
-        .pipe(at_once)
+        .pipe(at_once, both.height)
         .pipe(_least)
         .lazy()
         .group_by("writer", "stretch", "side", "hash")

@@ -188,16 +188,15 @@ def keyed(events: Events) -> pl.DataFrame:
     STOMP, whose keys are not ours. `effects`: its handler ran to its end without an error. `running`: it ran on
     when its link was lost; a line `LATE`, which older releases do not have, takes that back.
     """
+    lines = {kind: events.coded(kind) for kind in events.kinds(*_FLOWING)}
     return (
         pl.concat(
-            events.coded(kind)
-            .lazy()
-            .select(*_COLUMNS[kind], optional(kind, "subscription", pl.Categorical))
-            for kind in events.kinds(*_FLOWING)
+            rows.lazy().select(*_COLUMNS[kind], optional(kind, "subscription", pl.Categorical))
+            for kind, rows in lines.items()
         )
         .with_columns(_TOLD_US, _HASH)
         .with_columns(_SHOWN_US)
-        .pipe(at_once)
+        .pipe(at_once, sum(rows.height for rows in lines.values()))
     )
 
 
@@ -218,12 +217,13 @@ _FINGERPRINT: Final = (
 
 @of_lines(*_FLOWING)
 def _fingerprints(events: Events) -> pl.DataFrame:
+    both = events.once(keyed)
     return (
-        _placed(events.once(keyed))
+        _placed(both)
         .group_by(*_HERE, "hour_us", "bucket")
         .agg(_FINGERPRINT)
         .pipe(named)
-        .pipe(at_once)
+        .pipe(at_once, both.height)
     )
 
 
@@ -317,8 +317,9 @@ def _told(events: Events, wanted: pl.Series) -> pl.DataFrame:
         events.coded(kind).lazy().select(*line, name).drop_nulls(name)
         for kind, name in (("send", "duplicate_id"), ("delivery", "msg_id"))
     ]
+    both = events.once(keyed)
     flowing = (
-        _placed(events.once(keyed))
+        _placed(both)
         .filter(looked_at)
         .join(ids[0], on=line, how="left")
         .join(ids[1], on=line, how="left")
@@ -337,7 +338,7 @@ def _told(events: Events, wanted: pl.Series) -> pl.DataFrame:
             pl.col("duplicate_id").min(),
         )
         .pipe(named)
-        .pipe(at_once)
+        .pipe(at_once, both.height)
     )
 
 

@@ -15,6 +15,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 #: To look for a better way to answer a query takes as long as a small one.
 _AS_WRITTEN: Final = pl.QueryOptFlags.none()
+_FEW_ROWS: Final = 10_000
 
 
 def inlined(function: Callable[P, T]) -> Callable[P, T]:
@@ -47,11 +48,14 @@ def inlined(function: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-def at_once(query: pl.LazyFrame) -> pl.DataFrame:
+def at_once(query: pl.LazyFrame, rows: int = 0) -> pl.DataFrame:
     """
     Answer a query of several steps as it is written: `rows.lazy().filter(...).select(...).pipe(at_once)`.
 
     Of a few rows each step by itself, a query of its own, takes half as long again; and `collect` three times as long,
-    since Polars makes ready to stream many rows.
+    since Polars makes ready to stream many rows. If it is asked of more `rows` than a few they are streamed: of a
+    batch of a large log all steps in memory take a tenth more of that.
     """
+    if rows > _FEW_ROWS:
+        return query.collect()
     return query.collect(engine="in-memory", optimizations=_AS_WRITTEN)
