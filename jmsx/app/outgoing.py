@@ -43,14 +43,25 @@ class Outgoing:
         self._sender = Sender(connect, machine)
         self._replier = Sender(connect, machine)
         self._calling = calling
+        self._machine = machine
         self._around = [one.sending for one in middleware if isinstance(one, Layer) and one.sending]
 
-    def send(self, to: Destination | str, body: Message | Data, options: SendKeywords) -> str:
-        """Send one message: in the transaction of the handler that calls this, or else by itself."""
+    def send(
+        self,
+        to: Destination | str,
+        body: Message | Data,
+        options: SendKeywords,
+        asked_at: float | None = None,
+    ) -> str:
+        """
+        Send one message: in the transaction of the handler that calls this, or else by itself.
+
+        asked_at: when it was asked for, from where a `timeout` counts; None: now.
+        """
         sending = Sending.of(options)
         message = sending.message(to, body)
         worker = self._transacting()
-        send = self._sender.send if worker is None else worker.send
+        send = partial(self._sender.send, asked_at=asked_at) if worker is None else worker.send
         failed: list[BaseException] = []
         with contextlib.ExitStack() as around:
             try:
@@ -67,8 +78,9 @@ class Outgoing:
     ) -> str:
         """Do as `send` does, while the event loop goes on; in a transaction a cancellation waits for its end."""
         whole = self._transacting() is not None
+        send = partial(self.send, to, body, options, self._machine.monotonic())
         try:
-            return await in_thread(partial(self.send, to, body, options), to_its_end=whole)
+            return await in_thread(send, to_its_end=whole)
         except NoThreadError as error:
             raise _unsent(to, error) from error
 

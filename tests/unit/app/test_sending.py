@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from jmsx import App, ConfigurationError, Message, RedeliveryPolicy, UnsupportedError
-from jmsx.errors import BrokerTimeoutError, MessageFormatError
+from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, MessageFormatError
 from jmsx.testing import harness
 
 URL = "stomp://localhost:61613"
@@ -216,3 +218,21 @@ def test_a_message_has_its_own(options: Any, written: str) -> None:
     """What is given beside it would be ignored."""
     with pytest.raises(ConfigurationError, match=rf"write Message\(body, {written}"):
         App().send("queue://a", Message("x"), **options)
+
+
+def test_a_timeout_counts_from_the_call_of_asend() -> None:
+    """Also where no thread of the loop's pool is free: then nothing was sent."""
+    app, free = App(URL), threading.Event()
+
+    async def send() -> str:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        busy = loop.run_in_executor(None, free.wait, 10)
+        sending = asyncio.create_task(app.asend("queue://orders", "x", timeout=0.001))
+        await asyncio.sleep(0.01)
+        free.set()
+        await busy
+        return await sending
+
+    with pytest.raises(ConnectionFailedError, match=r"no thread .* free in the 0\.001 s"):
+        asyncio.run(send())
