@@ -54,6 +54,7 @@ _JUDGED: Final = (
     "receipts_lost_beside_a_suppressed_repeat",
     "in_flight_with_skews",
     "waits_for_its_redelivery",
+    "messages_are_lost_while_others_go_back",
     "waited_with_a_consumer_that_was_closed",
     "prefetched_behind_a_planned_wait",
     "more_is_overdue_than_is_in_hand",
