@@ -19,6 +19,7 @@ from jmsx_report.clocks import Clocks
 from jmsx_report.events import Events, named
 from jmsx_report.fanout import Routes
 from jmsx_report.flows import PLANNED, PLAUSIBLE_US, SETTLES, optional
+from jmsx_report.horizon import WITHOUT_END
 from jmsx_report.inline import at_once
 from jmsx_report.nothing import of_lines
 from jmsx_report.presence import KEY
@@ -115,10 +116,13 @@ BOOK: Final = {
     "counted_us": pl.Int64,  # when the last count was, by what is believed of its writer's clock
     "other_in": pl.Int64,  # at least so many came of which no line surely tells
     "other_out": pl.Int64,  # at least so many went of which no line surely tells
+    "unsure_out": pl.Int64,  # so many more may have: of whose lines nobody knows whether they are of what was counted
     "foreign_in": pl.Int64,  # of these at least so many came from senders that keep no log here
     "foreign_out": pl.Int64,  # of these at least so many went to consumers that keep no log here, or elsewhere
     "fewer_in": pl.Int64,  # so many more were confirmed to senders than the broker counts
     "fewer_out": pl.Int64,  # so many more were settled than the broker counts
+    "surely_from_us": pl.Int64,  # of one queue: what was between these was counted; null: there are several
+    "surely_to_us": pl.Int64,
     "whole": pl.Boolean,  # the counts go on and on, over all that the log tells of: no more went elsewhere
     "even": pl.Boolean,  # all that ever came is gone, and the counts go on and on
     "proven": pl.Boolean,  # all that ever came was settled in this log
@@ -203,8 +207,10 @@ def reconciled(
             for who in ("other", "foreign")
             for way, n in beyond.items()
         ),
+        (pl.col("went_most") - pl.col("went_least")).alias("unsure_out"),
         (pl.col("came_least") - pl.col("enqueued")).clip(lower_bound=0).alias("fewer_in"),
         (pl.col("went_least") - pl.col("dequeued")).clip(lower_bound=0).alias("fewer_out"),
+        pl.when(pl.col("queues") == 1).then(pl.col("surely_from_us", "surely_to_us")),
         whole.alias("whole"),
         even.alias("even"),
         (even & (went == pl.col("went_most"))).alias("proven"),
@@ -224,6 +230,23 @@ def sent_back(book: pl.DataFrame, plans: pl.DataFrame, routes: Routes) -> pl.Ser
         back.join(_read_directly(routes), on="dest")
         .join(doubtful, on="route", how="semi")["bucket"]
         .unique()
+    )
+
+
+def taken() -> pl.Expr:
+    """
+    Return up to how many messages others may have got, in rows of `BOOK` of routes where they surely got some.
+
+    Who was not watched all the time may have got any number; and some of ours beside the first count and the last may
+    not be of what was counted, so that more of that went to others.
+    """
+    some = pl.col("other_out") > 0
+    return (
+        pl.when(some & ~pl.col("whole"))
+        .then(WITHOUT_END)
+        .when(some)
+        .then(pl.col("other_out") + pl.col("unsure_out"))
+        .otherwise(0)
     )
 
 
@@ -255,7 +278,8 @@ def but_sent_back(
         by_key: as `balance.keys`.
 
     """
-    counted = book.filter(pl.col("other_out") > 0).select("route", "from_us", "to_us")
+    window = ("from_us", "to_us", "surely_from_us", "surely_to_us")
+    counted = book.filter(pl.col("other_out") > 0).select("route", *window)
     plans = (
         stories.filter(pl.col("kind") == PLANNED, ~pl.col("kept"))
         .join(_read_directly(routes), on="dest")
@@ -265,7 +289,11 @@ def but_sent_back(
         return book
     outcome, begun = pl.col("outcome"), clocks.earliest("first_us") <= pl.col("to_us") + MINUTE_US
     since = pl.col("from_us") - MINUTE_US
+    inside = (clocks.earliest("first_us") >= pl.col("surely_from_us") + MINUTE_US) & (
+        clocks.latest("first_us") <= pl.col("surely_to_us") - MINUTE_US
+    )
     tried = plans.group_by(KEY).agg(
+        inside.fill_null(value=False).sum().alias("inside"),
         (begun & (clocks.latest("until_us") >= since)).sum().alias("in"),
         (begun & (clocks.latest("first_us") >= since)).sum().alias("out"),
         pl.len().alias("tries"),
@@ -302,11 +330,11 @@ def but_sent_back(
         .agg(
             pl.min_horizontal(kind, way).sum().cast(pl.Int64).alias(f"{kind}_{way}")
             for kind in ("surely", "perhaps")
-            for way in ("in", "out")
+            for way in ("in", "out", "inside")
         )
     )
     held = book.join(moved, on="route", how="left").with_columns(
-        pl.col("surely_in", "surely_out", "perhaps_in", "perhaps_out").fill_null(0)
+        pl.col(name).fill_null(0) for name in moved.columns if name != "route"
     )
     all_sent_back = (pl.col("other_out") > 0) & (pl.col("other_out") == pl.col("surely_out"))
     return held.with_columns(
@@ -315,6 +343,7 @@ def but_sent_back(
             for who, kind in (("other", "surely"), ("foreign", "perhaps"))
             for way in ("in", "out")
         ),
+        pl.col("unsure_out") + pl.col("surely_out") - pl.col("surely_inside"),
         (pl.col("proven") | (pl.col("even") & all_sent_back)).alias("proven"),
     ).select(*BOOK)
 

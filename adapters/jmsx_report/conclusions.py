@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from jmsx_report import balance, presence
+from jmsx_report import balance, brokerbook, presence
 from jmsx_report.additive import HOUR_US
 from jmsx_report.books import Books
 from jmsx_report.events import NAMESAKE
@@ -446,9 +446,7 @@ def _rooms(
                     pl.col("size").fill_null(0),
                     pl.when(superseded).then(0).otherwise(pl.col("had").fill_null(0)),
                 )
-                + pl.when((pl.col("other_out") > 0) & ~pl.col("whole"))
-                .then(WITHOUT_END)
-                .otherwise(pl.col("other_out").fill_null(0))
+                + brokerbook.taken()
             ).alias("room_elsewhere"),
         )
     )

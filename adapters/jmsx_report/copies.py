@@ -13,6 +13,7 @@ from typing import Final
 import polars as pl
 
 from jmsx.core.events import Outcome
+from jmsx_report import brokerbook
 from jmsx_report.additive import HOUR_US, Adds, Partial
 from jmsx_report.clocks import Clocks
 from jmsx_report.events import Events, named
@@ -296,12 +297,11 @@ def _unexplained(
         .group_by("route")
         .agg(pl.col("lines").fill_null(WITHOUT_END).sum().alias("lines"))
     )
-    taken = pl.when((pl.col("other_out") > 0) & ~pl.col("whole")).then(WITHOUT_END)
     up_to = pl.col("n").cum_sum().over("route", order_by=["at_us", "msg_key"])
     room = pl.sum_horizontal(pl.max_horizontal("size", "had"), pl.col("taken", "expired", "lines"))
     return (
         gone.join(
-            book.select("route", "size", "expired", taken.otherwise("other_out").alias("taken")),
+            book.select("route", "size", "expired", brokerbook.taken().alias("taken")),
             on="route",
             how="left",
         )

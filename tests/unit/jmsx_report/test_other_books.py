@@ -100,6 +100,30 @@ def test_what_waits_tells_who_counted_last(
     assert (summary["verdict"], summary["unaccounted"], summary["explained"], waiting) == expected
 
 
+@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize("beside", [0, 2])
+def test_what_others_took_is_not_lost_where_ours_was_done_beside_the_count(
+    beside: int, lost: int
+) -> None:
+    """Three went to others; what was done in the minute behind the last count may be of it, or not."""
+    log = trade()
+    for number in range(3 + lost):
+        log.send(SENDER, START + 20 * MINUTE + number)
+    for number in range(beside):
+        at = START + 30 * MINUTE + 10 * SECOND + number
+        log.deliver(WORKER, log.send(SENDER, at), at + SECOND)
+    log.stats(SENDER, START - 10 * MINUTE)
+    log.lines.insert(0, log.lines.pop())
+    log.stats(SENDER, START + 30 * MINUTE, enqueued=13 + lost, dequeued=13)
+    mine = [line for line in log.lines if line["writer"] == SENDER]
+    for seq, line in enumerate(mine):
+        line["seq"] = seq
+    summary = told(ended(log, START + 40 * MINUTE))
+
+    assert (summary["unaccounted"], summary["explained"]) == (3 + lost, 3)
+    assert summary["verdict"] == ("suspect" if lost else "unverifiable")
+
+
 def counted(log: Log, **at_last: int) -> dict[str, Any]:
     """What is told of a trade, if the broker counts so many from before it to long after it."""
     log.stats(SENDER, START - 5 * MINUTE, enqueued=100, dequeued=100)
