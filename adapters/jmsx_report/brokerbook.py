@@ -173,25 +173,40 @@ def reconciled(
         (clocks.latest("minute_us") + MINUTE_US).alias("ended"),
     )
     # A minute more on each side: a broker counts an ACK when it gets to it.
-    touched = (pl.col("ended") >= pl.col("from_us") - MINUTE_US) & (
-        pl.col("begun") <= pl.col("to_us") + MINUTE_US
-    )
+    by_then = pl.col("begun") <= pl.col("to_us") + MINUTE_US
+    touched = by_then & (pl.col("ended") >= pl.col("from_us") - MINUTE_US)
+    surely = pl.col("ended") <= pl.col("surely_to_us")
     logged = (
-        spans.select("route", "from_us", "to_us")
+        spans.select("route", "from_us", "to_us", "surely_to_us")
         .join(moved, on="route")
         .group_by("route")
         .agg(
             pl.col("came").filter(touched).sum().alias("came_most"),
             pl.col("went").filter(touched).sum().alias("went_most"),
             (~touched).sum().alias("outside"),
+            pl.col("came").filter(by_then).sum().alias("came_ever"),
+            pl.col("sure").filter(surely).sum().alias("sure_ever"),
+            pl.col("went").filter(by_then).sum().alias("went_ever"),
         )
         .join(_least(moved, spans, sockets), on="route", how="left")
     )
     held = spans.join(logged, on="route", how="left").with_columns(
-        pl.col("came_most", "went_most", "outside", "came_least", "went_least").fill_null(0)
+        pl.col("came_most", "went_most", "outside", "came_least", "went_least").fill_null(0),
+        pl.col("came_ever", "sure_ever", "went_ever").fill_null(0),
     )
     went = pl.col("dequeued") - pl.col("expired")
-    whole = ~pl.col("restarted") & ~pl.col("relinked") & (pl.col("outside") == 0)
+    # Where the log has all that ever came, what went before the broker was first asked is known, too: an app first asks
+    # for a queue up to a minute after it has used it. If it counts fewer than came, its counters may have begun anew.
+    ours = (
+        ~pl.col("restarted")
+        & (pl.col("queues") == 1)
+        & (pl.col("enqueued_ever") <= pl.col("came_ever"))
+    )
+    went_ever = pl.when(ours).then(
+        pl.col("dequeued_ever") - pl.col("expired_ever") - pl.col("went_ever")
+    )
+    anew = ours & (went_ever > 0) & (pl.col("enqueued_ever") < pl.col("sure_ever"))
+    whole = ~pl.col("restarted") & ~pl.col("relinked") & (pl.col("outside") == 0) & ~anew
     even = (
         ~pl.col("restarted")
         & (pl.col("outside") == 0)
@@ -199,7 +214,10 @@ def reconciled(
         & (pl.col("size_before") == 0)
         & (pl.col("enqueued") == pl.col("dequeued"))
     )
-    beyond = {"in": pl.col("enqueued") - pl.col("came_most"), "out": went - pl.col("went_most")}
+    beyond = {
+        "in": pl.col("enqueued") - pl.col("came_most"),
+        "out": pl.max_horizontal(went - pl.col("went_most"), went_ever),
+    }
     return held.with_columns(
         pl.max_horizontal("size", "waiting").alias("size"),
         *(
@@ -421,6 +439,7 @@ def _spans(
             pl.col("latest_us").first().alias("surely_from_us"),
             pl.col("earliest_us").last().alias("surely_to_us"),
             *grown,
+            pl.col("enqueued", "dequeued", "expired").last().name.suffix("_ever"),
             pl.col("size").first().alias("size_before"),
             pl.coalesce(pl.col("size").filter(since).min(), pl.col("size").last()).alias("size"),
             fewer.any().alias("restarted"),
@@ -455,6 +474,7 @@ def _spans(
             pl.col("to_us").max(),
             pl.col("counted_us").min(),
             pl.col("enqueued", "dequeued", "expired", "size_before", "size", "waiting").sum(),
+            pl.col("enqueued_ever", "dequeued_ever", "expired_ever").sum(),
             pl.col("restarted", "relinked").any(),
             pl.len().alias("queues"),
             pl.col("dest", "broker", "surely_from_us", "surely_to_us").first(),

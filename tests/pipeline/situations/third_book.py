@@ -92,6 +92,25 @@ def another_client_takes_messages(scene: Scene) -> Truth:
 
 
 @situation
+def another_client_takes_messages_before_the_broker_is_asked(scene: Scene) -> Truth:
+    """An app that runs for less than a minute asks once, when it ends: a foreign consumer has had twelve by then."""
+    shop = scene.shop().trade()
+    for number in range(12):
+        shop.now = START + number * SECOND
+        shop.send(ORDERS)
+    sent = shop.books.exact()[ORDERS]["sent"]
+    stats(shop.senders[0], shop.fleet.closed, ORDERS, enqueued=sent, dequeued=sent)
+    shop.ship(scene.directory)
+    return Truth(
+        UNVERIFIABLE,
+        numbers={"unaccounted": 12, "explained": 12},
+        findings=[("orders", "foreign")],
+        verdicts={ORDERS: UNVERIFIABLE, "queue://mail": BALANCED},
+        may_be_lost=frozenset(),
+    )
+
+
+@situation
 def another_client_takes_messages_and_the_broker_is_killed(scene: Scene) -> Truth:
     """A foreign consumer took twelve, some after the broker's last count and before its death: who counts those?"""
     shop = scene.shop().trade()

@@ -46,6 +46,44 @@ def test_the_broker_tells_of_others() -> None:
     assert "3 messages left there unread" in findings(summary, "waiting")[0]
 
 
+def taken_before_the_first_look(enqueued: int) -> Log:
+    """Ten are sent and seven done before the broker is first asked, which has none left of so many by then."""
+    log = Log().opens(SENDER).opens(WORKER)
+    log.reads(WORKER)
+    for number in range(10):
+        made = log.send(SENDER, START + number)
+        if number > 2:
+            log.deliver(WORKER, made, START + SECOND)
+    log.stats(SENDER, START + MINUTE, enqueued=enqueued, dequeued=enqueued)
+    return log
+
+
+def test_others_may_take_messages_before_the_broker_is_first_asked() -> None:
+    """A queue of which the log has each message that ever came: what has gone, and not to us, went to others."""
+    summary = told(ended(taken_before_the_first_look(10)))
+
+    assert (summary["verdict"], summary["explained"]) == ("unverifiable", 3), summary["reasons"]
+    assert "at least 3 messages went" in findings(summary, "foreign_consumers")[0]
+
+
+def test_what_went_from_an_old_queue_before_the_broker_is_first_asked_explains_nothing() -> None:
+    """A thousand came before the log begins: who had those, nobody says."""
+    summary = told(ended(taken_before_the_first_look(1010)))
+
+    assert (summary["verdict"], summary["unaccounted"]) == ("suspect", 3)
+    assert not findings(summary, "foreign_consumers")
+
+
+def test_a_loss_beside_what_others_took_before_the_broker_is_first_asked() -> None:
+    """One surely went to others, and as many more may have: of three nobody proves that two are lost."""
+    log = taken_before_the_first_look(10)
+    log.lines[-1]["dequeued"] = 8
+    summary = told(ended(log))
+
+    assert (summary["verdict"], summary["explained"]) == ("unverifiable", 3), summary["reasons"]
+    assert "at least 1 message went" in findings(summary, "foreign_consumers")[0]
+
+
 def test_a_process_tells_the_brokers_counts_by_any_of_its_sessions() -> None:
     """An app tells of a queue by its reader's session first, and by that of its sends once it has sent there."""
     log = Log().opens(SENDER)
