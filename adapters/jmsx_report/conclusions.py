@@ -83,7 +83,10 @@ DOUBTS: Final = {
     "incomparable": "{} of senders that are not jmsx cannot be compared",
     "unproven_expiry": "{} not settled, and expired by now; no broker's count proves it",
     "in_doubt": "{} not settled, but delivered in a transaction in doubt",
-    "doubtful_duplicates": "{} of which a handler succeeded again after a transaction in doubt, or a lost link",
+    "doubtful_duplicates": (
+        "{} of which a handler may have succeeded twice: an earlier call's transaction is in doubt, or no line tells"
+        " how that call went"
+    ),
     "unanswered": "{} sent without an answer, and not settled",
     "dead_after_done": "{} done, and dead-lettered afterwards, as their readers tell",
     "unordered": "{} done and dead-lettered, and the clocks do not tell which of the two came first",
