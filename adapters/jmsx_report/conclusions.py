@@ -84,8 +84,8 @@ DOUBTS: Final = {
     "unproven_expiry": "{} not settled, and expired by now; no broker's count proves it",
     "in_doubt": "{} not settled, but delivered in a transaction in doubt",
     "doubtful_duplicates": (
-        "{} of which a handler may have succeeded twice: an earlier call's transaction is in doubt, or no line tells"
-        " how that call went"
+        "{} of which a handler may have succeeded twice: an earlier call's transaction is in doubt, or nothing tells"
+        " how it went after its lost link"
     ),
     "unanswered": "{} sent without an answer, and not settled",
     "dead_after_done": "{} done, and dead-lettered afterwards, as their readers tell",

@@ -533,6 +533,8 @@ def _whole(
         reasons.append(f"{counted(held.terms.quarantine.height, 'line')} put aside")
     if totals["sent"] - since <= 0:
         reasons.append("no message was sent up to the horizon, so nothing is proven")
+    elif totals["settled"] == 0 and totals["in_flight"] >= totals["sent"] - since:
+        reasons.append("no message is settled, and none is overdue yet, so nothing is proven")
     return (UNVERIFIABLE, list(dict.fromkeys(reasons))) if reasons else (BALANCED, [])
 
 

@@ -42,6 +42,25 @@ def test_nothing_at_all_proves_nothing() -> None:
     assert told(Log())["verdict"] == "unverifiable"
 
 
+def test_what_is_on_its_way_proves_nothing() -> None:
+    """Nobody has had a message yet, and none is overdue; with one that was done the others may be on their way."""
+    log = trade(0)
+    for after in (0, 1):
+        log.send(SENDER, START + after)
+    nothing = told(ended(log, START + 2 * SECOND), deadline_us=MINUTE)
+    assert (nothing["verdict"], nothing["in_flight"]) == ("unverifiable", 2)
+    assert nothing["reasons"] == [
+        "no message is settled, and none is overdue yet, so nothing is proven"
+    ]
+
+    log = trade(0)
+    log.send(SENDER, START)
+    waiting = log.send(SENDER, START + 1)
+    log.deliver(WORKER, waiting, START + SECOND)
+    one = told(ended(log, START + 2 * SECOND), deadline_us=MINUTE)
+    assert (one["verdict"], one["in_flight"]) == ("balanced", 1)
+
+
 def test_a_loss_makes_its_hour_suspect_and_no_other() -> None:
     """The key is named, with when it was sent."""
     log = trade()
