@@ -8,6 +8,7 @@ which the app sends. In a transacted handler of the app the handler's session se
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,10 @@ from jmsx.app.loops import NoThreadError, in_thread
 from jmsx.app.middleware import Layer, Middleware
 from jmsx.app.sender import Sender, Sending, SendKeywords
 from jmsx.app.worker import Worker
+from jmsx.core.durations import bounded
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.threads import no_room
-from jmsx.errors import ResourceAllocationError
+from jmsx.errors import ConnectionFailedError, ResourceAllocationError
 from jmsx.jms.connection import Connection
 from jmsx.jms.destination import Destination
 from jmsx.jms.message import Message
@@ -56,12 +58,15 @@ class Outgoing:
         """
         Send one message: in the transaction of the handler that calls this, or else by itself.
 
-        asked_at: when it was asked for, from where a `timeout` counts; None: now.
+        asked_at: when it was asked for, seconds, monotonic, where that was on another thread: what has passed since is
+        of its `timeout`. None: now.
         """
         sending = Sending.of(options)
+        if asked_at is not None:
+            sending = self._late(sending, to, asked_at)
         message = sending.message(to, body)
         worker = self._transacting()
-        send = partial(self._sender.send, asked_at=asked_at) if worker is None else worker.send
+        send = self._sender.send if worker is None else worker.send
         failed: list[BaseException] = []
         with contextlib.ExitStack() as around:
             try:
@@ -72,6 +77,20 @@ class Outgoing:
                 failed.append(error)
                 raise
         raise failed[0]  # which a middleware has swallowed: it is not sent, or in doubt
+
+    def _late(self, sending: Sending, to: Destination | str, asked_at: float) -> Sending:
+        """Return it with what is left of its timeout; raises ConnectionFailedError if that is over."""
+        if sending.timeout is None:
+            return sending
+        timeout = bounded("timeout", sending.timeout)
+        left = asked_at + timeout - self._machine.monotonic()
+        if left <= 0:
+            raise ConnectionFailedError(
+                f"no thread of the event loop's pool was free in the {timeout:g} s of the caller's timeout;"
+                f" nothing was sent to {to}"
+            )
+        # whoever asks how long it was is told what was asked for, if a thread was free
+        return replace(sending, timeout=round(left, 3) or left)
 
     async def asend(
         self, to: Destination | str, body: Message | Data, options: SendKeywords

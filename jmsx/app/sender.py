@@ -231,28 +231,12 @@ class Sender(Shared[MessageProducer]):
     def __init__(self, connect: Callable[[], Connection], machine: Machine) -> None:
         super().__init__(_WHAT, connect, lambda session: session.create_producer(), machine)
 
-    def send(
-        self,
-        message: Message,
-        to: Destination | str,
-        options: dict[str, Any],
-        asked_at: float | None = None,
-    ) -> str:
-        """
-        Send one message and wait for the broker's receipt; returns its key.
-
-        A `timeout` is for all of it, since `asked_at` (None: now). Raises ConnectionFailedError if it is over before.
-        """
+    def send(self, message: Message, to: Destination | str, options: dict[str, Any]) -> str:
+        """Send one message and wait for the broker's receipt; returns its key. `timeout` is for all of it."""
         timeout: float | None = options.get("timeout")
         if timeout is None:
             return self.opened().send(message, destination=to, **options)
-        now = self._machine.monotonic()
-        deadline = (now if asked_at is None else asked_at) + timeout
-        if deadline <= now:
-            raise ConnectionFailedError(
-                f"no thread of the event loop's pool was free in the {timeout:g} s of the caller's timeout;"
-                f" nothing was sent to {to}"
-            )
+        deadline = self._machine.monotonic() + timeout
         producer = self.opened(deadline)
         # whoever asks how long it was is told what was asked for, if nothing had to be opened
         left = round(deadline - self._machine.monotonic(), 3)

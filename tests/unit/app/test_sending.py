@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jmsx import App, ConfigurationError, Message, RedeliveryPolicy, UnsupportedError
+from jmsx import (
+    AcknowledgeMode,
+    App,
+    ConfigurationError,
+    Layer,
+    Message,
+    RedeliveryPolicy,
+    UnsupportedError,
+)
 from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, MessageFormatError
-from jmsx.testing import harness
+from jmsx.testing import FakeBrokerServer, harness
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 URL = "stomp://localhost:61613"
 KINDS = pytest.mark.parametrize("kind", ["classic", "artemis"])
@@ -236,3 +249,54 @@ def test_a_timeout_counts_from_the_call_of_asend() -> None:
 
     with pytest.raises(ConnectionFailedError, match=r"no thread .* free in the 0\.001 s"):
         asyncio.run(send())
+
+
+def test_a_timeout_counts_from_the_call_of_asend_in_a_transaction() -> None:
+    """As everywhere."""
+
+    async def run(app: App) -> None:
+        loop, free, over = asyncio.get_running_loop(), threading.Event(), asyncio.Event()
+
+        @app.consumer("queue://in", mode=AcknowledgeMode.SESSION_TRANSACTED)
+        async def forward(_message: Message) -> None:
+            loop.set_default_executor(ThreadPoolExecutor(1))
+            busy = loop.run_in_executor(None, free.wait, 10)
+            sending = asyncio.create_task(app.asend("queue://late", "x", timeout=0.001))
+            await asyncio.sleep(0.01)
+            free.set()
+            await busy
+            with pytest.raises(ConnectionFailedError, match=r"no thread .* free in the 0\.001 s"):
+                await sending
+            await app.asend("queue://patient", "x", timeout=60)
+            over.set()
+
+        async with app:
+            await app.asend("queue://in", "x")
+            await asyncio.wait_for(over.wait(), 10)
+
+    with FakeBrokerServer("classic") as server:
+        asyncio.run(run(App(server.url)))
+        with server.broker() as broker:
+            assert [len(broker.queue(name)) for name in ("late", "patient")] == [0, 1]
+
+
+def test_what_is_around_a_send_takes_no_time_from_asend() -> None:
+    """As from `send`: its timeout is for the connection and the confirmation."""
+
+    async def awaited(message: Message, call_next: Any) -> None:
+        await call_next(message)
+
+    @contextlib.contextmanager
+    def slow(_message: Message, _to: str) -> Iterator[None]:
+        time.sleep(1.0)
+        yield
+
+    with FakeBrokerServer("classic") as server:
+        app = App(
+            server.url, middleware=[Layer(lambda message, go_on: go_on(message), awaited, slow)]
+        )
+        app.send("queue://orders", "x", timeout=0.9)
+        asyncio.run(app.asend("queue://orders", "y", timeout=0.9))
+        with server.broker() as broker:
+            assert len(broker.queue("orders")) == 2
+        app.abort()
