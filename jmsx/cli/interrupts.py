@@ -17,11 +17,25 @@ def take_sigterm_as_init() -> None:
     Have SIGTERM end the first process of a container, as it ends any other one, until a command takes it.
 
     The system passes on to that process only signals that it takes, so one that came while Python imported the program
-    was lost, and a service ran on until it was killed. Source: pid_namespaces(7).
+    was lost, and a service ran on until it was killed. A child that it forks is left to the system, which ends it also
+    in the middle of what is not Python. Source: pid_namespaces(7).
     """
     if os.getpid() == 1 and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        # At once: what raises in the middle of an import leaves its locks held.
-        signal.signal(signal.SIGTERM, lambda number, _frame: os._exit(128 + number))
+        signal.signal(signal.SIGTERM, _end_at_once)
+        # Its hook puts back in a child what a command has found here, so ours has to come after it.
+        import jmsx.drivers.process  # noqa: F401, PLC0415 - no other command needs it
+
+        os.register_at_fork(after_in_child=_leave_to_system)
+
+
+def _end_at_once(number: int, _frame: FrameType | None) -> NoReturn:
+    """Do not raise: in the middle of an import that leaves its locks held."""
+    os._exit(128 + number)
+
+
+def _leave_to_system() -> None:
+    if signal.getsignal(signal.SIGTERM) is _end_at_once:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def is_interruption(error: BaseException) -> bool:

@@ -236,3 +236,24 @@ def test_a_signal_in_the_middle_of_an_import(number: int, code: int) -> None:
         check=False,
     )
     assert (ended.returncode, ended.stdout) == (code, b"")
+
+
+#: Is the first process of a container, and forks while its command takes signals, or before that.
+_FORKS: Final = """
+import contextlib, os, signal, sys
+os.getpid = lambda: 1
+from jmsx.cli.interrupts import take_sigterm_as_init
+take_sigterm_as_init()
+from jmsx.app.signals import Signals
+with Signals() if sys.argv[1] == "running" else contextlib.nullcontext():
+    if (child := os.fork()) == 0:
+        os._exit(signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL)
+    _, status = os.waitpid(child, 0)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+@pytest.mark.parametrize("when", ["importing", "running"])
+def test_a_child_of_the_first_process_of_a_container(when: str) -> None:
+    """The system ends it: a handler of Python's waited until what it computed was done, and gave it another code."""
+    subprocess.run([sys.executable, "-c", _FORKS, when], timeout=30, check=True)
