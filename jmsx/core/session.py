@@ -52,6 +52,7 @@ from jmsx.errors import (
     ConnectionFailedError,
     IllegalStateError,
     JmsxError,
+    LinkError,
     ProtocolError,
 )
 
@@ -764,18 +765,17 @@ class SessionCore:
         self._outbox.sends = None
         broker = self.settings.broker
         complaint = self.broker_errors.hear(error, broker, now)
-        about = complaint.about
         rollback_only = self._work.is_rollback_only
         if self.transacted:
             self._work.hear(complaint)
-        if about is About.SUBSCRIPTION:
+        if complaint.about is About.SUBSCRIPTION:
             self._consumers.refuse_further()
         if complaint.request is None and self._dialect.reading.breaks_limit(complaint.words):
             self._dead_letters.too_large()
         self.broker_errors.answer(complaint, broker, now, rollback_only=rollback_only)
         late = "receipt-id" in error.headers and not self.transacted
         # else it is of an ACK, whose message comes again; and the end of a link tells as much
-        tells = (late or self.sending.without_receipt) and about is not About.LINK
+        tells = (late or self.sending.without_receipt) and not isinstance(complaint.error, LinkError)
         if complaint.request is None and tells:
             self._outbox.refused(complaint.error, late=late)
 

@@ -362,11 +362,13 @@ class UnitOfWork:
         """
         Note that the broker refused a part of the open transaction, which can only be rolled back.
 
-        While it is being committed, the `cause` tells why the broker will refuse that. The first cause is kept: it
-        causes those that follow it.
+        While it is being committed, the `cause` tells why the broker will refuse that; of what is committed already it
+        refuses nothing any more. The first cause is kept: it causes those that follow it.
         """
-        if self._transaction.state is not TxState.IDLE and not self.is_rollback_only:
-            self._transaction.rollback_only = f"the broker refused a part of it: {cause}"
+        transaction = self._transaction
+        if transaction.state is TxState.IDLE or transaction.sent or self.is_rollback_only:
+            return
+        transaction.rollback_only = f"the broker refused a part of it: {cause}"
 
     def refusal(self) -> TransactionRolledBackError | None:
         """

@@ -13,6 +13,7 @@ from jmsx.errors import (
     SecurityError,
     SendUnconfirmedError,
 )
+from jmsx_artemis import DIALECT as ARTEMIS
 from tests.unit.core.harness import AUTO, CLASSIC, LINK_ERRORS, TRANSACTED, Talk
 
 
@@ -154,6 +155,17 @@ def test_a_refusal_that_names_no_frame_is_told() -> None:
     talk.complain("User x is not authorized to write to: queue://x")
     assert told(talk) == [(SecurityError, None)]
     assert "queue://x" in str(talk.refusals[0].error)
+
+
+def test_what_is_said_behind_the_end_of_a_connection_is_no_refusal() -> None:
+    """Artemis answers so what was written behind a SEND that it refused (BROKER.md A74): the lost link tells enough."""
+    talk = Talk(AUTO, dialect=ARTEMIS)
+    for _ in range(3):
+        talk.send(persistent=False, awaited=False)
+    talk.complain("AMQ339011 Error sending message")
+    for _ in range(2):
+        talk.complain("AMQ339010 Connection is not valid.")
+    assert told(talk) == [(BrokerError, None)]
 
 
 def test_a_refusal_that_comes_too_late_is_told() -> None:

@@ -157,6 +157,20 @@ def test_a_commit_whose_acks_are_lost_is_done() -> None:
     assert "what was sent is committed" in str(request.error)
 
 
+def test_what_is_committed_is_refused_no_more() -> None:
+    """An ERROR that ends the link behind that is of something else, such as a dead letter that is tried again."""
+    talk = marked("a")
+    request = talk.commit()
+    talk.answer()
+    talk.complain("AMQ339011 Error sending message")
+    talk.cut()
+    talk.reopen()
+    assert outcome(request) == "done"
+    talk.comes("a", redelivered="true")
+    assert talk.drain() == []
+    assert talk.wrote()[-1] == "ACK a"
+
+
 def test_a_commit_whose_acks_are_lost_and_whose_doubt_is_told_owes_none() -> None:
     """What was received is handed out again, as its caller was told."""
     talk = marked("a")
