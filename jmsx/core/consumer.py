@@ -218,7 +218,7 @@ class ConsumerCore:
             if (lost := one.history.lost) is not None and lost.refused
         ]
         if refused:
-            self._pause(self.settings.policy.delay(max(refused)), now)
+            self._pause(self.settings.policy.delay(max(1, *refused)), now)
         self.reports.received(deliveries, now)
 
     def _pause(self, delay: float, now: float) -> None:

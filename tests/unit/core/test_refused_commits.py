@@ -13,7 +13,7 @@ from jmsx.core.frames import Disconnect, Frame, Transmit
 from jmsx.core.policy import RedeliveryPolicy, no_jitter
 from jmsx.core.process_memory import ProcessMemory
 from jmsx.core.session import SessionCore
-from jmsx.core.values import SessionSettings
+from jmsx.core.values import Disposition, Failure, SessionSettings
 from jmsx.errors import TransactionInDoubtError, TransactionRolledBackError
 from jmsx.testing import FakeBroker
 from jmsx_artemis import DIALECT as ARTEMIS
@@ -21,6 +21,8 @@ from jmsx_classic import DIALECT
 from tests.unit.core.harness import BROKEN, TRANSACTED, WALL, Talk, at_most
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jmsx.testing.link import FakeLink
 
 
@@ -99,6 +101,30 @@ def test_only_failures_make_the_wait_longer() -> None:
     talk.comes("a", redelivered="true")
     assert waits_behind(talk) == 1
     assert talk.receive() == "a#3"
+
+
+class FromOne(RedeliveryPolicy):
+    """It knows redeliveries from the first one on."""
+
+    def delay(self, redelivery: int, draw: Callable[[], float] = no_jitter) -> float:
+        """Return 5 s, without chance."""
+        assert redelivery >= 1
+        return 5.0 + draw()
+
+
+def test_what_has_not_failed_waits_as_for_the_first_redelivery() -> None:
+    """It was handed out, not tried, and given back when its link was gone: the broker had complained before."""
+    talk = Talk(TRANSACTED, dialect=ARTEMIS)
+    talk.subscribe(policy=FromOne())
+    talk.comes("a")
+    held = talk.held()
+    talk.send()
+    talk.complain("AMQ339011 Error sending message")
+    talk.cut()
+    talk.core.settle([(held, Failure(disposition=Disposition.RELEASE))], talk.now)
+    talk.reopen()
+    talk.comes("a", redelivered="true")
+    assert waits_behind(talk) == 5
 
 
 def test_the_longest_wait_counts_however_they_come() -> None:
