@@ -775,8 +775,9 @@ class SessionCore:
         self.broker_errors.answer(complaint, broker, now, rollback_only=rollback_only)
         late = "receipt-id" in error.headers and not self.transacted
         # else it is of an ACK, whose message comes again; and the end of a link tells as much
-        tells = (late or self.sending.without_receipt) and not isinstance(complaint.error, LinkError)
-        if complaint.request is None and tells:
+        tells = late or self.sending.without_receipt
+        of_link = isinstance(complaint.error, LinkError)
+        if complaint.request is None and tells and not of_link:
             self._outbox.refused(complaint.error, late=late)
 
     def _delivery(self, frame: MessageFrame, now: float, wall: float) -> Delivery:
