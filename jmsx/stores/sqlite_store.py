@@ -192,9 +192,12 @@ class SqliteStore:
                         error=str(error),
                     )
                     self._ended = threading.Event()
-                    threading.Thread(
+                    later = threading.Thread(
                         target=self._catch_up, args=(self._ended,), name="jmsx-dedupe", daemon=True
-                    ).start()
+                    )
+                    # The process may get no further thread: then the next message, or `close`, has it written.
+                    with contextlib.suppress(RuntimeError):
+                        later.start()
 
     def _catch_up(self, ended: threading.Event) -> None:
         """Write what is owed also if no other message comes, on a thread of its own."""

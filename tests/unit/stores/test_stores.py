@@ -495,6 +495,28 @@ def test_what_is_done_behind_the_end_and_cannot_be_written(tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("impatient")
+def test_what_cannot_be_written_nor_get_a_thread(
+    tmp_path: Path, handler: Handler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is done all the same, and written with what comes next; it counted as a failure of the handler."""
+    path, blockers = tmp_path / "x.db", list[sqlite3.Connection]()
+    store = SqliteStore(path)
+    store.open()
+
+    def refused(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refused)
+        assert store.once(A, lambda _: blockers.append(holding(path)))
+    assert "locked" in str(store.away)
+    blockers.pop().close()
+    assert not store.once(A, handler)
+    assert (booked(path), store.away) == (["a"], None)
+    store.close()
+
+
+@pytest.mark.usefixtures("impatient")
 def test_an_end_too_many(tmp_path: Path, handler: Handler) -> None:
     """By an app whose end a signal handler has interrupted, just behind it: another one goes on, and loses nothing."""
     path, blockers = tmp_path / "x.db", list[sqlite3.Connection]()
