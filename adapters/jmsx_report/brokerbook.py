@@ -196,14 +196,18 @@ def reconciled(
     )
     went = pl.col("dequeued") - pl.col("expired")
     # Where the log has all that ever came, what went before the broker was first asked is known, too: an app first asks
-    # for a queue up to a minute after it has used it. If it counts fewer than came, its counters may have begun anew.
+    # for a queue up to a minute after it has used it. Of what may have come after the last count, as much of what was
+    # counted may be older than the log. If the broker counts fewer than came, its counters may have begun anew.
     ours = (
         ~pl.col("restarted")
         & (pl.col("queues") == 1)
         & (pl.col("enqueued_ever") <= pl.col("came_ever"))
     )
     went_ever = pl.when(ours).then(
-        pl.col("dequeued_ever") - pl.col("expired_ever") - pl.col("went_ever")
+        pl.col("dequeued_ever")
+        - pl.col("expired_ever")
+        - pl.col("went_ever")
+        - (pl.col("enqueued_ever") - pl.col("sure_ever")).clip(lower_bound=0)
     )
     anew = ours & (went_ever > 0) & (pl.col("enqueued_ever") < pl.col("sure_ever"))
     whole = ~pl.col("restarted") & ~pl.col("relinked") & (pl.col("outside") == 0) & ~anew

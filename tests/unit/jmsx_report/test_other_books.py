@@ -74,6 +74,24 @@ def test_what_went_from_an_old_queue_before_the_broker_is_first_asked_explains_n
     assert not findings(summary, "foreign_consumers")
 
 
+@pytest.mark.parametrize(("lost", "verdict"), [(0, "balanced"), (3, "suspect")])
+def test_what_an_old_queue_had_before_the_last_count_is_not_what_was_sent_after_it(
+    lost: int, verdict: str
+) -> None:
+    """Five came and went before the log begins. Ten are sent within a minute of the last count, and done later."""
+    log = Log().opens(SENDER).opens(WORKER)
+    log.reads(WORKER)
+    log.stats(SENDER, START, enqueued=5, dequeued=5)
+    for number in range(10):
+        made = log.send(SENDER, START + 10 * SECOND + number)
+        if number >= lost:
+            log.deliver(WORKER, made, START + 5 * MINUTE)
+    summary = told(ended(log))
+
+    assert (summary["verdict"], summary["explained"]) == (verdict, 0), summary["reasons"]
+    assert findings(summary, "foreign_consumers") == []
+
+
 def test_a_loss_beside_what_others_took_before_the_broker_is_first_asked() -> None:
     """One surely went to others, and as many more may have: of three nobody proves that two are lost."""
     log = taken_before_the_first_look(10)
