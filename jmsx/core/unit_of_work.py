@@ -354,8 +354,9 @@ class UnitOfWork:
         about = complaint.about
         self._blameless = about in _BLAMELESS
         self.complained |= about is About.WORK
-        # that it is of a copy may be a guess, and of sends that are refused together none is to be taken singly
-        if complaint.request is None and about in (About.WORK, About.COPY):
+        # Whatever it is about, a SEND behind it is perhaps not done, and the COMMIT behind that confirmed
+        # (BROKER.md A74 of Artemis)
+        if complaint.request is None:
             self.set_rollback_only(complaint.words)
 
     def set_rollback_only(self, cause: str) -> None:

@@ -257,13 +257,13 @@ def test_a_commit_behind_a_complaint_is_refused_for_what_that_was_about(
 @pytest.mark.parametrize(
     ("told", "repeated"),
     [
-        ("AMQ339016 Error creating subscription 1+1", True),
+        ("AMQ339016 Error creating subscription 1+1", False),
         ("AMQ339011 Error sending message", False),
         ("", True),
     ],
 )
 def test_what_may_be_refused_is_not_sent_singly(told: str, *, repeated: bool) -> None:
-    """Behind an ERROR that seems to be of our own copy, and may be of one of the sends: some of them would be taken."""
+    """Behind an ERROR that seems to be of our own, while one of the sends may be refused: others would be taken."""
     talk = held_beside_a_copy(committing=False, policy=at_most(0), marker_day=20_000)
     talk.send()
     request = talk.commit()
@@ -271,6 +271,35 @@ def test_what_may_be_refused_is_not_sent_singly(told: str, *, repeated: bool) ->
         talk.complain(told)
     talk.core.link_closed("io", told, talk.now)
     assert request.done != repeated
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        ("AMQ339016 Error creating subscription 1+1", "AMQ339010 Connection is not valid."),
+        ("AMQ229014: Did not receive data", "AMQ339010 Connection is not valid."),
+        ("AMQ339010 Connection is not valid.",),
+    ],
+)
+@pytest.mark.parametrize("marker_day", [None, 20_000])
+def test_a_commit_that_is_confirmed_behind_an_error_is_not_believed(
+    told: tuple[str, ...], marker_day: int | None
+) -> None:
+    """Artemis confirms it, without the SEND that it has answered with the last of these (seen live on 2.44.0)."""
+    talk = Talk(TRANSACTED, dialect=ARTEMIS, marker_day=marker_day)
+    talk.subscribe()
+    talk.comes("a")
+    assert talk.receive() == "a#1"
+    talk.send()
+    request = talk.commit()
+    for words in told:
+        talk.complain(words)
+    talk.answer()
+    assert isinstance(request.error, TransactionInDoubtError)
+    talk.cut()
+    talk.reopen()
+    talk.comes("a", redelivered="true")
+    assert talk.receive() == "a#2"
 
 
 @pytest.mark.parametrize("committing", [False, True])
@@ -330,7 +359,7 @@ def test_what_is_said_of_the_link_alone_is_of_no_message(
     ends(talk, told)
     assert request is None or isinstance(request.error, TransactionInDoubtError)
     if not committing:
-        assert (told in str(talk.commit().error)) == (failures == 1)
+        assert told in str(talk.commit().error)
     talk.reopen()
     talk.comes("a", redelivered="true")
     while (due := talk.core.next_timer()) is not None:
