@@ -406,7 +406,8 @@ def clocks(sums: Mapping[str, pl.DataFrame], writers: pl.DataFrame) -> Clocks:
             .alias("offset_us"),
             pl.when(low > high)
             .then(high + (low - high) // 2)
-            .otherwise(pl.lit(0, pl.Int64).clip(low, high))
+            # Not `clip`: Polars 2.0 clips a constant by the bounds of one row for all.
+            .otherwise(pl.min_horizontal(pl.max_horizontal(pl.lit(0, pl.Int64), low), high))
             .fill_null(0)
             .alias("believed_us"),
         )
