@@ -201,7 +201,7 @@ _CONSUMPTION: Final = (
     _gauge(
         "jmsx_in_process_messages",
         _CONSUMER,
-        "Messages that the application has and has not finished; they are counted every 15 s.",
+        "Messages that the application has, also done ones that are not yet acknowledged; they are counted every 15 s.",
         "ConsumerMeasured",
         "LinkClosed",
         "SubscriptionClosed",
