@@ -111,8 +111,7 @@ BOOK: Final = {
     "enqueued": pl.Int64,  # since from_us
     "dequeued": pl.Int64,
     "expired": pl.Int64,
-    "size": pl.Int64,  # no more wait: of them who watched longest counted, and who surely counted last
-    "waiting": pl.Int64,  # so many waited when somebody surely counted last
+    "size": pl.Int64,  # at to_us
     "counted_us": pl.Int64,  # when the last count was, by what is believed of its writer's clock
     "other_in": pl.Int64,  # at least so many came of which no line surely tells
     "other_out": pl.Int64,  # at least so many went of which no line surely tells
@@ -223,7 +222,6 @@ def reconciled(
         "out": pl.max_horizontal(went - pl.col("went_most"), went_ever),
     }
     return held.with_columns(
-        pl.max_horizontal("size", "waiting").alias("size"),
         *(
             n.clip(lower_bound=0).alias(f"{who}_{way}")
             for who in ("other", "foreign")
@@ -414,8 +412,7 @@ def _spans(
     Return what the broker counted of each route, between the first and the last line of who watched it longest.
 
     A process tells the counts now by one of its sessions and now by another: they are of one broker all the same.
-    Of messages that were sent before `until_us` no more can wait than were in the queue at any moment since. How many
-    are `waiting` tells who surely counted later: as a rule who reads, and ends when the rest is done.
+    Of messages that were sent before `until_us` no more can wait than were in the queue at any moment since.
     """
     since = pl.lit(value=False) if until_us is None else pl.col("ts_us") >= until_us
     who = ["broker", "dest", "writer"]
@@ -426,13 +423,10 @@ def _spans(
         for name in ("enqueued", "dequeued", "expired")
     ]
     watched = (
-        stats.join(_bounds(clocks), on="writer", how="left")
-        .with_columns(
+        stats.with_columns(
             (pl.col("ts_us") - clocks.believed()).alias("ts_us"),
             clocks.earliest("ts_us").alias("earliest_us"),
             clocks.latest("ts_us").alias("latest_us"),
-            (pl.col("ts_us") - pl.col("high_us")).alias("not_before_us"),
-            (pl.col("ts_us") - pl.col("low_us")).alias("not_after_us"),
         )
         .sort("ts_us")
         .group_by(who, maintain_order=True)
@@ -448,46 +442,21 @@ def _spans(
             pl.coalesce(pl.col("size").filter(since).min(), pl.col("size").last()).alias("size"),
             fewer.any().alias("restarted"),
             (links > pl.col("session_id").n_unique()).alias("relinked"),
-            pl.col("not_before_us", "not_after_us").last(),
-            pl.struct("enqueued", "dequeued", "size").last().alias("last"),
         )
         .sort(pl.col("to_us") - pl.col("from_us"), "to_us", "writer", descending=True)
-    )
-    queue = ["broker", "dest"]
-    longest = watched.unique(queue, keep="first", maintain_order=True)
-    # What counts fewer is another broker behind the address, or began anew.
-    went_on = pl.all_horizontal(
-        pl.col("last").struct.field(name) >= pl.col("last_right").struct.field(name)
-        for name in ("enqueued", "dequeued")
-    )
-    later = (
-        watched.filter(until_us is None)
-        .join(longest, on=queue, nulls_equal=True)
-        .filter(went_on & (pl.col("not_before_us") > pl.col("not_after_us_right")))
-        .sort("not_before_us")
-        .group_by(queue)
-        .agg(pl.col("last").last().struct.field("size").alias("waiting"))
+        .unique(["broker", "dest"], keep="first", maintain_order=True)
     )
     return (
-        longest.join(later, on=queue, how="left", nulls_equal=True)
-        .with_columns(pl.coalesce("waiting", "size").alias("waiting"))
-        .join(routes, on="dest")
+        watched.join(routes, on="dest")
         .group_by("route")
         .agg(
             pl.col("from_us").min(),
             pl.col("to_us").max(),
             pl.col("counted_us").min(),
-            pl.col("enqueued", "dequeued", "expired", "size_before", "size", "waiting").sum(),
+            pl.col("enqueued", "dequeued", "expired", "size_before", "size").sum(),
             pl.col("enqueued_ever", "dequeued_ever", "expired_ever").sum(),
             pl.col("restarted", "relinked").any(),
             pl.len().alias("queues"),
             pl.col("dest", "broker", "surely_from_us", "surely_to_us").first(),
         )
-    )
-
-
-def _bounds(clocks: Clocks) -> pl.DataFrame:
-    """Return between what a clock is ahead, where both are known and it was never set: writer, low_us, high_us."""
-    return clocks.offsets.filter(pl.col("low_us") <= pl.col("high_us"), ~clocks.was_set()).select(
-        "writer", "low_us", "high_us"
     )

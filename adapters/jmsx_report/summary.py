@@ -69,7 +69,7 @@ _BY_THE_BROKER: Final = {
         "uncounted_acks",
         (f"{{}} fewer went than consumers say that they settled: they come again, or {_ANEW}"),
     ),
-    "waiting": ("waiting", "{} left there unread"),
+    "size": ("waiting", "{} left there unread"),
     "expired": ("expired", "{} expired"),
 }
 
@@ -281,8 +281,8 @@ def _doubted(held: Books, rows: pl.DataFrame) -> dict[str, str]:
                 f"{counted(row['foreign_out'], 'message')} went to consumers of which no line is here, or were moved or"
                 " removed by hand"
             )
-        elif row["waiting"] > (row["open"] or 0) and not held.horizon.living:
-            doubts[row["route"]] = f"{row['waiting']} messages wait in the queue unread"
+        elif row["size"] > (row["open"] or 0) and not held.horizon.living:
+            doubts[row["route"]] = f"{row['size']} messages wait in the queue unread"
     return doubts
 
 

@@ -120,42 +120,6 @@ def test_a_process_tells_the_brokers_counts_by_any_of_its_sessions() -> None:
     assert summary["expired_at_broker"] == 5
 
 
-@pytest.mark.parametrize(
-    ("why", "left", "expected"),
-    [
-        ("done since", 0, ("balanced", 0, 0, [])),
-        ("a clock that nobody knows", 0, ("unverifiable", 0, 0, [4])),
-        ("another broker behind the address", 0, ("unverifiable", 0, 0, [4])),
-        ("others came since", 3, ("unverifiable", 0, 0, [3])),
-        ("one is gone since", 0, ("unverifiable", 1, 1, [])),
-    ],
-)
-def test_what_waits_tells_who_counted_last(
-    why: str, left: int, expected: tuple[object, ...]
-) -> None:
-    """Who sends has watched the queue longest, and ends first; who reads is done with the rest, and counts again."""
-    log = Log()
-    for writer in (SENDER, WORKER):
-        log.opens(writer, START - HOUR)
-        if writer == SENDER or why != "a clock that nobody knows":
-            near = {"broker": "b:61613", "ahead_us": 0, "within_us": 1000}
-            log.line(writer, "broker.clock", START - HOUR, **near)
-    log.reads(WORKER)
-    log.stats(SENDER, START - 50 * MINUTE)
-    log.stats(WORKER, START - 10 * MINUTE)
-    for number in range(4):
-        made = log.send(SENDER, START + number)
-        if number or why != "one is gone since":
-            log.deliver(WORKER, made, START + 5 * MINUTE + number)
-    log.stats(SENDER, START + MINUTE, enqueued=4, size=4)
-    went = 3 if why == "another broker behind the address" else 4
-    log.stats(WORKER, START + 10 * MINUTE, enqueued=went + left, dequeued=went, size=left)
-    summary = told(log.closes(SENDER, START + 2 * MINUTE).closes(WORKER, START + 11 * MINUTE))
-
-    waiting = [int(text.partition("count ")[2].split()[0]) for text in findings(summary, "waiting")]
-    assert (summary["verdict"], summary["unaccounted"], summary["explained"], waiting) == expected
-
-
 @pytest.mark.parametrize("lost", [0, 1])
 @pytest.mark.parametrize("beside", [0, 2])
 def test_what_others_took_is_not_lost_where_ours_was_done_beside_the_count(
