@@ -22,7 +22,7 @@ class About(Enum):
     REQUEST = auto()
     #: A copy of a message that leaves its queue; those that are held have no part in it
     COPY = auto()
-    #: A further one, by which jmsx asks for more than a window has room for
+    #: A further subscription, by which jmsx asks for more than a window has room for
     SUBSCRIPTION = auto()
     #: The link alone: the broker ends it for its silence, or because somebody wants it to
     LINK = auto()

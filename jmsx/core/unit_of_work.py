@@ -91,7 +91,7 @@ class UnitOfWork:
         self._transaction = Transaction(settings.session_id)
         #: In this transaction, on this link, the broker has complained of what may have been sent for a message
         self.complained = False
-        self._blameless = False  #: it ends the link for something else
+        self._blameless = False  #: the link ends for what no message held here has caused
         self._commit: Commit | None = None  #: the one that is under way
         self.last_commit: Request | None = None  #: the last one that was asked for, ended or not
         #: Whether a commit that was not answered is cleared up on the next link by what it received

@@ -22,6 +22,8 @@ from tests.probes.support import (
     messages,
     the_next,
     which_comes_first,
+    wire_of,
+    write_all,
 )
 
 if TYPE_CHECKING:
@@ -359,6 +361,33 @@ def a52_a_message_of_100_kib_is_large_and_its_headers_are_limited() -> str:
 def _length(size: int) -> dict[str, str]:
     """What makes bytes of a body."""
     return {"content-length": str(size)}
+
+
+def a74_a_commit_may_be_confirmed_behind_a_send_that_is_not_done() -> str:
+    """A SEND is refused, for its address is full; BEGIN, another SEND and COMMIT were written with it."""
+    rounds, confirmed = 40, 0
+    full: dict[str, dict[str, Setting]] = {
+        "full": {"max-size-bytes": 1, "address-full-policy": "FAIL"}
+    }
+    with changed_artemis(settings=full) as broker, clients(broker) as side:
+        taken = f"taken.{side.real_name(QUEUE)}"
+        side.open().put("full", "a")
+        for _ in range(rounds):
+            wire = wire_of(side.open())
+            told = {"transaction": "t"}
+            write_all(
+                wire,
+                Frame("SEND", {"destination": "full", "receipt": "copy", **TO_A_QUEUE}, b"b"),
+                Frame("BEGIN", told),
+                Frame("SEND", {"destination": taken, **told, **TO_A_QUEUE}, b"c"),
+                Frame("COMMIT", {**told, "receipt": "commit"}),
+            )
+            while (seen := wire.read(PATIENCE)) is not None and seen[0] != "CLOSED":
+                confirmed += seen[0] == "RECEIPT" and seen[1]["receipt-id"] == "commit"
+        side.open().put(taken, "d")
+        done = (broker.statistics(taken).enqueue_count or 0) - 1
+    expect(confirmed > 0 and done == 0, f"{confirmed} confirmed, {done} done of {rounds}")
+    return f"COMMIT confirmed in {confirmed} of {rounds}, and nothing of it done"
 
 
 def a42_what_a_killed_broker_remembers_of_a_count() -> str:
