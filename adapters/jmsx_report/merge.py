@@ -43,6 +43,11 @@ class Totals:
         """Add up all rows of `partials`; name -> rows."""
         return {partial.name: self._sums(partial) for partial in partials}
 
+    def forget(self, but: Iterable[Partial]) -> None:
+        """Keep no sums `but` those of these partials; any other is added up anew if it is asked for again."""
+        names = {partial.name for partial in but}
+        self._kept = {name: rows for name, rows in self._kept.items() if name in names}
+
     def _sums(self, partial: Partial) -> pl.DataFrame:
         if partial.name not in SHARED:
             return self._added(partial)
@@ -66,6 +71,8 @@ class Totals:
 def merge(totals: Totals, known: Context, out: Path) -> dict[str, Path]:
     """Make every gold table as `out`/NAME/part-*.parquet, each sorted by its grain; name -> folder."""
     written = {}
+    # What tables share is kept for as long as they are made.
+    known = Context(known.writers, known.sockets, known.clocks)
     for table in TABLES:
         folder = out / table.name
         if all(partial.time for partial in table.partials):

@@ -14,6 +14,7 @@ import polars as pl
 from jmsx.core.durations import seconds
 from jmsx.errors import ConfigurationError
 from jmsx.files import appearing
+from jmsx_report.books import PARTIALS as AUDITED
 from jmsx_report.books import Terms
 from jmsx_report.findings import findings
 from jmsx_report.flows import FLOWS
@@ -151,6 +152,7 @@ def told(
     totals = Totals(runs)
     known = context(totals.of(KNOWN))
     tables = merge(totals, known, out / _TABLES)
+    totals.forget(but=AUDITED)
     tables["files"] = save(out / _TABLES / "files", found.files)
     asking = replace(terms or Terms(), before=_roster(out / _ROSTER))
     judged = judge(found, totals, known, events, terms=asking, asked=asked, engine=engine)
