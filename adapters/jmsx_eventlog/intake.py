@@ -26,6 +26,10 @@ LINGER: Final = 0.007
 #: So many times others may take the room that somebody waits for.
 _PASSED_OVER: Final = 2
 
+#: In so many waits patience ends. A process that was stopped, or a machine that slept, has used up one of them, and not
+#: the patience: the writer did not run either.
+_WAITS: Final = 10
+
 _NEVER: Final = sys.maxsize
 
 
@@ -34,12 +38,12 @@ class Intake:
     Takes events from any thread; one thread takes them out and says when they are written.
 
     Up to `IN_MEMORY` events wait to be written, none of them for longer than `OLDEST`. Whoever comes when there are as
-    many, or one is as old, waits for room, at most `patience` seconds: so a writer that is only busy, or that the
-    machine does not let run, holds back those who tell, and nothing is left out; whoever has seen room come and go
-    twice finds room all the same, so that nobody is passed over for long. After one wait in which nothing was written
-    nobody waits until something is written again, so that a full disk costs delivery `patience` once and not once a
-    message: until then `IN_MEMORY` events are kept, and urgent ones up to `capacity` in all, and the others are
-    dropped. The numbers are exact but for the number of threads that put at once.
+    many, or one is as old, waits for room, at most `patience` seconds in which the process runs: so a writer that is
+    only busy, or that the machine does not let run, holds back those who tell, and nothing is left out; whoever has
+    seen room come and go twice finds room all the same, so that nobody is passed over for long. After one wait in which
+    nothing was written nobody waits until something is written again, so that a full disk costs delivery `patience`
+    once and not once a message: until then `IN_MEMORY` events are kept, and urgent ones up to `capacity` in all, and
+    the others are dropped. The numbers are exact but for the number of threads that put at once.
     """
 
     def __init__(self, capacity: int, patience: float) -> None:
@@ -158,24 +162,24 @@ class Intake:
 
     def _waited(self) -> bool:
         """Return whether room came in time."""
-        deadline = monotonic() + self._patience
         with self._room:
             self._held += 1
             before = self._times_written
             try:
-                self._wait(deadline, before)
+                self._wait(before)
                 return self._has_room(before, 1) and not self.closing.is_set()
             finally:
                 self._held -= 1
 
-    def _wait(self, deadline: float, before: int) -> None:
+    def _wait(self, before: int) -> None:
+        waits = _WAITS
         while not (self._has_room(before, _PASSED_OVER) or self._stuck or self.closing.is_set()):
-            remaining = deadline - monotonic()
-            if remaining <= 0:
+            if not waits:
                 self._stuck = self._times_written == before
                 self._room.notify_all()
                 break
-            self._room.wait(remaining)
+            if not self._room.wait(self._patience / _WAITS):
+                waits -= 1
 
     def _has_room(self, before: int, times: int) -> bool:
         """Return whether there is room now, or there was `times` since so much was written, and others took it."""

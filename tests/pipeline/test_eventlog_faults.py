@@ -414,11 +414,12 @@ def test_a_segment_that_went_on_elsewhere_gets_no_line(tmp_path: Path) -> None:
 
 
 def test_overload_drops_no_delivery(tmp_path: Path) -> None:
-    """Four threads that tell all they can are held back; every line is there, and no call takes long."""
+    """Four threads that tell all they can are held back; every line is there, and nobody's patience ends."""
     told = told_by(
         """
 acked = MessagesAcknowledged(at=1.0, consumer="c", destination="queue://orders", messages=1, trigger=AckTrigger.EACH)
-tell_abreast(open_log(directory, Clock()), [(event, acked) for event in deliveries(10_000)])
+told = [(event, acked) for event in deliveries(10_000)]
+tell_abreast(open_log(directory, Clock(), patience_seconds=20), told)
 """,
         tmp_path,
     )
@@ -428,7 +429,34 @@ tell_abreast(open_log(directory, Clock()), [(event, acked) for event in deliveri
     assert len(of_kind(found, "delivery")) == len(of_kind(found, "ack.batch")) == 40_000
     assert told["dropped"] == 0
     assert told["most"] <= 1000 + 4
-    assert told["longest"] < 2.0
+    assert told["longest"] < 20
+
+
+def test_a_process_that_was_stopped_is_no_disk_that_takes_nothing(tmp_path: Path) -> None:
+    """Stopped for longer than patience lasts, as by a machine that sleeps, it leaves nothing out when it goes on."""
+    script = """
+acked = MessagesAcknowledged(at=1.0, consumer="c", destination="queue://orders", messages=1, trigger=AckTrigger.EACH)
+class UntilTold:
+    def __iter__(self):
+        while not told: yield (acked,)
+told = []
+threading.Thread(target=lambda: told.append(sys.stdin.readline())).start()
+print("begun", flush=True)
+tell_abreast(open_log(directory, Clock(), patience_seconds=0.4), UntilTold())
+"""
+    with start(script, tmp_path) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        for _ in range(5):
+            time.sleep(0.2)
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(0.5)
+            process.send_signal(signal.SIGCONT)
+        told = json.loads(process.communicate("enough\n", timeout=60)[0])
+
+    assert told["dropped"] == 0
+    assert told["most"] <= 1000 + 4
 
 
 def test_a_disk_that_is_only_slow_costs_no_line(tmp_path: Path) -> None:
