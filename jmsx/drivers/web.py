@@ -32,6 +32,8 @@ LONGEST: Final = 10.0
 MOST: Final = 16
 #: Seconds that one more waits for the oldest to be gone.
 _PATIENCE: Final = 1.0
+#: Seconds between two looks at what lasts too long.
+_LOOK: Final = 0.1
 #: Seconds until one is asked for again that the system had no descriptor for: it waits all the time.
 _AGAIN: Final = 0.1
 
@@ -60,7 +62,7 @@ class WebServer:
         self.port = port  #: since it serves, also when a free one was asked for
         self.url = ""  #: since it serves
         self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.1,), name=name, daemon=True
+            target=self._server.serve_forever, args=(_LOOK,), name=name, daemon=True
         )
 
     def begin(self) -> None:
@@ -83,6 +85,9 @@ class WebServer:
     def close(self) -> None:
         """Stop serving, and give the port back; idempotent, also where it was interrupted."""
         if self._thread.is_alive():
+            # On Linux this wakes the thread, which would else end at its next look
+            with contextlib.suppress(OSError):
+                self._server.socket.shutdown(socket.SHUT_RDWR)
             self._server.shutdown()
             self._thread.join()
         self._server.server_close()

@@ -167,3 +167,16 @@ def test_closing_ends_open_connections(server: WebServer) -> None:
         assert peer.recv(1) == b""
     with pytest.raises(OSError, match="refused"):
         connected(server)
+
+
+def test_closing_waits_for_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The serving thread is woken: it would look by itself in an hour."""
+    monkeypatch.setattr(web, "_LOOK", 3600.0)
+    server = WebServer("127.0.0.1", 0, answer, name="test")
+    server.begin()
+    assert fetch(server) == (200, b"hi")
+
+    server.close()
+
+    with pytest.raises(OSError, match="refused"):
+        connected(server)
