@@ -26,15 +26,16 @@ SILENCE: Final = 0.5
 _NONE: Final = "1 = 0"
 
 
-def lost() -> ConnectionFailedError:
+def lost(broker: str, destination: str) -> ConnectionFailedError:
     """Return the error of a browser whose link is gone."""
     return ConnectionFailedError(
-        "the connection was lost while the queue was browsed; browse it again"
+        f"the connection to {broker} was lost while {destination} was browsed; browse it again"
     )
 
 
 class _Browser:
-    def __init__(self, *, blind: bool) -> None:
+    def __init__(self, destination: str, *, blind: bool) -> None:
+        self.destination = destination
         self.waiting: deque[Delivery] = deque()
         self.blind = blind  #: the broker was not asked to translate what it shows
         self.ended = False
@@ -83,6 +84,7 @@ class Browsers:
         self._requests = requests
         self._outbox = outbox
         self._open: dict[str, _Browser] = {}
+        self._lost: dict[str, ConnectionFailedError] = {}  #: of browsers that are not closed
         self._closing: list[Request] = []  #: the UNSUBSCRIBEs of which some may not be answered
         self._asked = 0
         self.questions: dict[str, _Question] = {}
@@ -110,7 +112,8 @@ class Browsers:
             else headers
         )
         blind = self._dialect.translation_header not in (None, *wanted)
-        self._open[subscription_id] = _Browser(blind=blind)
+        self._lost.pop(subscription_id, None)  # it is opened anew on the next link
+        self._open[subscription_id] = _Browser(destination, blind=blind)
         named = {"id": subscription_id, **wanted}
         trial = self._dialect.writing.trial(destination, named)
         subscribe(named, request, self._requests, self._outbox, trial=trial)
@@ -224,13 +227,15 @@ class Browsers:
 
     def look(self, subscription_id: str) -> tuple[Delivery | None, bool]:
         """
-        Return the next message, or None, and whether the end of the queue was reached.
+        Return the next message, or None, and whether the end of the queue was reached, or the browser is closed.
 
         Raises ConnectionFailedError if the link was lost since the browser was opened.
         """
+        if subscription_id in self._lost:
+            raise self._lost[subscription_id]
         browser = self._open.get(subscription_id)
         if browser is None:
-            raise lost()
+            return None, True
         if browser.waiting:
             return browser.waiting.popleft(), False
         return None, browser.ended
@@ -244,6 +249,7 @@ class Browsers:
         With `ack:auto` Artemis acknowledges on its own, and if UNSUBSCRIBE is quicker it fails the next ACK of the
         session, whosever it is. Source: `StompSession.sendMessage`, `ServerSessionImpl.findConsumer` (2.44.0).
         """
+        self._lost.pop(subscription_id, None)
         if self._open.pop(subscription_id, None) is None:  # the link was lost, and with it this
             return answered("UNSUBSCRIBE", destination)
         request = self._requests.open("UNSUBSCRIBE", destination)
@@ -253,7 +259,8 @@ class Browsers:
         self._outbox.transmit(*acks, Frame("UNSUBSCRIBE", headers))
         return request
 
-    def clear(self) -> None:
-        """Forget all browsers and questions, because the link is gone."""
+    def lose(self, broker: str) -> None:
+        """Forget all browsers and questions, because the link to `broker` is gone; `look` tells it of each browser."""
+        self._lost |= {name: lost(broker, one.destination) for name, one in self._open.items()}
         self._open.clear()
         self.questions.clear()

@@ -222,7 +222,7 @@ class SessionCore:
         )
         self._consumers.lose(now, refused=self._work.complained)
         self._work.lost(self.epoch, now)
-        self.browsers.clear()
+        self.browsers.lose(self.settings.broker)
         in_doubt = self._work.in_doubt
         self._outbox.report(
             events.LinkClosed(at=now, reason=reason, detail=detail, in_doubt=in_doubt)

@@ -85,7 +85,7 @@ class QueueBrowser:
         try:
             epochs.add(link.engine.core.epoch)
             if len(epochs) > 1:
-                raise lost()
+                raise lost(link.broker, uri)
             yield from self._deliveries(name)
         finally:
             self._end(name)

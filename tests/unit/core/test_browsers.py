@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+import pytest
+
+from jmsx.errors import ConnectionFailedError
 from jmsx_classic import DIALECT
 from tests.unit.core.harness import AUTO, WALL, Talk, called
 
@@ -102,12 +106,22 @@ def test_browser_and_consumer_do_not_mix() -> None:
 
 
 def test_browser_ends_with_its_link() -> None:
-    """A new link has none."""
+    """A new link has none; who looks on is told, unless it is closed or opened anew."""
     talk = Talk(AUTO, dialect=DIALECT)
     browse(talk)
+    browse(talk, "10")
     talk.cut()
     assert len(talk.core.browsers) == 0
     assert talk.core.idle
+    told = f"the connection to {talk.core.settings.broker} was lost while queue://q was browsed; browse it again"
+    with pytest.raises(ConnectionFailedError, match=re.escape(told)):
+        look(talk)
+    talk.reopen()
+    talk.wrote()
+    browse(talk)
+    assert look(talk) == (None, False)
+    assert talk.core.browsers.close("10", "queue://q").done
+    assert look(talk, "10") == (None, True)
 
 
 def test_what_settles_a_message_is_of_no_matter_to_a_browser() -> None:
