@@ -37,7 +37,7 @@ _LEAST_BYTES: Final = 4 * 1024 * 1024
 #: Seconds between two looks at whether the stream has ended, or shall.
 _LOOK_SECONDS: Final = 0.2
 #: What Spark says when it has waited 10 s for the Python that reads for a stream, which imports for one second where
-#: nothing else runs; and how often a stream is begun until it is waited for long enough.
+#: nothing else runs; and how often in a row a stream is begun until it is waited for long enough.
 _LATE: Final = "Python worker failed to connect back"
 _BEGINNINGS: Final = 6
 
@@ -155,12 +155,21 @@ def _begun_in_time(
     begin: Callable[[], AbstractContextManager[StreamingQuery]],
     reports: Callable[[StreamingQuery], Iterator[ReportResult]],
 ) -> Iterator[ReportResult]:
-    """Make the reports of a stream; it begins once more if its Python was not there in time."""
-    for left in reversed(range(_BEGINNINGS)):
+    """
+    Make the reports of a stream; it begins once more if its Python was not there in time.
+
+    Once the stream has made progress, which it tells itself, its beginnings are counted anew.
+    """
+    left = _BEGINNINGS
+    while True:
+        left -= 1
+        query = None
         try:
             with begin() as query:
                 yield from reports(query)
         except ConfigurationError as error:
+            if query is not None and query.lastProgress is not None:
+                left = _BEGINNINGS
             if not left or _LATE not in str(error):
                 raise
         else:

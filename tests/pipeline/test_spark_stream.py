@@ -9,6 +9,7 @@ import sys
 import time
 from contextlib import nullcontext, suppress
 from threading import Event
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
@@ -120,13 +121,23 @@ def test_it_begins_again_when_its_python_is_late(
     _assert_as_a_batch(found, tmp_path / "events", tmp_path / "batch")
 
 
-@pytest.mark.parametrize(("words", "times"), [(streaming._LATE, 6), ("a segment is gone", 1)])
-def test_it_does_not_begin_for_ever(words: str, times: int) -> None:
-    """And only for what another beginning may mend."""
+@pytest.mark.parametrize(
+    ("words", "progress", "times"),
+    [
+        (streaming._LATE, [None] * 6, 6),
+        # Twice it went on for a while, and then its Python was late again
+        (streaming._LATE, [None, {"batchId": 7}, None, None, {"batchId": 9}, *[None] * 6], 11),
+        ("a segment is gone", [{"batchId": 7}], 1),
+    ],
+)
+def test_it_does_not_begin_for_ever(
+    words: str, progress: list[dict[str, int] | None], times: int
+) -> None:
+    """And only for what another beginning may mend; the beginnings are counted anew where it has gone on."""
     begun = list[nullcontext[Any]]()
 
     def begin() -> nullcontext[Any]:
-        begun.append(nullcontext())
+        begun.append(nullcontext(SimpleNamespace(lastProgress=progress[len(begun)])))
         return begun[-1]
 
     def reports(_: Any) -> Iterator[ReportResult]:
