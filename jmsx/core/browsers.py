@@ -84,7 +84,7 @@ class Browsers:
         self._requests = requests
         self._outbox = outbox
         self._open: dict[str, _Browser] = {}
-        self._lost: dict[str, ConnectionFailedError] = {}  #: of browsers that are not closed
+        self._lost: dict[str, tuple[str, str]] = {}  #: broker and queue of each that is not closed
         self._closing: list[Request] = []  #: the UNSUBSCRIBEs of which some may not be answered
         self._asked = 0
         self.questions: dict[str, _Question] = {}
@@ -232,7 +232,7 @@ class Browsers:
         Raises ConnectionFailedError if the link was lost since the browser was opened.
         """
         if subscription_id in self._lost:
-            raise self._lost[subscription_id]
+            raise lost(*self._lost[subscription_id])
         browser = self._open.get(subscription_id)
         if browser is None:
             return None, True
@@ -261,6 +261,6 @@ class Browsers:
 
     def lose(self, broker: str) -> None:
         """Forget all browsers and questions, because the link to `broker` is gone; `look` tells it of each browser."""
-        self._lost |= {name: lost(broker, one.destination) for name, one in self._open.items()}
+        self._lost |= {name: (broker, one.destination) for name, one in self._open.items()}
         self._open.clear()
         self.questions.clear()
