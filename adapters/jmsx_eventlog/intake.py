@@ -26,8 +26,8 @@ LINGER: Final = 0.007
 #: So many times others may take the room that somebody waits for.
 _PASSED_OVER: Final = 2
 
-#: In so many waits patience ends. A process that was stopped, or a machine that slept, has used up one of them, and not
-#: the patience: the writer did not run either.
+#: In so many waits patience ends. A process that was stopped has used up one of them, and not the patience: the writer
+#: did not run either.
 _WAITS: Final = 10
 
 _NEVER: Final = sys.maxsize

@@ -433,7 +433,7 @@ tell_abreast(open_log(directory, Clock(), patience_seconds=20), told)
 
 
 def test_a_process_that_was_stopped_is_no_disk_that_takes_nothing(tmp_path: Path) -> None:
-    """Stopped for longer than patience lasts, as by a machine that sleeps, it leaves nothing out when it goes on."""
+    """Stopped for longer than patience lasts, it leaves nothing out when it goes on."""
     script = """
 acked = MessagesAcknowledged(at=1.0, consumer="c", destination="queue://orders", messages=1, trigger=AckTrigger.EACH)
 class UntilTold:
