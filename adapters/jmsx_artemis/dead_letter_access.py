@@ -8,6 +8,7 @@ message in exactly one of them. Source: BROKER.md A44, A47, A62 and A63.
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from contextlib import contextmanager
 from dataclasses import replace
@@ -39,6 +40,7 @@ from jmsx.errors import (
     UnsupportedError,
 )
 from jmsx.jms.session import link_of
+from jmsx.log import counted
 from jmsx_artemis.asking import MANAGEMENT, ask, may_ask
 from jmsx_artemis.dead_letter_queues import keeps
 from jmsx_artemis.destinations import ANYCAST, MULTICAST
@@ -61,6 +63,12 @@ PAGE: Final = 200
 #: the head of a long queue takes its time, and an operator who was woken has more of it than a session.
 BUSY: Final = 60.0
 
+#: Seconds in which a broker reads a page of a queue, unless it does not read on.
+READING: Final = 20.0
+#: Seconds between two looks whether it has, at first and at most; doubled from one to the next.
+_FIRST_LOOK: Final = 0.02
+_LAST_LOOK: Final = 1.0
+
 #: What a copy by `copyMessage` does not tell of the message, or only as its sender would have it: the lists do.
 _LISTED: Final = frozenset(
     {"messageID", "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE", "_AMQ_ORIG_MESSAGE_ID", "timestamp"}
@@ -73,7 +81,10 @@ _FRAMES: Final = frozenset({"destination", "subscription", "message-id"})
 class ArtemisDeadLetters:
     """The dead letters of one broker; see `jmsx.dead_letters.access.Access`."""
 
-    remedy: Final = "the others are with a consumer, or scheduled; stop whoever reads the queue"
+    remedy: Final = (
+        "the others are with a consumer, scheduled, or in pages that the broker has not read; stop whoever reads the"
+        " queue, or raise prefetch-page-bytes and max-read-page-bytes of its address"
+    )
 
     def __init__(self, session: Session) -> None:
         link = link_of(session)
@@ -175,6 +186,7 @@ class ArtemisDeadLetters:
         limited = self._ask(_made(set(targets.values()), is_named=to is not None))
         here = _bare(queue)
         return self._each(
+            here,
             letters,
             lambda one: _moved(here, one, targets[one], limited),
             min(BATCH, at_once or BATCH),
@@ -183,19 +195,49 @@ class ArtemisDeadLetters:
     def remove(self, queue: str, letters: Sequence[DeadLetter]) -> Iterator[list[str]]:
         """Have the broker delete `letters`, and give the ids of each batch that is gone."""
         here = _bare(queue)
-        return self._each(letters, lambda one: _told(here, "removeMessage", whole(one)))
+        return self._each(here, letters, lambda one: _told(here, "removeMessage", whole(one)))
 
     def _each(
         self,
+        queue: str,
         letters: Sequence[DeadLetter],
         act: Callable[[str], Inquiry[bool]],
         size: int = BATCH,
     ) -> Iterator[list[str]]:
         for start in range(0, len(letters), size):
-            ids = [one.id for one in letters[start : start + size]]
-            done = self._ask(_those(ids, act))
+            yield from self._all_of(queue, letters[start : start + size], act)
+
+    def _all_of(
+        self, queue: str, letters: Sequence[DeadLetter], act: Callable[[str], Inquiry[bool]]
+    ) -> Iterator[list[str]]:
+        """
+        Have `act` done with `letters` of a queue, and yield the ids of those with which it is; the others are gone.
+
+        The broker denies a message that lies in a page which it has not read yet (BROKER.md A63), so what it still
+        lists is asked for again. Raises BrokerTimeoutError if none of that is found for READING seconds.
+        """
+        waited, pause = 0.0, _FIRST_LOOK
+        while letters:
+            done = self._ask(_those([one.id for one in letters], act))
             if done:
                 yield done
+                waited, pause = 0.0, _FIRST_LOOK
+            letters = self._still_there(queue, [one for one in letters if one.id not in done])
+            if letters and not done:
+                if waited >= READING:
+                    raise _unread(queue, len(letters))
+                time.sleep(pause)
+                waited, pause = waited + pause, min(2 * pause, _LAST_LOOK)
+
+    def _still_there(self, queue: str, letters: Sequence[DeadLetter]) -> Sequence[DeadLetter]:
+        """Return those of `letters` that the broker lists in the queue, by a filter of the times of their sending."""
+        told = {whole(one.headers.get("timestamp")) for one in letters}
+        times = sorted(one for one in told if one is not None)
+        if not times:
+            return []
+        pages = self._chosen(queue, " OR ".join(f"AMQTimestamp = {one}" for one in times))
+        there = {str(one["messageID"]) for listed in pages for one in listed}
+        return [one for one in letters if one.id in there]
 
     def _ask(self, inquiry: Inquiry[T]) -> T:
         try:
@@ -373,6 +415,13 @@ def _moved(
             f"{address} {state}, and what is moved there then is lost ({setting}); make room, or name another queue"
         )
     return (yield from _told(here, "moveMessage", whole(letter), queue))
+
+
+def _unread(queue: str, letters: int) -> BrokerTimeoutError:
+    return BrokerTimeoutError(
+        f"the broker lists {counted(letters, 'message')} in pages of {queue}, and has read none of them in"
+        f" {READING:g} s; resume the queue if it is paused, and do the same again"
+    )
 
 
 def _is_own(target: tuple[str, str]) -> bool:

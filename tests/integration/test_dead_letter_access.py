@@ -19,7 +19,8 @@ from jmsx.cli.dlq import app as dlq
 from jmsx.core.events import MessageDeadLettered
 from jmsx.core.frames import Frame
 from jmsx.dead_letters.opening import open_access
-from jmsx.errors import InvalidDestinationError, ResourceAllocationError
+from jmsx.errors import BrokerTimeoutError, InvalidDestinationError, ResourceAllocationError
+from jmsx_artemis import dead_letter_access
 from jmsx_broker import ArtemisBroker
 from jmsx_broker.wire import Wire
 from jmsx_classic.dead_letter_access import BATCH_BYTES
@@ -792,3 +793,74 @@ def test_a_queue_that_does_not_keep_what_it_gets(
     assert isinstance(done.exception, InvalidDestinationError)
     assert f"queue {target.name} does not keep" in str(done.exception)
     assert lying(artemis_broker, dead) == Counter("abcde")
+
+
+@pytest.fixture(scope="module")
+def paging() -> Iterator[LocalBroker]:
+    """An Artemis that writes to pages what is more than a few messages in an address."""
+    settings: dict[str, dict[str, Setting]] = {
+        "#": {
+            "max-size-bytes": 20_000,
+            "page-size-bytes": 10_000,
+            "address-full-policy": "PAGE",
+        }
+    }
+    with ArtemisBroker(address_settings=settings) as broker:
+        yield broker
+
+
+def in_pages(broker: Broker, count: int) -> Queue:
+    """Return a queue with so many dead letters, of which the broker has a few in its memory."""
+    dead = fresh_queue()
+    put(broker, dead, *(f"{number} {'x' * 1000}" for number in range(count)))
+    return dead
+
+
+@pytest.mark.parametrize("command", ["replay", "remove"])
+def test_what_the_broker_has_not_read_of_its_pages_is_waited_for(
+    paging: LocalBroker, command: str
+) -> None:
+    """Until it has it finds no such message, and denies it: 214 of 250 that lay there were told as gone."""
+    dead, target = in_pages(paging, 200), fresh_queue()
+    with open_access(paging.url) as access, Console(paging) as console:
+        letters = list(access.look(dead.name))
+        console.ask(f"queue.{dead.name}", "pause")  # it reads no more of them
+        assert console.ask(f"queue.{dead.name}", "removeMessage", int(letters[0].id))
+        moved = (
+            access.replay(dead.name, letters, target.uri)
+            if command == "replay"
+            else access.remove(dead.name, letters)
+        )
+        done = next(moved)
+        assert 0 < len(done) < 50
+        console.ask(f"queue.{dead.name}", "resume")
+        done += [one for some in moved for one in some]
+        assert done == [one.id for one in letters[1:]]
+        assert access.count(dead.name) in (0, None)
+        assert access.count(target.name) == (199 if command == "replay" else None)
+
+
+def test_a_broker_that_reads_its_pages_no_more(
+    paging: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That is said, and what was done; the letters are not told as gone."""
+    monkeypatch.setattr(dead_letter_access, "READING", 0.5)
+    dead = in_pages(paging, 60)
+    with Console(paging) as console:
+        console.ask(f"queue.{dead.name}", "pause")
+        asked = ["purge", dead.name, "--yes", "--broker", paging.url]
+        ended = CliRunner().invoke(dlq, asked)
+        assert isinstance(ended.exception, BrokerTimeoutError)
+        assert f"in pages of {dead.name}" in str(ended.exception)
+        assert " of 60 were done for certain" in ended.output
+        assert "not there any more" not in ended.output
+        console.ask(f"queue.{dead.name}", "resume")
+        assert "done" in run(paging, "purge", dead.name, "--yes")
+
+
+def test_what_lies_in_pages_is_not_exported(paging: LocalBroker, tmp_path: Path) -> None:
+    """The broker copies only what it has in its memory, and whoever looks for a consumer there looks in vain."""
+    dead = in_pages(paging, 60)
+    told = run(paging, "export", dead.name, str(tmp_path / "dead.jsonl"), code=1)
+    assert " of 60 messages can be seen" in told
+    assert "prefetch-page-bytes" in told
