@@ -1,8 +1,8 @@
 """
 What Java programmers get from the JMS client, for Python services on ActiveMQ over STOMP.
 
-A name is imported when it is first asked for: reading an event log needs none of the client, and to import all of it
-took 0.45 s of CPU time in each process.
+Each name is imported when it is first used: reading an event log needs none of the client, and importing all of it took
+0.45 s of CPU time in each process.
 """
 
 from __future__ import annotations

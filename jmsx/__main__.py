@@ -1,4 +1,4 @@
-"""`python -m jmsx` is `jmsx`."""
+"""`python -m jmsx` runs the command `jmsx`."""
 
 from jmsx.cli import main
 

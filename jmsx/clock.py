@@ -1,4 +1,4 @@
-"""The clock that sessions and stores ask, and in whose place a test puts its own; sockets do not ask it."""
+"""The clock of sessions and stores, which a test may replace by its own; sockets do not use it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What time it is, in two ways."""
+    """A monotonic clock and a wall clock."""
 
     def monotonic(self) -> float:
         """Return seconds that never go back; for durations and deadlines."""

@@ -1,6 +1,6 @@
 """
-Every error that jmsx raises: the class says who is at fault, and whether the same may be done again. And how errors of
-others are read, at the end: code that is not ours may raise anything.
+Every error that jmsx raises: the class says who is at fault, and whether the call may be repeated. At the end are
+functions that read exceptions of the application's code, which may raise anything.
 
 ::
 
@@ -22,7 +22,7 @@ others are read, at the end: code that is not ours may raise anything.
     │   └── TransactionRolledBackError   it rolled the transaction back; its messages come again
     ├── LinkError                      there is no connection to the broker
     │   ├── ConnectionFailedError        it could not be reached, or went away; it may be tried again
-    │   ├── TlsError                     it was reached, and there is no trust between us
+    │   ├── TlsError                     it was reached, and TLS could not be agreed on
     │   └── ProtocolError                what answered broke STOMP
     ├── InDoubtError                   nobody knows whether the broker has done it: look before it is done again
     │   ├── SendUnconfirmedError         the connection was lost before a message was confirmed
@@ -35,7 +35,7 @@ others are read, at the end: code that is not ours may raise anything.
     │   └── SpoiltTransactionError       the handler has ended or broken the transaction that it shares
     └── DrainError                     the app was stopped before all was finished and confirmed
 
-`retriable` says whether the same may be done again as it is: the call, or the whole transaction that was rolled back.
+`retriable` says whether the call, or the whole transaction that was rolled back, may be repeated as it is.
 Source: the names of the leaves follow the exceptions of Jakarta Messaging 3.1, chapter 8.
 """
 
@@ -52,17 +52,17 @@ if TYPE_CHECKING:
 class JmsxError(Exception):
     """The root of all errors that jmsx raises."""
 
-    #: Whether the same may be done again as it is: nothing was done, and it may succeed another time. Of a transaction
-    #: that is all of it: `commit()` alone would commit nothing.
+    #: Whether the call may be repeated as it is: it has changed nothing, and may succeed another time. After a failed
+    #: commit, repeat the whole transaction: `commit()` alone would commit nothing.
     retriable: ClassVar[bool] = False
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Let the error pass to another process, whatever its constructor takes: a Pool hangs at one that cannot."""
+        """Let the error be unpickled whatever its constructor takes: a process pool hangs at one that cannot be."""
         return _again, (type(self), self.args), self.__dict__
 
 
 def _again(kind: type[JmsxError], args: tuple[object, ...]) -> JmsxError:
-    """Make an error as it was, without its constructor."""
+    """Restore a pickled error without calling its constructor."""
     return kind.__new__(kind, *args)
 
 
@@ -181,11 +181,11 @@ class StoreAwayError(StoreError):
 
 
 class SpoiltTransactionError(StoreError):
-    """The handler has ended or broken the transaction in which its message is noted as done; its failure."""
+    """The handler has ended or broken the transaction in which its message is noted as done, and so has failed."""
 
 
 class TransactionRolledBackError(RefusedError):
-    """The commit failed: sends are gone, messages will be delivered again; do all of it again, and then commit."""
+    """The commit failed: its sends are gone, its messages are delivered again; repeat the whole transaction."""
 
     retriable = True
 
@@ -203,23 +203,23 @@ class TransactionInDoubtError(InDoubtError):
 
 
 def afresh(error: JmsxError) -> JmsxError:
-    """Return `error`, which was raised before and is again, rid of the frames that it has: they hold what was sent."""
+    """Return `error`, to be raised once more, without its traceback and context, which keep what was sent in memory."""
     error.__context__ = None
     return error.with_traceback(None)
 
 
 # Errors of others ----------------------------------------------------------------------------------------------------
 #
-# Code that is not ours may raise anything wherever it runs: log handlers, observers, the methods of exceptions. What it
-# raises goes no further than the call. What a signal handler raises meanwhile is not its own, and does.
+# Code that is not ours may raise anything: log handlers, observers, the methods of exceptions. jmsx catches that at the
+# call. But what a signal handler raises during the call is no error of that code, and is let through.
 
 
 def from_a_signal(error: BaseException) -> bool:
     """
-    Return whether `error`, caught by who calls, was raised by a signal handler, and so is meant for the application.
+    Return whether `error`, which the caller has caught, was raised by a signal handler, and so is the application's.
 
-    Signal handlers run on the main thread, and are given the frame that they interrupt, which calls them. The one for
-    Ctrl-C leaves no frame.
+    A signal handler runs on the main thread. It is called from the frame that it interrupts, and is given that frame,
+    by which it is known here. Python's own handler of Ctrl-C leaves no frame; KeyboardInterrupt is always taken for it.
     """
     if threading.current_thread() is not threading.main_thread():
         return False
@@ -242,7 +242,7 @@ def cause_of(error: BaseException) -> BaseException | None:
 
 
 def context_of(error: BaseException) -> BaseException | None:
-    """Return what was being handled when it was raised, if Python tells that with it; else None."""
+    """Return the exception that was being handled when `error` was raised, if tracebacks show it; else None."""
     if BaseException.__dict__["__suppress_context__"].__get__(error):
         return None
     context: BaseException | None = BaseException.__dict__["__context__"].__get__(error)
@@ -250,13 +250,13 @@ def context_of(error: BaseException) -> BaseException | None:
 
 
 def class_of(error: BaseException) -> str:
-    """Return the name of its class, whatever a metaclass of the application's makes of that."""
+    """Return the name of the class of `error`, even if a metaclass overrides `__name__`."""
     name: str = type.__dict__["__name__"].__get__(type(error))
     return name
 
 
 def text_of(error: BaseException) -> str:
-    """Return the words of `error`; its class, where it cannot be printed."""
+    """Return `str(error)`; if that raises, a text with the name of its class."""
     try:
         return str(error)
     except BaseException as another:
@@ -266,7 +266,7 @@ def text_of(error: BaseException) -> str:
 
 
 def traceback_of(error: BaseException) -> str:
-    """Return its traceback as Python prints it, or as much of that as can be had."""
+    """Return the traceback of `error` as Python prints it, or as much of that as can be had."""
     try:
         return "".join(traceback.format_exception(type(error), error, _trace(error)))
     except BaseException as another:
@@ -275,19 +275,19 @@ def traceback_of(error: BaseException) -> str:
     told = f"{class_of(error)}: {text_of(error)}\n"
     try:
         return "".join((*traceback.format_tb(_trace(error)), told))
-    except Exception:  # noqa: BLE001 - of a module that does not give its source
+    except Exception:  # noqa: BLE001 - the loader of a module may fail to give its source
         return told
 
 
 def exc_info_of(
     error: BaseException,
 ) -> tuple[type[BaseException], BaseException, TracebackType | None]:
-    """Return what `sys.exc_info()` does while `error` is handled."""
+    """Return what `sys.exc_info()` returns while `error` is handled."""
     return type(error), error, _trace(error)
 
 
 def raised_with(error: BaseException, raised: BaseException) -> BaseException:
-    """Return `error` as if it had been raised where `raised` was; one that was raised itself stays as it is."""
+    """Return `error`, with the traceback of `raised` if it has none of its own."""
     if _trace(error) is None:
         BaseException.with_traceback(error, _trace(raised))
     return error

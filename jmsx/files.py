@@ -1,4 +1,4 @@
-"""Files that appear whole: who reads one sees all of it, or what was there before."""
+"""Files that are replaced as a whole: a reader sees all of the new one, or the earlier one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_LINKS: Final = 40  #: one behind the other; Linux follows no more
-_LONGEST: Final = 16  #: characters of an ending that an unfinished file has as well
-#: Why a folder takes no file, or a file no other one in its place.
+_LINKS: Final = 40  #: symbolic links in a chain; Linux follows no more
+_LONGEST: Final = 16  #: characters of a suffix; an unfinished file has a shorter one as well
+#: Errors of a folder that takes no new file, and of a file that cannot be replaced.
 _IN_PLACE: Final = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV}
 
 
@@ -26,10 +26,10 @@ def appearing(path: Path) -> Iterator[Path]:
     Yield a file to write to, which at the end becomes `path`, in place of an earlier one.
 
     The new file gets the mode of the earlier one, and its owner if that is allowed. Where writing fails, or the process
-    is killed, the earlier file stays as it is; a kill leaves a `.jmsx-…` beside it. If `path` is a link, the file that
-    it leads to is replaced. `path` itself is yielded where nothing can be put in its place: it is no file but a pipe or
-    the like, it is a link of the system such as /dev/stdout, it is mounted by itself, or its folder takes no new file.
-    An OSError that is raised within names `path`.
+    is killed, the earlier file stays as it is; a kill leaves a `.jmsx-…` beside it. If `path` is a symbolic link, the
+    file that it leads to is replaced. `path` itself is yielded where it cannot be replaced: it is no file but a pipe or
+    the like, it is a link of the system such as /dev/stdout, it is a mount point, or its folder takes no new file. An
+    OSError that is raised meanwhile names `path`.
     """
     whole = Path(os.path.realpath(path))
     ending = whole.suffix if len(whole.suffix) < _LONGEST else ""
@@ -46,7 +46,7 @@ def appearing(path: Path) -> Iterator[Path]:
             with suppress(OSError):
                 unfinished.unlink(missing_ok=True)
     except OSError as error:
-        # What write() raises, as for a full disk, has a number and no name
+        # An error of write(), such as a full disk, has an errno and no file name
         unnamed = error.filename is None and error.errno is not None
         if unnamed or error.filename in (str(unfinished), str(whole)):
             error.filename = str(path)
@@ -55,7 +55,7 @@ def appearing(path: Path) -> Iterator[Path]:
 
 
 def _is_written_itself(path: Path) -> bool:
-    """Return whether that is no file, or a link of the system is on the way to it."""
+    """Return whether `path` is no regular file, or leads through a symbolic link in /dev or /proc."""
     if path.exists() and not path.is_file():
         return True
     for _ in range(_LINKS):
@@ -69,7 +69,7 @@ def _is_written_itself(path: Path) -> bool:
 
 
 def _made(unfinished: Path) -> int | None:
-    """Make a file for its owner alone, and tell the mode that a new one has; None where none can be made."""
+    """Create a file for its owner alone, and return the mode that new files get; None if the folder takes none."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
         descriptor = os.open(str(unfinished), flags, 0o666)
@@ -87,7 +87,7 @@ def _made(unfinished: Path) -> int | None:
 
 
 def _put(unfinished: Path, whole: Path, mode: int) -> None:
-    """Put a file in the place of another one, or write its content into that where it cannot be replaced."""
+    """Replace `whole` by `unfinished`, or copy the content into `whole` where it cannot be replaced."""
     with suppress(FileNotFoundError):
         earlier = whole.stat()
         mode = earlier.st_mode

@@ -1,10 +1,11 @@
 """
 The log lines a person reads: structlog's, written through the standard library's logging under the name `jmsx`.
 
-A library must not choose where its users' logs go: whoever configures `logging` has them, as `event key=value`. The
-record has the error itself as `exc_info`, for Sentry and the like, and the fields as `jmsx`, for formatters of JSON.
+A library must not choose where its users' logs go: the application's `logging` configuration does. A line reads `event
+key=value`. Its record has the exception as `exc_info`, for Sentry and the like, and the fields as `jmsx`, for JSON
+formatters.
 
-A handler, filter or formatter that raises costs its line, and nothing else.
+If a handler, filter or formatter raises, that line is lost, and nothing else.
 """
 
 from __future__ import annotations
@@ -66,17 +67,17 @@ def logger(name: str) -> Logger:
 
 def hear_again() -> None:
     """
-    Let our lines through that a configuration has turned off.
+    Enable jmsx's loggers again after a logging configuration has disabled them.
 
-    `dictConfig` and `fileConfig` turn off all that was imported before them, unless they are told otherwise. A level
-    that somebody has set for `jmsx` stays.
+    `dictConfig` and `fileConfig` disable all loggers that exist already, unless they are told otherwise. A level that
+    somebody has set for `jmsx` stays.
     """
     for name in list(logging.root.manager.loggerDict):
         if name.partition(".")[0] == "jmsx":
             logging.getLogger(name).disabled = False
 
 
-#: Frames between who logs and the standard library's logger: a record tells the module and function of the former.
+#: Stack frames between the caller and the standard library's logger, so that a record names the caller's function.
 _FRAMES: Final = 6
 
 #: The same without structlog.
@@ -85,13 +86,14 @@ _PLAIN_FRAMES: Final = 4
 
 def _structured(standard: logging.Logger) -> Callable[..., object] | None:
     """
-    Return what writes `(level, event, **fields)` to the standard library's logger.
+    Return a function `(level, event, **fields)` that writes to the standard library's logger through structlog.
 
-    None: structlog cannot be loaded now, as where a process has no file descriptor left, and a link is lost for that.
+    None: structlog cannot be imported now, for example because the process has no file descriptor left. Links are lost
+    for that, too, and it must be logged.
     """
     try:
         import structlog  # noqa: PLC0415 - 65 ms, which a process that writes no line need not spend
-        import structlog.stdlib  # noqa: PLC0415 - where another thread failed half way, it is not whole
+        import structlog.stdlib  # noqa: PLC0415 - incomplete, if another thread's import of it failed
     except (ImportError, OSError, AttributeError):
         return None
 
@@ -100,7 +102,7 @@ def _structured(standard: logging.Logger) -> Callable[..., object] | None:
     def as_record(
         logger: Any, method: str, event: MutableMapping[str, Any]
     ) -> tuple[tuple[str], dict[str, Any]]:
-        """Return what `logging` is told: the line, the error as such, and the fields."""
+        """Return the arguments for `logging`: the line, the exception and the fields."""
         exc_info = event.pop("exc_info", None)
         if isinstance(exc_info, BaseException):
             exc_info = exc_info_of(exc_info)
@@ -117,7 +119,7 @@ def _structured(standard: logging.Logger) -> Callable[..., object] | None:
 
 
 def _plain(standard: logging.Logger) -> Callable[..., object]:
-    """Return what writes the same lines and records without structlog."""
+    """Return a function that writes the same lines and records without structlog."""
 
     def log(level: int, event: str, exc_info: object = None, **more: object) -> None:
         fields = {"event": event, **{name: one for name, one in more.items() if one is not None}}
@@ -132,7 +134,7 @@ def _tell_on_stderr(event: str | None, error: BaseException) -> None:
     """Print the traceback of a handler that failed, as the standard library's handlers do."""
     if not logging.raiseExceptions:
         return
-    with contextlib.suppress(Exception):  # then nobody is told
+    with contextlib.suppress(Exception):  # stderr may fail, too
         sys.stderr.write(f"a log handler failed at {event!r}: {traceback_of(error)}")
 
 
@@ -153,7 +155,7 @@ def counted(number: int, thing: str) -> str:
 
 
 class _Harmless(logging.Filter):
-    """Writes tracebacks with nothing in them that acts on a terminal, and none that is endless."""
+    """Escapes characters in tracebacks that a terminal would act on, and shortens long ones."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Let every record pass."""
@@ -165,7 +167,7 @@ class _Harmless(logging.Filter):
         return True
 
 
-#: Characters that a terminal would obey, save ends of lines and tabs, and surrogates, which no stream can write.
+#: Characters that a terminal would act on, except line feeds and tabs; and surrogates, which no stream can encode.
 _CONTROL: Final = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -174,7 +176,7 @@ _HARMLESS: Final = _Harmless()
 
 
 class Seldom:
-    """A line that could come in floods: one in `seconds` is written, and says how many were left out before it."""
+    """Limits a log line that could come in floods to one in `seconds`, which says how many were left out before it."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

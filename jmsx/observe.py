@@ -1,4 +1,4 @@
-"""Observers: whoever wants to know what happened. A failing one never touches delivery."""
+"""Observers are objects that are told each event; one that fails never disturbs delivery."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ class Observer(Protocol):
     It is called from several threads, so it must be thread-safe, and in an app with `async def` handlers on the event
     loop, too.
 
-    Three more attributes are looked at, where an observer has them. `keeps_counts`, if true: an `App` asks the broker
-    for its counts, and tells them (`QueueCounted`). `note_paused(destination, consumer, *, paused)` is called when a
-    CircuitBreaker opens and closes. `follows_ends`, if false for all observers: how each message was acknowledged and
-    ended (`MessagesAcknowledged`, `DeliveryEnded`) is not told, save behind a refused dead letter or an unreadable
-    frame.
+    An observer may have three more attributes. `keeps_counts`: if true, an `App` asks the broker for its counts, and
+    reports them (`QueueCounted`). `note_paused(destination, consumer, *, paused)` is called when a CircuitBreaker opens
+    and closes. `follows_ends`: if it is false for all observers, `MessagesAcknowledged` and `DeliveryEnded` are not
+    reported, except after a refused dead letter or an unreadable frame.
     """
 
     def observe(self, event: Event, source: Source) -> None:
@@ -36,7 +35,7 @@ class Observer(Protocol):
 
 
 def checked(observers: object) -> tuple[Observer, ...]:
-    """Raise ConfigurationError for what cannot observe, when it is given and not at the first event."""
+    """Return `observers` as a tuple; raises ConfigurationError now, not at the first event, if one cannot observe."""
     wanted = "with methods observe(event, source) and close()"
     if isinstance(observers, str) or not isinstance(observers, Iterable):
         raise wrong_type("observers", f"a list of objects {wanted}", observers)
@@ -52,7 +51,7 @@ def checked(observers: object) -> tuple[Observer, ...]:
 
 
 class Observers:
-    """A fan-out that isolates a failing observer: it is logged once for each kind of failure."""
+    """Tells all observers each event; if one raises, that is logged, once for each class of error."""
 
     def __init__(self, observers: Iterable[Observer] = ()) -> None:
         self._observers = checked(observers)
@@ -63,7 +62,7 @@ class Observers:
 
     @property
     def follow_ends(self) -> bool:
-        """Whether one wants to know how each single message was acknowledged, and how it ended."""
+        """Whether any observer is to be told how each single message was acknowledged and ended."""
         return any(getattr(one, "follows_ends", True) for one in self._observers)
 
     def observe(self, event: Event, source: Source) -> None:
@@ -72,7 +71,7 @@ class Observers:
             try:
                 observer.observe(event, source)
             except BaseException as error:
-                if from_a_signal(error):  # the application's own, in the middle of an observer
+                if from_a_signal(error):  # such as Ctrl-C, which is meant for the application
                     raise
                 self._note_failure(observer, error)
 

@@ -1,4 +1,4 @@
-"""What is imported when it is first asked for: adapters, found by entry point, and the public names of packages."""
+"""Imports on demand: of adapters, found by entry point, and of the public names of packages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from importlib.metadata import EntryPoints
 
-#: The extra that installs a module which more than one adapter may want; else the extra is called as the adapter is.
+#: The extra that installs a module which several adapters need; otherwise the extra has the adapter's name.
 _OF_MODULE: Final = {"typer": "cli", "rich": "cli"}
 
 
@@ -36,7 +36,7 @@ def load(group: str, name: str) -> Any:
 
 @contextlib.contextmanager
 def needing(package: str) -> Iterator[None]:
-    """Around the imports of an adapter `package`: what is missing is told with the command that installs it."""
+    """Wrap the imports of an adapter `package`: the error for a missing module has the command that installs it."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -47,7 +47,7 @@ def needing(package: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def command_needing(package: str) -> Iterator[None]:
-    """Do as `needing` does, around the imports of an adapter's command: raises ConfigurationError, told as it is."""
+    """Do as `needing` for the imports of an adapter's command, but raise ConfigurationError, whose text is printed."""
     try:
         with needing(package):
             yield
@@ -89,9 +89,10 @@ def on_demand(
     around: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """
-    `__getattr__` and `__dir__` of a `package`: `homes` are the modules of its public names, imported within `around()`.
+    Return `__getattr__` and `__dir__` for `package`, which import its public names when they are first used.
 
-    Hide them from type checkers (`if not TYPE_CHECKING`), which would take a name that is not there for Any.
+    `homes` has the module of each name; the module is imported within `around()`. Hide both functions from type
+    checkers (`if not TYPE_CHECKING`), which would else take a name that does not exist for Any.
     """
     known = vars(sys.modules[package])
 

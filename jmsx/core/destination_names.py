@@ -1,9 +1,9 @@
 """
 How people write destinations: `queue://orders` as in a URI, `/queue/orders` as in STOMP, `queue:orders`, or `orders`.
 
-All of them mean the same queue wherever a destination is taken as text. What stands between two spellings, such as
-`queue//orders`, would be a queue of that odd name, which nobody means; so it is refused. `queue:///orders` is the one
-way to name a queue whose name begins with a slash, as clients of Artemis without prefixes make them.
+All of them mean the same queue wherever a destination is given as text. A mixture of two spellings, such as
+`queue//orders`, would name a queue that nobody means, and is refused. `queue:///orders` is the one way to name a queue
+whose name begins with a slash, as Artemis clients that use no prefixes create them.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ KINDS: Final = (
     "remote-temp-topic",
 )
 
-#: How URLs of brokers begin, which are no kinds.
+#: The schemes of brokers' URLs, which are no kinds of destination.
 _BROKERS: Final = ("stomp", "stomp+ssl", "tcp", "ssl", "failover")
 
-#: Something that looks like a kind, before what may be meant to divide it from the name.
+#: What looks like a kind, what may be meant to separate it from the name, and the name.
 _DIVIDED: Final = re.compile(r"(/?)([A-Za-z-]+)(://|:/|:|//|/|\Z)(.*)", re.DOTALL)
 
-#: A whole destination that names its kind, as nobody writes a text by chance.
+#: A destination with its kind; no other text looks like one by chance.
 _WHOLE: Final = re.compile(rf"(?:(?:{'|'.join(KINDS)})://|/(?:{'|'.join(KINDS)})/)[^\s\0-\x1f]+")
 
-#: Words that stand for all that follows: ActiveMQ's, and Artemis', which may stand in the middle, too.
+#: Wildcards for all that follows: Classic's `>`, and Artemis' `#`, which may also stand in the middle.
 REST: Final = (">", "#")
 
-#: How each spelling divides kind and name: whether a slash is in front, and what is between.
+#: The spellings: what is in front of the kind, and what separates it from the name.
 _SPELLINGS: Final = (("", "://"), ("", ":"), ("/", "/"))
 
-#: `consumer.*` options of a destination by their names in the Java client's URIs, so that a misspelt one is found at
-#: the door. Which of them a broker has over STOMP its dialect says, when a consumer is made.
+#: `consumer.*` options of a destination, as the Java client's URIs spell them, so that a misspelt one is refused when
+#: the text is parsed. The dialect says, when a consumer is created, which of them the broker has over STOMP.
 _CONSUMER_OPTIONS: Final = (
     "prefetchSize",
     "exclusive",
@@ -116,9 +116,9 @@ def _of_no_kind(text: str, kind: str) -> InvalidDestinationError:
 
 def wire_destination(uri: str) -> str:
     """
-    Return `queue://orders` as `/queue/orders`, each of several, as in the examples of STOMP's specification.
+    Return `queue://orders` as `/queue/orders`, as in the examples of STOMP's specification; of a list, each one.
 
-    Options after `?` are for the client and stay here. Raises InvalidDestinationError for what is no URI.
+    Options after `?` are for the client, and are left out. Raises InvalidDestinationError for what is no URI.
     """
     whole = uri.partition("?")[0]
     kind, separator, name = whole.partition("://")
@@ -141,9 +141,10 @@ def destination_uri(wire: str | None) -> str | None:
 
 def is_wildcard(destination: str) -> bool:
     """
-    Return whether a name or URI stands for all that fits it, in the manner of some broker.
+    Return whether a name or URI has a wildcard of some broker.
 
-    Classic reads `*` and `>` so, Artemis `*` and `#`; a name that means them literally is only treated with more care.
+    Classic's wildcards are `*` and `>`, Artemis' `*` and `#`. A name in which they are meant literally is only treated
+    with more care than it needs.
     """
     name = destination.partition("?")[0]
     return "*" in name or ">" in name or "#" in name.rpartition("://")[2].split(".")
@@ -155,15 +156,15 @@ def is_composite(destination: str) -> bool:
 
 
 def is_pattern(destination: str) -> bool:
-    """Return whether it stands for several destinations, so that each message tells which one it is of."""
+    """Return whether a name or URI stands for several destinations, so that each message tells its own."""
     return is_wildcard(destination) or is_composite(destination)
 
 
 def one_of(pattern: str, told: str) -> str:
     """
-    Return which of the destinations that `pattern` stands for has the name of the URI `told`; empty if none has.
+    Return the URI of the destination among those of `pattern` that has the name of the URI `told`; empty if none has.
 
-    For what a message tells of itself, where a sender may have written that.
+    `told` is what the headers of a message say, which its sender may have written.
     """
     name = told.partition("://")[2]
     for kind, each in parts(pattern.partition("?")[0]):
@@ -174,9 +175,9 @@ def one_of(pattern: str, told: str) -> str:
 
 def matches(pattern: Sequence[str], named: Sequence[str]) -> bool:
     """
-    Return whether the parts of a name, which `.` divides, fit those of a wildcard pattern.
+    Return whether a name matches a wildcard pattern; both are split at `.` into parts.
 
-    `*` is one part; `>` is all that follows, be it nothing, and `#` any parts, or none, also in the middle.
+    `*` is one part; `>` is all that follows, even nothing; `#` is any number of parts, or none, also in the middle.
     """
     for index, wanted in enumerate(pattern):
         if wanted in REST:
@@ -189,14 +190,14 @@ def matches(pattern: Sequence[str], named: Sequence[str]) -> bool:
 
 
 def is_swapped(to: object, body: object) -> bool:
-    """Return whether who sends `body` to the queue `to` has swapped the two: only the body is a destination."""
+    """Return whether the arguments of a send were swapped: `body` looks like a destination, and `to` does not."""
     if not (isinstance(to, str) and isinstance(body, str)):
         return False
     return _WHOLE.fullmatch(body) is not None and _WHOLE.match(to) is None
 
 
 def is_foreign_temporary(uri: str) -> bool:
-    """Return whether it is another connection's temporary destination, as Classic names it."""
+    """Return whether `uri` is a temporary destination of another connection, as Classic names those."""
     return uri.startswith("remote-temp-")
 
 
@@ -204,7 +205,7 @@ def parts(destination: str) -> list[tuple[str, str]]:
     """
     Return kind and name of each destination that a URI lists; those without a kind have the first one's.
 
-    Raises InvalidDestinationError for a part that makes no sense, or whose name is none.
+    Raises InvalidDestinationError for a part that is no destination.
     """
     first, *others = destination.split(",")
     kind, name = split_name(first)
@@ -216,10 +217,10 @@ def parts(destination: str) -> list[tuple[str, str]]:
 
 def check_name(name: str, destination: str) -> None:
     """
-    Raise InvalidDestinationError, telling the whole `destination`, if `name` cannot be that of one.
+    Raise InvalidDestinationError, which quotes `destination`, if no destination can have this `name`.
 
-    Blanks alone are none: of `/queue/ ` the broker keeps no name at all. Control characters and lone surrogates would
-    break the frame, or what a console shows.
+    A name of blanks alone is refused, because brokers strip `/queue/ ` to an empty name. Control characters and lone
+    surrogates are refused, because they would break the frame or the display of a console.
     """
     if not name.strip():
         raise InvalidDestinationError(
@@ -234,7 +235,7 @@ def check_name(name: str, destination: str) -> None:
 
 def parse_destination(text: str, default_kind: str = "queue") -> DestinationUri:
     """
-    Read `queue://orders?consumer.prefetchSize=10`, or the same as `spelt` takes it, or several such as `A,topic://B`.
+    Read `queue://orders?consumer.prefetchSize=10`, another spelling of it, or a list such as `A,topic://B`.
 
     Raises InvalidDestinationError or, for an option, ConfigurationError.
     """
@@ -260,7 +261,7 @@ def _lists(text: object) -> bool:
 
 
 def _listed(text: str, default_kind: str) -> tuple[str, str]:
-    """Return kind of the first of several destinations, and all of their names: those of another kind with that."""
+    """Return the kind of a list's first destination, and the names; a destination of another kind keeps its kind."""
     names, mark, query = text.partition("?")
     kind, first = split_name(names.partition(",")[0], default_kind)
     found = parts(f"{kind}://{first},{names.partition(',')[2]}")

@@ -29,7 +29,7 @@ _UNITS: Final = {
     "d": 86400.0,
     "w": 604800.0,
 }
-#: The longest that can be told to a broker, and added to a time, in a Java long of milliseconds.
+#: The longest duration, in seconds: added to a point in time, its milliseconds fit in a Java long.
 LONGEST: Final = 2**62 / 1000
 
 _PART: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d|w)\s*")
@@ -37,7 +37,7 @@ _WHOLE: Final = re.compile(rf"(?:{_PART.pattern})+")
 
 
 def seconds(name: str, duration: object) -> float:
-    """Return the seconds of a duration that is called `name`; raises ConfigurationError for what is none."""
+    """Return the seconds of `duration`, which errors call `name`; raises ConfigurationError if it is no duration."""
     if isinstance(duration, timedelta):
         found = duration.total_seconds()
     elif isinstance(duration, str):
@@ -50,7 +50,7 @@ def seconds(name: str, duration: object) -> float:
     elif isinstance(duration, int | float) and not isinstance(duration, bool):
         try:
             found = duration + 0.0
-        except OverflowError:  # a whole number that no float can say
+        except OverflowError:  # an int that is too large for a float
             found = math.inf if duration > 0 else -math.inf
     else:
         raise wrong_type(name, "seconds, a timedelta, or a text such as 90s", duration)
@@ -61,18 +61,18 @@ def seconds(name: str, duration: object) -> float:
 
 def as_number(name: str, duration: Any) -> Any:
     """
-    Return a timedelta or a text in seconds, as `bounded`; anything else as it is, for the checks of numbers.
+    Return the seconds of a timedelta or a text, checked as in `bounded`; return anything else as it is.
 
-    For options that are numbers of seconds in Java, and may be less than 0 or a sign there.
+    It is for options that are numbers of seconds in Java, where 0 or less may have a meaning: they are checked later.
     """
     return bounded(name, duration) if isinstance(duration, _WRITTEN) else duration
 
 
 def timeout_of(name: str, timeout: object) -> float | None:
     """
-    Return the seconds that a caller waits, which may be less than 0 or endless; None: for ever.
+    Return the seconds that a caller waits, which may be negative or infinite; None: for ever.
 
-    Raises ConfigurationError for what is no time, such as NaN or a number that no float can say.
+    Raises ConfigurationError for what is no time, such as NaN or an int that is too large for a float.
     """
     if timeout is None:
         return None
@@ -90,7 +90,7 @@ def timeout_of(name: str, timeout: object) -> float | None:
 
 
 def bounded(name: str, duration: object, *, zero: bool = True) -> float:
-    """Do as `seconds` does; raises ConfigurationError also for what no broker can be told, and for 0 without `zero`."""
+    """Do as `seconds` does; raises ConfigurationError also for more than LONGEST, and for 0 unless `zero`."""
     found = seconds(name, duration)
     if found > LONGEST or (not zero and found == 0):
         least = "0 s or more" if zero else "more than 0 s"
@@ -104,8 +104,8 @@ class Default(Generic[Given, Held]):
     """
     The default of a field of options that is given as durations, and held as seconds.
 
-    It tells type checkers so, and `read_durations` makes it true: once the dataclass has its slots, nothing of this
-    class is left there.
+    It is for type checkers, which see both types; `read_durations` converts. At run time the slots of the dataclass
+    take its place.
     """
 
     def __init__(self, default: Held) -> None:
@@ -123,12 +123,12 @@ SecondsOrNone: TypeAlias = Default[Duration | None, float | None]
 
 
 def read_durations(options: Any) -> None:
-    """Make numbers of the fields that are Seconds or SecondsOrNone, so that options compare however written."""
+    """Convert the fields of type Seconds or SecondsOrNone to numbers, so that equal options compare equal."""
     for name in _durations(options.__class__):
         object.__setattr__(options, name, as_number(name, getattr(options, name)))
 
 
 @functools.cache
 def _durations(kind: type) -> tuple[str, ...]:
-    """Return the names of those fields of a dataclass."""
+    """Return the names of the fields of a dataclass that hold durations."""
     return tuple(each.name for each in fields(kind) if each.type in {"Seconds", "SecondsOrNone"})

@@ -2,8 +2,8 @@
 Decides which message the application gets next, and counts which delivery of it that is.
 
 What the process remembers of a message (process_memory.py) and what a ledger counts is asked here, and not before:
-until the message is handed out, another session or process may have had it. What comes of all that is known of it is
-its history (history.py), by which everything goes from then on.
+until the message is handed out, another session or process may have had it. All that is known is merged into its
+history (history.py), by which everything goes from then on.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class HandingOut:
         failed_deliveries: FailedDeliveries,
         dead_letters: DeadLetters,
     ) -> None:
-        """`work`: of a transacted session; None in the others."""
+        """`work`: the transactions of the session; None if it is not transacted."""
         self._dialect = dialect
         self._consumers = consumers
         self._work = work
@@ -127,8 +127,8 @@ class HandingOut:
 
     def unclear(self, delivery: Delivery) -> bool:
         """
-        Return whether `delivery`, which `offer` returned, came without a body that it may have: then look at it
-        elsewhere.
+        Return whether `delivery`, which `offer` returned, may have a body that did not come: then look it up
+        (drivers/body_lookup.py).
         """
         consumer = self._consumers.find(delivery.arrival.subscription_id)
         if (
@@ -145,8 +145,8 @@ class HandingOut:
         """
         Take the frame that another look at an `unclear` message has `shown`; None: nothing more is known.
 
-        Only now it is known which message it is, and so how often it was delivered before. That is left to the next
-        link where its own was lost meanwhile: there it comes again.
+        Only now it is known which message it is, and so how often it was delivered before. If its link was lost
+        meanwhile, nothing more is done: it comes again on the next one.
         """
         delivery.complete(shown)
         consumer = self._consumers.get(delivery.arrival.subscription_id)
@@ -175,7 +175,7 @@ class HandingOut:
             if again(consumer, delivery, remembered.failures, now):
                 return False
         owed = remembered is not None and remembered.only_ack_owed
-        if owed and self._dialect.reading.genuine(delivery):  # what is doubtful is copied twice
+        if owed and self._dialect.reading.genuine(delivery):  # else copy it again: it is doubtful
             consumer.flush(AckTrigger.EACH, now)
             consumer.take_delivered(delivery)
             consumer.forget_counts([delivery])
@@ -201,7 +201,7 @@ class HandingOut:
         return True
 
     def _is_odd(self, consumer: ConsumerCore, delivery: Delivery) -> bool:
-        """Return whether an exception is the message's fault, and would come each time; a signal handler's is not."""
+        """Return whether an exception is the message's fault, and would be raised each time; not a signal handler's."""
         try:
             consumer.key(delivery)
             consumer.memory.name(delivery)
@@ -258,7 +258,7 @@ def _is_asked_for(consumer: ConsumerCore, delivery: Delivery) -> bool:
     """
     Return whether a store is to be asked for a message that is over its limit.
 
-    That is done for one failure, for it may be the question that its processes die of.
+    It is asked only when the message is one failure over: the question itself may be what kills its processes.
     """
     return delivery.decided.limit is not Limit.NOT_DONE and not _over_limit(
         consumer, delivery, delivery.failures - 1
@@ -266,7 +266,7 @@ def _is_asked_for(consumer: ConsumerCore, delivery: Delivery) -> bool:
 
 
 def _dies_with_process(consumer: ConsumerCore, delivery: Delivery, entry: Entry) -> bool:
-    """Return whether a message is over its limit, by its ledger, if the process dies that has it, and all others do."""
+    """Return whether the ledger will count the message as over its limit if all processes that have it die."""
     failures = delivery.history.sent_back + entry.failures + entry.in_doubt + 1
     policy = consumer.settings.policy
     return policy.pre_dispatch_check and given_up(policy, failures)

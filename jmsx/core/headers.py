@@ -1,5 +1,5 @@
 """
-The headers that jmsx writes itself, and numbers in headers, which anybody may have written.
+The headers that jmsx itself writes, and how numbers in headers are read, which any sender may have written.
 
 `str.isdigit` is true for `²`, `int` takes `٣` and `1_000`, and raises for 5,000 digits; so whole numbers are read here
 and nowhere else (tests/packaging/test_wire_numbers.py).
@@ -22,7 +22,7 @@ INT: Final = 2**31 - 1
 #: The last millisecond of the year 9999, which is the last that Python's `datetime` knows.
 LAST_MS: Final = 253_402_300_799_999
 
-#: Parts a consumer's id from the rest in the ids of its further subscriptions.
+#: Separates a consumer's id from the rest in the ids of its further subscriptions.
 SUBSCRIPTION_SEPARATOR: Final = "+"
 
 #: Header of a message that was sent back for a later redelivery: how often it was redelivered before.
@@ -37,10 +37,10 @@ DIGEST_HEADER: Final = "jmsx_digest"
 #: Properties of a message's group, which Classic does not show to STOMP consumers, and the headers that tell of them.
 GROUP_HEADERS: Final = {"JMSXGroupID": "jmsx_group_id", "JMSXGroupSeq": "jmsx_group_seq"}
 
-#: Header that tells which connection sent a message; written while a consumer of that connection leaves out its own.
+#: Header that tells which connection sent a message; written while a consumer of that connection has `no_local`.
 SENDER_HEADER: Final = "jmsx_connection"
 
-#: Header that tells which properties are no texts, such as `i=count,size b=urgent`.
+#: Header that tells the types of properties that are no strings, such as `i=count,size b=urgent`.
 TYPES_HEADER: Final = "jmsx_types"
 
 #: Header that tells when a message was sent, where the broker must not know; epoch milliseconds.
@@ -54,7 +54,7 @@ _WHOLE: Final = re.compile("[+-]?[0-9]{1,19}")
 
 def whole(text: str | None, *, least: int = 0, most: int = LONG) -> int | None:
     """
-    Return the whole number that `text` is, if it is one from `least` to `most`: a sign and at most 19 ASCII digits.
+    Return `text` as a whole number; None unless it is an optional sign and 1 to 19 ASCII digits, in `least`..`most`.
 
     Source: `java.lang.Long.parseLong`, but for digits of other alphabets.
     """
@@ -70,5 +70,5 @@ def time_ms(text: str | None) -> int | None:
 
 
 def sent_ms(headers: Mapping[str, str]) -> int | None:
-    """Return when a message was sent (epoch milliseconds), as its broker tells, else its sender; None: nobody does."""
+    """Return when a message was sent (epoch milliseconds), by its broker, else by its sender; None: neither tells."""
     return time_ms(headers.get("timestamp")) or time_ms(headers.get(TIME_HEADER))

@@ -1,12 +1,12 @@
 """
-What is known of the deliveries of one message before this one: one value, made by one merge of all who know of them.
+What is known of the earlier deliveries of one message: one value, merged from all sources.
 
-STOMP tells no counts, only a flag, and each of those who know more knows something else: the session, what it lost with
-a link (lost_deliveries.py); the process, what any of its sessions had (process_memory.py); a ledger, what was handed
-out on this host (ledger.py); and jmsx's own header, what was before the message was sent back to the broker's
-scheduler. The session and the header are asked when the message comes. The process and the ledger are asked once, when
-it is handed out for the first time: until then another session or process may have it. What is asked later, the limit,
-the number of the delivery, the flag, what a dead letter tells, goes by this value.
+STOMP has no counts, only a flag, and each source knows something else: the session knows what it lost with a link
+(lost_deliveries.py); the process, what any of its sessions had (process_memory.py); a ledger, what was handed out on
+this host (ledger.py); and jmsx's own header, what was before the message was sent back to the broker's scheduler. The
+session and the header are asked when the message comes. The process and the ledger are asked once, when it is handed
+out for the first time: until then another session or process may have it. From then on all goes by this value: the
+limit, the number of the delivery, the flag, the headers of a dead letter.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from jmsx.core.values import Failure
 
 
 class Lost(NamedTuple):
-    """What the session knows of a message that it lost with a link, as of its next delivery."""
+    """What the session knows of a message that it lost with a link, for when it comes again."""
 
     deliveries: int
     failures: int
     refused: bool  #: the broker did not commit it, or complained of what was sent for it, and so the link was lost
-    #: It came with the broker's flag, and nobody knew of a delivery before: perhaps another host does
+    #: It came with the broker's flag, and no earlier delivery was known: perhaps another host had it
     flag_unexplained: bool = False
     #: How the last of `deliveries` failed, where the application has said so
     failure: Failure | None = None
@@ -37,18 +37,18 @@ class DeadLetterCause(NamedTuple):
     failure: Failure
     sure: bool  #: the broker cannot have made it a dead letter already
     refused: int = 0  #: NACKs of it, or copies that ended their links, that the broker has refused
-    too_large: int = 0  #: copies of it over whose size the broker has ended their links
+    too_large: int = 0  #: copies of it for whose size the broker has ended a link
 
     def holds(self, *, flagged: bool) -> bool:
-        """Return whether it counts when the message comes; else it was moved back to be new, or the broker crashed."""
+        """Return whether it still counts when the message comes; else that was moved back, or the broker crashed."""
         return self.sure or flagged
 
 
 class Remembered(NamedTuple):
     """What the process remembers of a message: how often it was handed out, and how often it failed."""
 
-    deliveries: int  #: as the broker counts them, and Java's clients: those of its own, not ours
-    failures: int  #: ours, too
+    deliveries: int  #: as the broker and Java clients count, so without local redeliveries
+    failures: int  #: those of local redeliveries, too
     #: A copy of it is with the broker's scheduler, or may be: what comes is the original, whose ACK got lost
     sent_back: bool = False
     #: The broker has confirmed a copy of it as a dead letter, in no transaction with its ACK, which may have got lost
@@ -57,7 +57,7 @@ class Remembered(NamedTuple):
     dead_letter_cause: DeadLetterCause | None = None
     #: It came with the broker's flag, was not handed out, and nobody here knows of any delivery of it
     only_flagged: bool = False
-    guessed: bool = False  #: one of `deliveries` is nothing but that flag
+    guessed: bool = False  #: one of `deliveries` is known by that flag alone
 
 
 class History(NamedTuple):
@@ -73,11 +73,11 @@ class History(NamedTuple):
     sent_back: int = 0
     #: What its session knows of it from a lost link, after which it comes again
     lost: Lost | None = None
-    #: The broker says that it was delivered before, and nobody knows of that
+    #: The broker says that it was delivered before, and nobody here knows of that
     flag_unexplained: bool = False
-    #: One of `deliveries` is nothing but the broker's flag, so that perhaps nobody has seen it
+    #: One of `deliveries` is known by the broker's flag alone, so that perhaps nobody has seen it
     guessed: bool = False
-    #: So many of `failures` this session has lost with a link, and nobody has said how they went
+    #: How many of `failures` are deliveries that this session lost with a link, and whose end nobody has told
     untold: int = 0
 
     def merged(
@@ -106,15 +106,15 @@ class History(NamedTuple):
         return self._replace(deliveries=self.deliveries + 1)
 
     def not_failed(self) -> History:
-        """Return the history in which one delivery has not failed that else would count as a failure."""
+        """Return the history with one failure less: a delivery that was counted as failed has not failed."""
         return self._replace(failures=self.failures - 1, untold=max(self.untold - 1, 0))
 
 
-#: Nobody knows of any.
+#: No earlier delivery is known.
 NEW: Final = History(0, 0, 0)
 
-#: The broker's flag says "at least one". Classic flags all that was on its way to somebody, seen or not, so that one is
-#: a guess, and no failure.
+#: The broker's flag means "at least one". Classic flags all that was on its way to a consumer, seen or not, so that
+#: delivery is a guess, and counts as no failure.
 FLAGGED: Final = History(1, 0, 1, flagged=True, flag_unexplained=True, guessed=True)
 
 
@@ -130,10 +130,10 @@ def merge(
     Merge what is known of a message: by the broker's flag, the count with which it was `sent_back` to the broker, this
     session, this process, and a ledger, whose `entry` is the hand-out that follows.
 
-    Where they differ, the one that is named later here is right, if it knows of at least as many deliveries as are
-    certain. The flag is a guess, and after a loss another session may have had the message; but the process may have
-    forgotten what was counted before it was sent back, or before a refused commit. A ledger knows nothing of what was
-    before it was sent back, and forgets what is settled, which the process may remember.
+    Where these sources differ, the one that comes later in this list is right, if it knows of at least as many
+    deliveries as are certain. The flag is a guess, and after a loss another session may have had the message; but the
+    process may have forgotten what was counted before it was sent back, or before a refused commit. A ledger knows
+    nothing of what was before the message was sent back, and forgets settled messages, which the process may remember.
     """
     delivered_before = flagged or (lost is not None and lost.flag_unexplained)
     if remembered is not None and remembered.only_flagged:

@@ -1,16 +1,16 @@
 """
-Which message this is: for the application, and for whatever decides over its settlement.
+The identity of a message: for the application, and for all that decides how it is settled.
 
-jmsx gives each message that it sends a key, which goes wherever the message goes: also onto the parts that a splitter
-makes of it, and onto whatever a forwarder sends with the headers of another message. So a key counts only beside a
-digest of key, destination and body that fits the message which carries it; else the broker's own identity counts. That
-is a header, too, where an application property overwrites headers (Classic). So whoever decides goes by a digest of the
-body, too, and two messages with different bodies are never taken for one.
+jmsx gives each message that it sends a key. The header with the key is copied wherever the message goes: also to the
+parts that a splitter makes of it, and to whatever a forwarder sends with the headers of another message. So a key
+counts only if the header beside it has the digest of the key, destination and body of this very message; else the
+broker's own identity counts. On Classic that is a header, too, which an application property may overwrite. So all
+decisions go by a digest of the body, too, and two messages with different bodies are never taken for one.
 
-There are two questions. Whether a sender has sent the same once more is an idempotency store's: it goes by key and
-body. Whether it is the same message that comes again is the ledger's, and that of the outputs' identity: they go by
-what the broker tells of it, its id and its time, which stay the same over redelivery, links and restarts. A message
-that was sent back to the broker, or moved back by hand, is another one there.
+There are two questions. An idempotency store asks whether a sender has sent the same once more: it goes by key and
+body. The ledger, and the identity of what is sent for a message, ask whether the same message is delivered again: they
+go by the broker's id and time of the message, which stay the same over redelivery, links and restarts. For them a
+message that was sent back to the broker, or moved back by hand, is another one.
 
 A digest is no signature: whoever may write to a queue may send the same message twice, and nothing else.
 """
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 #: Bytes of a digest.
 _SIZE: Final = 16
 
-#: Characters of a key; a longer one is none of ours, and is known by its digest.
+#: Characters of a key at most; a longer one is not jmsx's, and is replaced by its digest.
 _LONGEST: Final = 255
 
-#: What a message to several destinations is bound to: each of them has it under its own name.
+#: The digest of a message to several destinations has this instead: each of them has it under its own name.
 _SEVERAL: Final = ","
 
-#: What a message to a temporary destination is bound to: on Classic that has another name on each connection.
+#: The digest of a message to a temporary destination has this instead of a name, which Classic changes by connection.
 _TEMPORARY: Final = "temp-"
 
 
@@ -76,7 +76,7 @@ def identify(delivery: Delivery, reading: Reading) -> MessageIdentity:
 
 
 def key_of(delivery: Delivery, reading: Reading) -> str:
-    """Return the key of `delivery` alone, for which the body is not looked at if no sender gave it one. Never fails."""
+    """Return only the key of `delivery`; its body is not read if the sender gave it no key. Never fails."""
     if delivery.arrival.identity is None and KEY_HEADER not in (headers := delivery.frame.headers):
         try:
             return _short(reading.message_key(headers))
@@ -96,7 +96,7 @@ def store_key(delivery: Delivery, settings: ConsumerSettings, reading: Reading) 
     Return the key under which a ledger counts `delivery`, or None if it is not counted.
 
     Each subscriber of a topic has a message of its own. Without durable subscription it dies with the connection, so
-    there is nothing to count. What a sender sends twice is two messages, which fail each by itself.
+    there is nothing to count. What a sender sends twice is two messages, whose failures are counted apart.
     """
     if settings.kind is DestinationKind.TOPIC or delivery.is_acknowledged:
         return None
@@ -150,8 +150,8 @@ def _claim(key: str, repeated: str, destination: str) -> bytes:
 
 def _bound(destination: str) -> str:
     """
-    Return the destination that a key is bound to: a URI without options, or what stands
-    for several or temporary ones.
+    Return the destination that goes into the digest of a key: a URI without options, or a constant for several or
+    temporary ones.
     """
     if _SEVERAL in destination:
         return _SEVERAL
@@ -160,8 +160,8 @@ def _bound(destination: str) -> str:
     return destination.partition("?")[0]
 
 
-#: As `_bound`, for what is sent: that goes to the same few destinations. What comes in may name any, long ones too, and
-#: would fill this memory.
+#: As `_bound`, with a cache, for messages that are sent: they go to the same few destinations. Messages that come in
+#: may name any, long ones too, and would fill the cache.
 _bound_to: Final = lru_cache(maxsize=1024)(_bound)
 
 

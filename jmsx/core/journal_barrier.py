@@ -1,10 +1,10 @@
 """
-Waits until Artemis knows, by their duplicate ids, what an older commit has sent.
+Waits until Artemis knows the duplicate ids of what an older commit has sent.
 
-It knows them when that commit is on its disk, and not when it does it; what is sent once more in between is taken twice
-(measured on 2.44.0 with a disk that takes 0.3 s: 8 times in 10). Its journal has one order, and the end of a
-transaction that is aborted is written there, too. So what may have been sent before is first sent in a transaction that
-is aborted: when the ABORT is confirmed, the broker knows what every commit before it has sent, and has taken nothing.
+Artemis knows them only when that commit is on its disk; a message that is sent once more before that is taken twice
+(measured on 2.44.0 with a disk that takes 0.3 s: 8 times in 10). Its journal is written in one order, and the end of an
+aborted transaction is in it, too. So what may have been sent before is first sent in a transaction that is aborted:
+when the ABORT is confirmed, the broker knows what every earlier commit has sent, and has taken nothing.
 
 Source: Artemis 2.44.0, `PersistentDuplicateIDCache.addToCache` and `TransactionImpl.commit`.
 """

@@ -1,8 +1,8 @@
 """
-What outlives the process about a message that is not settled: how often it was handed out.
+A ledger counts how often each unsettled message was handed out, and outlives the process.
 
-STOMP tells no counts, so a message that kills its process would be delivered for ever. A ledger is written before each
-hand-out, as Artemis does with `persist-delivery-count-before-delivery`; what it told goes to `HandingOut.admit`.
+STOMP has no counts, so a message that kills its process would be delivered for ever. A ledger is written before each
+hand-out, as Artemis does with `persist-delivery-count-before-delivery`; its entry is passed to `HandingOut.admit`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Entry(NamedTuple):
 
     identity: StoreKey
     number: int  #: which hand-out of the message this is, from 1
-    #: How many of those before it did not fail, although the broker never heard of it
+    #: How many earlier hand-outs did not fail, although the broker got no ACK for them
     finished: int = 0
-    #: How many of them have no end yet, although the process that has the message lives
+    #: How many of them have no end yet: the process that has the message lives
     in_doubt: int = 0
     unseen: int = 0  #: how many of them the application has not seen: they were given back
 
@@ -44,7 +44,7 @@ class Entry(NamedTuple):
 
 
 class HandOutEnd(Enum):
-    """What a ledger is told of hand-outs; of each by itself, for a message may be with several consumers at once."""
+    """How a hand-out ended; each is told by itself, because several consumers may have the message at once."""
 
     #: The application has done them without failing; they are not acknowledged yet
     FINISHED = auto()
@@ -57,8 +57,8 @@ class Ledger(Protocol):
     """
     Counts hand-outs; used by many threads.
 
-    A store that is away raises StoreError at once, without waiting each time: it is tried once a second. Until it is
-    back, the messages wait.
+    A ledger whose database is away raises StoreError at once: it tries to connect only once a second. Until the
+    database is back, the messages wait.
     """
 
     def begin(self, identity: StoreKey) -> Entry | None:
@@ -87,8 +87,8 @@ class DoubtingLedger(Ledger, Protocol):
     """
     A ledger that knows which process has each hand-out, and whether that lives.
 
-    To others a hand-out has failed as soon as somebody else is handed the message, until `finish` is told; and they are
-    told to `finish` what nobody has seen.
+    To a ledger without these methods a hand-out has failed as soon as the message is handed out again, unless `finish`
+    was called for it; so `finish` is called, too, for hand-outs that the application has not seen.
     """
 
     def fail(self, entries: Iterable[Entry]) -> None:
@@ -101,9 +101,10 @@ class DoubtingLedger(Ledger, Protocol):
 @runtime_checkable
 class StagedLedger(DoubtingLedger, Protocol):
     """
-    A ledger for hand-outs that wait before the application: for a store, for the rest of a batch, for their turn.
+    A ledger that knows which hand-outs still wait for their handler: for a store, for the rest of a batch, for their
+    turn.
 
-    With others a hand-out that waits is one like any other: if its process dies, it has failed.
+    To a ledger without these methods a hand-out that waits has failed if its process dies.
     """
 
     def take(self, identity: StoreKey) -> Entry | None:
@@ -111,7 +112,7 @@ class StagedLedger(DoubtingLedger, Protocol):
 
     def reach(self, entries: Iterable[Entry]) -> None:
         """
-        Record, before the application sees these that were taken, that it does.
+        Record that the application is about to see these, which were taken.
 
-        Raises StoreError if the store is away: then do not let it see them.
+        Raises StoreError if the store is away: then do not show them to the application.
         """

@@ -1,11 +1,11 @@
 """
 What a session remembers of messages that it lost with its link, to continue their counts when they come again.
 
-STOMP tells a flag and no count; after a crash of the broker, and for durable subscriptions, not even the flag. And the
-flag is set for every message that was on its way, also for those that the application never saw: they come as new. The
-session may have dropped the link itself, because the broker refused a commit.
+STOMP has a `redelivered` flag and no count; after a crash of the broker, and for durable subscriptions, the flag is not
+set either. And it is set for every message that was on its way, also for those that the application never saw: jmsx
+delivers these as new. The session may also have dropped the link itself, because the broker refused a commit.
 
-What another session got instead is never asked for again, so the oldest entries are forgotten.
+A message that another session got instead never comes here again, so the oldest entries are forgotten.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LIMIT: Final = 2_000
 class _LostDelivery:
     counts: Lost
     only_ack_owed: bool  #: it is copied or processed; only its ACK is owed
-    owed_end: Outcome | None  #: how it ends when that is written
+    owed_end: Outcome | None  #: how it ends when that ACK is written
     #: It was to be a dead letter, and that was not confirmed.
     dead_letter_cause: DeadLetterCause | None
     failed: Failures
@@ -45,7 +45,7 @@ class LostDeliveries:
 
     def __init__(self) -> None:
         self._lost: OrderedDict[int, _LostDelivery] = OrderedDict()
-        self._noted = 0  #: of the loss that is being noted
+        self._noted = 0  #: messages of the loss that is being noted
         self._limit = LIMIT
 
     def __len__(self) -> int:
@@ -96,7 +96,7 @@ class LostDeliveries:
     def tell(
         self, consumer: ConsumerCore, delivery: Delivery, told: Callable[[Lost], Lost]
     ) -> bool:
-        """Note what is `told` of the last delivery of a message whose link is lost; False if it has come again."""
+        """Change by `told` what is known of the last delivery of a lost message; False if it has come again."""
         name = consumer.memory.key(delivery)
         past = self._lost.get(name)
         if past is None:

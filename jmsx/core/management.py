@@ -1,9 +1,9 @@
 """
-What JMS needs to know of a broker, or have it do, that STOMP has no frame for: the seam that dialects fill.
+What JMS asks of a broker for which STOMP has no frame: the protocol that dialects implement by the broker's management.
 
-An inquiry is a generator: it yields questions, gets what the broker told to each, and returns what it came to. It may
-also yield a frame, to see whether the broker takes it. So it is pure, and whoever drives it decides on which connection
-it is asked, and how long an answer is waited for.
+An inquiry is a generator: it yields questions, is sent the broker's answer to each, and returns its result. It may also
+yield a frame, to see whether the broker takes it. So it is pure: its driver decides on which connection to ask, and how
+long to wait for an answer.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class DeadLetterQueue:
     """A queue that copies of dead letters are sent to."""
 
     destination: str  #: URI
-    #: Frames before each copy that make sure that its queue is there
+    #: Frames that are written before each copy, so that its queue exists
     before: tuple[Frame, ...] = ()
 
 
@@ -78,7 +78,7 @@ class Management(Protocol):
 
     def examine(self, destination: str, kind: DestinationKind, policy: Policy) -> Inquiry[Findings]:
         """
-        Look at a destination that shall be consumed, as URI.
+        Look at the destination, a URI, of a consumer that is to be opened.
 
         Raises InvalidDestinationError if the consumer would take messages that are not meant for it.
         """
@@ -99,9 +99,10 @@ class Management(Protocol):
         self, client_id: str, subscription: str, headers: Mapping[str, str]
     ) -> Inquiry[None]:
         """
-        Remove the durable subscription if it is not the one that SUBSCRIBE with `headers` means: JMS makes it anew.
+        Remove the durable subscription if it differs from what a SUBSCRIBE with `headers` asks for, as JMS has it.
 
-        What an older jmsx made for the same is changed in place, and keeps its messages. Raises JmsxError if in use.
+        One that an older jmsx made for the same is changed in place, and keeps its messages. Raises JmsxError if the
+        subscription is in use.
         """
 
     def remove_durable(self, client_id: str, subscription: str) -> Inquiry[None]:

@@ -2,7 +2,7 @@
 MapMessage over STOMP: the broker translates it from and to the XML that XStream writes.
 
 `<map><entry><string>age</string><int>30</int></entry></map>`: key, then value under the name of its Java type. The JSON
-form, which the broker offers too, turns the text "007" or "true" into a number or a truth.
+form, which the broker offers too, turns the text "007" or "true" into a number or a boolean.
 Source: `JmsFrameTranslator.java:67-130` (6.3.1); probed on 6.1.8.
 """
 
@@ -35,10 +35,10 @@ BEGINNING: Final = re.compile(rb"\s*<map\s*/?>")
 _INT: Final = range(-(2**31), 2**31)
 _LONG: Final = range(-(2**63), 2**63)
 
-#: A double as Java writes it, and other ASCII. Source: `java.lang.Double.toString` and `.valueOf`.
+#: A double as Java writes it, or reads it from ASCII. Source: `java.lang.Double.toString` and `.valueOf`.
 _REAL: Final = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)")
 
-#: Of the elements that hold keys and values: map, entry, value.
+#: How deep the elements with keys and values are: map, entry, value.
 _DEPTH: Final = 3
 
 #: Bytes that are parsed at once: what is no map is refused after so many at the latest.
@@ -78,7 +78,7 @@ def decode_map(body: bytes) -> dict[str, Value]:
         for start in range(0, len(body), _CHUNK):
             parser.feed(body[start : start + _CHUNK])
         parser.close()
-    except (ET.ParseError, LookupError, ValueError, TypeError) as error:  # Lookup: of its encoding
+    except (ET.ParseError, LookupError, ValueError, TypeError) as error:  # Lookup: encoding unknown
         raise MessageFormatError(f"not the XML of a MapMessage: {body[:80]!r}") from error
     return entries.content
 
@@ -119,7 +119,7 @@ class _Entries:
 
 
 def canonical_map(body: bytes) -> bytes:
-    """Return the same bytes for the same content, however XML puts it; a body that is no map stays as it is."""
+    """Return the same bytes for the same content, however its XML is written; a body that is no map stays as it is."""
     try:
         content = decode_map(body)
         entries = sorted((name, *_typed(name, value)) for name, value in content.items())
@@ -135,7 +135,7 @@ def _typed(name: str, value: Any) -> tuple[str, str]:
         return "string", value
     if isinstance(value, bool):
         return "boolean", "true" if value else "false"
-    # Plain numbers: a range is searched step by step for a member of an enum, and numpy's print as more than a number.
+    # int(), float(): `in` searches a range step by step for a member of an enum, and numpy's numbers have another repr.
     if isinstance(value, int) and (number := int(value)) in _LONG:
         return "int" if number in _INT else "long", str(number)
     if isinstance(value, float) and math.isfinite(value):

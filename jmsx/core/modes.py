@@ -1,8 +1,8 @@
 """
 What each acknowledge mode does, as a table of five rows.
 
-Nobody else asks which mode a session has: whoever needs to know looks up what the mode does (`mode.does`). So another
-mode is a member of `AcknowledgeMode` and a row of `MODES`. `jmsx/DESIGN.md` shows the table as a test prints it.
+No other module asks which mode a session has; it asks what the mode does (`mode.does`). So another mode is a member of
+`AcknowledgeMode` and a row of `MODES`. `jmsx/DESIGN.md` shows the table as a test prints it.
 
 Source: jakarta.jms.Session; `ActiveMQSession.java:197,1843-1848`,
 `ActiveMQMessageConsumer.java:312-318,944,1145-1172,1460-1470`.
@@ -39,7 +39,7 @@ class AcknowledgeMode(IntEnum):
 
 
 class SettledBy(Enum):
-    """By what a message is settled that was handed out."""
+    """What settles a message that was handed out."""
 
     RETURN = "`receive()` returns, or the listener has returned"
     CALL = "the application says so"
@@ -61,12 +61,12 @@ class Mode:
     settled_by: SettledBy
     acknowledge_covers: Covers = Covers.NOTHING
     single_acks: bool = False  #: each message has an ACK frame of its own, always
-    #: What a listener raises on is delivered again by the policy; else it counts as delivered, and the application has
-    #: to recover or roll back
+    #: A message whose listener raises is redelivered by the policy; if not, it counts as delivered, and the application
+    #: has to recover or roll back
     redelivers_raised: bool = True
     batches_topics: bool = False  #: on topics ACKs are batched, and nothing is rolled back
     may_optimize: bool = False  #: `optimize_acknowledge` batches ACKs
-    #: The mode of a session whose handler gets batches, so that only what is done is settled; None: there is none
+    #: The mode to use if a handler gets batches, so that only what it has done is settled; None: it can get none
     in_batches: AcknowledgeMode | None = None
 
     def __post_init__(self) -> None:

@@ -1,8 +1,8 @@
 """
 The messages of a consumer that are being moved, to a dead letter queue or back to the broker's scheduler.
 
-Who moves one gives its state its arrow here, so that these are the deliveries which are DYING or LEAVING
-(delivery_state.py). What may be handed out follows from that.
+Adding or removing one also steps its state (delivery_state.py), so these are the deliveries that are DYING or LEAVING.
+While some of them are `blocking`, the consumer hands out nothing.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class OpenCopies:
     def __init__(
         self, changes: Callable[[], None], settle: Callable[[list[Delivery], float], None]
     ) -> None:
-        """Begin without copies; `changes` is called before what blocks changes, `settle` for `settle_when_clear`."""
+        """Begin without copies; `changes` is called before `blocking` changes, `settle` acknowledges messages."""
         self._changes = changes
         self._settle = settle
         self._open: dict[Delivery, None] = {}
-        #: While there are such, nothing may be handed out: the ACK of a later message would cover an original
+        #: While this has any, nothing may be handed out: the ACK of a later message would cover an original
         self.blocking: dict[Delivery, None] = {}
         self.single_acks = 0  #: written in transactions of ours, where ACKs are single
         #: Older messages are in a commit that is not answered; if it is refused, a cumulative ACK would settle them
@@ -66,7 +66,7 @@ class OpenCopies:
         self.blocking.pop(delivery, None)
 
     def no_others(self, deliveries: Iterable[Delivery]) -> bool:
-        """Return whether no others than `deliveries` are unconfirmed."""
+        """Return whether all that is unconfirmed is in `deliveries`."""
         return self._open.keys() <= set(deliveries)
 
     def keep(self, delivery: Delivery) -> None:
@@ -93,10 +93,10 @@ class OpenCopies:
 
     def finish(self, now: float) -> None:
         """
-        Do what waits for the copies, if none is unconfirmed, and for the commit. Call it after `remove`.
+        If no copy and no commit is unconfirmed, do what waits for that. Call it after `remove`.
 
-        What is owed is settled up to the first message that stays with the broker. Copies are not confirmed in
-        the order in which their originals came, so that is one ACK for all: that of one batch may cover another one.
+        What is owed is settled up to the first message that stays with the broker. Copies are not confirmed in the
+        order in which their originals came, so one ACK settles all: the ACK of one batch may cover another batch.
         """
         if self._open or self.committing:
             return

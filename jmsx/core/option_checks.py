@@ -28,7 +28,7 @@ _UNNAMED: Final = re.compile(r"[\0-\x1f\x7f-\x9f\ud800-\udfff]")
 #: How much a name must be like another to be taken for it, from 0 to 1.
 _LIKENESS: Final = 0.6
 
-#: Nothing that is written elsewhere.
+#: The default of `elsewhere`: there is no other place for an option.
 _NOWHERE: Final[Mapping[str, str]] = {}
 
 #: What people call an option elsewhere, and what it is here (or in URLs, or of a consumer), where that is known.
@@ -75,10 +75,10 @@ def kind_of(value: object) -> str:
 
 def offers(given: object, protocol: type, *, but: Collection[str] = ()) -> bool:
     """
-    Return whether `given` is an object, and no class, with all that `protocol` has, `but` for some of it.
+    Return whether `given` is an instance, and no class, with all members of `protocol` save those in `but`.
 
-    It may have that from its class or, as a proxy, make it up when it is asked for, which `isinstance` does not see in
-    each version of Python. Raises what `given` raises when it is asked.
+    A member may also come from the `__getattr__` of a proxy, which `isinstance` does not see in each version of Python.
+    Raises what `given` raises when a member is read.
     """
     missing = [
         name
@@ -179,7 +179,7 @@ def check_names(
 def check_position(
     what: str, values: Sequence[object], such_as: str = "username=..., password=..."
 ) -> None:
-    """Raise ConfigurationError for `values` by position, which it does not tell: one may be a password."""
+    """Raise ConfigurationError if there are `values` by position; it quotes none, as one may be a password."""
     if values:
         raise ConfigurationError(f"{what} takes its options by name, such as {such_as}")
 
@@ -215,8 +215,8 @@ def _meant(name: str, known: list[str]) -> str | None:
 
 
 def by_name(options: type[T]) -> type[T]:
-    """Make a dataclass of options take them by name only, and name the nearest for one that it does not know."""
-    known = [each.name for each in fields(options)]  # type: ignore[arg-type]  # whoever decorates has made it one
+    """Make a dataclass of options take them by name only; the error for an unknown name suggests the nearest."""
+    known = [each.name for each in fields(options)]  # type: ignore[arg-type]  # decorate a dataclass
     made = options.__init__
 
     @functools.wraps(made)

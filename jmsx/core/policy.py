@@ -31,7 +31,7 @@ from jmsx.errors import ConfigurationError, InvalidDestinationError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: The limit that never gives up.
+#: The limit that means: redeliver for ever.
 UNLIMITED: Final = -1
 
 #: The longest delay, in milliseconds: what a Java long can hold.
@@ -67,19 +67,19 @@ class Policy(Protocol):
 
     @property
     def non_blocking(self) -> bool:
-        """Whether later messages go on while a failed one waits, whatever the connection says."""
+        """Whether later messages are delivered while a failed one waits, whatever the connection's option says."""
 
     def exhausted(self, redelivery_count: int) -> bool:
         """Return whether a message that failed for the `redelivery_count`-th time (from 1) is a dead letter."""
 
     def delay(self, redelivery: int, draw: Callable[[], float] = no_jitter) -> float:
-        """Return seconds to wait before redelivery number `redelivery` (from 1); `draw` gives chance in [-1, 1]."""
+        """Return seconds to wait before redelivery number `redelivery` (from 1); `draw` returns chance in [-1, 1]."""
 
 
 def check_policy(name: str, given: object) -> None:
-    """Raise ConfigurationError, naming the option `name`, if `policy` is no redelivery policy."""
+    """Raise ConfigurationError, naming the option `name`, if `given` is no redelivery policy."""
     try:
-        if offers(given, Policy, but=("pre_dispatch_check",)):  # a custom one may leave that to us
+        if offers(given, Policy, but=("pre_dispatch_check",)):  # optional for the application's own
             return
     except Exception as raised:
         raise ConfigurationError(
@@ -108,11 +108,11 @@ class RedeliveryPolicy:
         maximum_redeliveries: redeliveries after the first delivery, 6; then it is a dead letter. -1: for ever.
         initial_redelivery_delay: before the first redelivery, 1 s.
         redelivery_delay: before each further one, 1 s, unless it backs off exponentially.
-        back_off_multiplier: of the delay, from each redelivery to the next, 5, if it backs off exponentially.
-        use_exponential_back_off: whether it does; False.
+        back_off_multiplier: factor of the delay from each redelivery to the next, 5, if it backs off exponentially.
+        use_exponential_back_off: whether the delay grows from redelivery to redelivery; False.
         maximum_redelivery_delay: cap of the exponential back-off; None, or -1: there is none.
-        collision_avoidance_factor: how much chance changes a delay at the most; 0.15, the default: by 15 % up or down.
-        use_collision_avoidance: whether chance changes the delays; False.
+        collision_avoidance_factor: the largest random change of a delay; 0.15, the default: by 15 % up or down.
+        use_collision_avoidance: whether delays are changed at random; False.
         pre_dispatch_check: whether a message over the limit on arrival is a dead letter at once: in transacted
             sessions, and with a ledger in all; True.
         mode: who keeps a message until its redelivery: `local`, the default, this session; `scheduled` the broker.
@@ -145,7 +145,7 @@ class RedeliveryPolicy:
 
     @property
     def non_blocking(self) -> bool:
-        """Never by itself: it is an option of the connection."""
+        """Always False: this policy leaves it to the connection's option."""
         return False
 
     def exhausted(self, redelivery_count: int) -> bool:
@@ -195,8 +195,8 @@ class ArtemisRedeliveryPolicy:
 
     Args:
         redelivery_delay: before the first redelivery, 0 s.
-        multiplier: of the delay, from each redelivery to the next, 1.
-        collision_avoidance_factor: how much chance changes a delay at the most; 0.15: by 15 % up or down; 0.
+        multiplier: factor of the delay from each redelivery to the next, 1.
+        collision_avoidance_factor: the largest random change of a delay, such as 0.15: by 15 % up or down; 0.
         max_redelivery_delay: the longest delay; None: ten times redelivery_delay.
         max_delivery_attempts: deliveries in all, 10; then it is a dead letter. -1: for ever.
         mode: who keeps a message until its redelivery: `local`, the default, this session; `scheduled` the broker.
@@ -294,9 +294,9 @@ def _ms(seconds: float) -> int:
 @dataclass(frozen=True, slots=True)
 class PolicyByError:
     """
-    A policy, and others for what failed with certain errors, which a failure brings along (`Failure.policy`).
+    A default policy, and others for failures with certain errors.
 
-    In all else it is the default.
+    The policy for an error goes along with its failure (`Failure.policy`); all methods of `Policy` are the default's.
     """
 
     default: Policy
@@ -315,7 +315,7 @@ class PolicyByError:
         return (self.default, *self.by_error.values())
 
     def given_up(self, redelivery_count: int) -> bool:
-        """Return whether a message that failed so often is a dead letter, whatever it failed with."""
+        """Return whether a message that failed so often is a dead letter by each of the policies."""
         return all(policy.exhausted(redelivery_count) for policy in self.all)
 
     @property
@@ -348,7 +348,7 @@ class PolicyByError:
 
 
 def given_up(policy: Policy, redelivery_count: int) -> bool:
-    """Return whether a message that failed so often is a dead letter by all that `policy` consists of."""
+    """Return whether a message that failed so often is a dead letter by `policy`, whatever error it failed with."""
     if isinstance(policy, PolicyByError):
         return policy.given_up(redelivery_count)
     return policy.exhausted(redelivery_count)
@@ -359,10 +359,10 @@ class RedeliveryPolicyMap:
     """
     Policies by destination, such as `{"queue://orders.>": policy}`, and one for all others.
 
-    `.` parts names, `*` is one part, and all that follows, be it nothing, is `>` in ActiveMQ's words and `#` in
-    Artemis'. A key without `queue://` or `topic://` is a queue. The most specific pattern wins: read from the left, a
-    name before `*` before `>`. A map with a `#` in it is read as Artemis reads its address settings: what ends in a
-    wildcard for the rest yields to all others, and the longest of those wins.
+    Names are split at `.`. `*` matches one part; `>`, as ActiveMQ writes it, or `#`, as Artemis does, matches all that
+    follows, even nothing. A key without `queue://` or `topic://` is a queue. The most specific pattern wins: read from
+    the left, a name before `*` before `>`. A map with a `#` in it is read as Artemis reads its address settings:
+    patterns that end in `#` or `>` yield to all others, and the longest of them wins.
 
     Keys are spelt as destinations are. Raises ConfigurationError for a key that can match nothing. `default` is the
     policy where no pattern fits, RedeliveryPolicy(); `entries` are the policies by pattern, none.

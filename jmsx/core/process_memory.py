@@ -1,13 +1,14 @@
 """
 What a process remembers of messages that it was handed, to recognise those that come again.
 
-A broker that is killed forgets what it has given and what was acknowledged: it gives those messages again as if for the
-first time. Artemis flags at most the oldest message of a consumer that ended. So a message that was acknowledged, was
-lost with its link, or was handed out by a broker that does not flag it, is recognised when it comes again, in whatever
-session of the process. One that became a dead letter is forgotten: whoever moves it back wants it to be new.
+A broker that is killed forgets what it has dispatched and what was acknowledged: it delivers those messages again as if
+for the first time. Artemis flags at most the oldest message of a consumer that ended. So a message that was
+acknowledged, was lost with its link, or was handed out and would not be flagged, is remembered, and is recognised when
+it comes again to any session of the process. A dead letter is forgotten: whoever moves it back wants it to be new.
 
-And Classic flags all that was on its way to a consumer that ended, seen or not: what came and was not handed out is
-remembered, too, and counts as new when it comes again. Another process that had it in between is overlooked, once.
+Classic flags all that was on its way to a consumer that ended, handed out or not. So messages that came and were not
+handed out are remembered, too, and count as new when they come again. If another process had one in between, that one
+delivery is overlooked.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 #: Messages that are remembered at most; the oldest are forgotten, and count again from the broker's flag.
 LIMIT: Final = 8_000
 
-#: And so many that came and were not handed out: more than the prefetch of a busy process.
+#: Messages that came and were not handed out, remembered at most: more than the prefetch of a busy process.
 UNSEEN: Final = 32_000
 
 
@@ -39,10 +40,10 @@ UNSEEN: Final = 32_000
 Name = tuple[str, str, str, bytes]
 
 
-#: Remembered of a message that came, and was not handed out.
+#: What is remembered of a message that came and was not handed out.
 NEVER: Final = Remembered(0, 0)
 
-#: Of one that was handed out once, and has not failed, as most.
+#: What is remembered of most messages: handed out once, and not failed.
 ONCE: Final = Remembered(1, 0)
 
 
@@ -118,7 +119,7 @@ class ProcessMemory:
             return self._known.get(key) or self._unseen.pop(key, None)
 
     def deliveries(self, name: Hashable) -> int:
-        """Return how often it remembers that a message was handed out, which it goes on remembering."""
+        """Return how often the message was handed out, as far as is remembered; nothing is forgotten by that."""
         past = self._known.get(hash(name))
         return 0 if past is None else past.deliveries
 
@@ -131,7 +132,7 @@ class ProcessMemory:
 
 
 def _with_copies(past: Remembered, before: Remembered) -> Remembered:
-    """Return `past`, with what is known `before` of copies of the message, whatever else becomes of it."""
+    """Return `past`, with what `before` says of copies of the message: that stays true."""
     return past._replace(
         sent_back=past.sent_back or before.sent_back,
         only_ack_owed=past.only_ack_owed or before.only_ack_owed,
@@ -150,7 +151,7 @@ def _returned(delivery: Delivery) -> Remembered:
 
 
 def _handed_out(delivery: Delivery) -> Remembered:
-    """Return what is known of a delivery that was handed out, by what the broker counts of it."""
+    """Return what is known of a delivery that was handed out, as the broker counts."""
     history = delivery.history
     if history is NEW:
         return ONCE
@@ -158,7 +159,7 @@ def _handed_out(delivery: Delivery) -> Remembered:
 
 
 def _told(delivery: Delivery) -> Remembered:
-    """Return what is known of one that was handed out, by what the application was told."""
+    """Return what is known of a delivery that was handed out, as the application was told."""
     history = delivery.history
     if history is NEW:
         return ONCE
@@ -182,7 +183,7 @@ class ConsumerMemory:
         Return what the process remembers of a message that is about to be handed out for the first time, or None.
 
         This is not asked when the message comes: until now another session may have had it, on a link that was dying.
-        A message that is to be a dead letter will not be handed out.
+        None also for a message that is to be a dead letter, which will not be handed out.
         """
         if delivery.decided.dead_letter_cause is not None or not (self._able and len(self._memory)):
             return None
@@ -190,10 +191,10 @@ class ConsumerMemory:
 
     def handed_out(self, delivery: Delivery) -> None:
         """
-        Note that the application gets the message: the broker may not say so when it comes again.
+        Note that the application gets the message: the broker may not flag it when it comes again.
 
-        Of one that has a flag already, a session that had it unseen takes the flag for its own. Whether this link is
-        lost, others may hear of before this session does.
+        A message with the flag is noted as well: another session here, which got it and did not hand it out, would take
+        the flag for that. It is noted now, because others may get it again before this session knows its link is lost.
         """
         if delivery.history.flagged or not self._dialect.flags_redelivery:
             self.in_hand([delivery])
@@ -216,8 +217,8 @@ class ConsumerMemory:
 
     def given_back(self, batch: Iterable[Delivery]) -> None:
         """
-        Remember messages that were not handed out, or not again: the flag that they will
-        have says no more than that.
+        Remember messages that were not handed out, or not again: if they come with the broker's flag, it says no more
+        than that.
         """
         self._note(
             (one, _returned(one))
@@ -231,7 +232,7 @@ class ConsumerMemory:
         self._note([(one, _told(one)) for one in batch])
 
     def processed(self, batch: Iterable[Delivery]) -> None:
-        """Remember messages that did not fail, and whose ACK the broker has refused: it is all that is owed."""
+        """Remember messages that did not fail, and whose ACK the broker has refused: only that is owed."""
         self._note((one, _told(one)._replace(only_ack_owed=True)) for one in batch)
 
     def copied(self, batch: Iterable[Delivery], *, only_ack_owed: bool) -> None:
@@ -252,7 +253,7 @@ class ConsumerMemory:
         self._note((one, _handed_out(one)._replace(sent_back=True)) for one in batch)
 
     def not_sent_back(self, batch: Iterable[Delivery]) -> None:
-        """Remember messages of which the broker has refused the copies: they failed, and are there once."""
+        """Remember messages of which the broker has refused the copies: they failed, and the originals are there."""
         batch = list(batch)
         self.forget(batch)
         self.given_back(batch)

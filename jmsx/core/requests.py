@@ -32,7 +32,7 @@ class Request:
         self.command = command  #: the STOMP command
         self.subject = subject  #: destination, transaction or consumer, for errors
         self.receipt_id = receipt_id
-        self.is_copy = is_copy  #: of a message that leaves its queue: no application has sent it
+        self.is_copy = is_copy  #: the SEND is of a copy of a message that leaves its queue, not of the application's
         self.done = False
         self.error: JmsxError | None = None
         self._continue = then
@@ -45,7 +45,7 @@ class Request:
             error = self._continue(now, error)
         self.error = error
         self.done = True
-        # It knows messages that nobody needs any more, and the request may be kept.
+        # The continuation would keep its messages in memory as long as somebody keeps the request.
         self._continue = None
 
 
@@ -99,7 +99,7 @@ class Requests:
 
     @property
     def oldest(self) -> Request | None:
-        """The request that is open for the longest time, if any is."""
+        """The request that has been open for the longest time; None: none is open."""
         return next(iter(self._open.values()), None)
 
     def abandon(self, request: Request) -> None:
@@ -125,7 +125,7 @@ def silent(error: JmsxError) -> bool:
 
 def barrier(receipt_id: str) -> tuple[Frame, Frame]:
     """Return an empty transaction; the broker confirms its ABORT when it has done all that came before."""
-    name = {"transaction": "jmsx-barrier"}  # one for all: Artemis keeps each (BROKER.md A36)
+    name = {"transaction": "jmsx-barrier"}  # only one: Artemis keeps each name (BROKER.md A36)
     return Frame("BEGIN", name), Frame("ABORT", {**name, "receipt": receipt_id})
 
 
@@ -140,9 +140,9 @@ def subscribe(
     """
     Write SUBSCRIBE with `headers`, and answer `request` when the broker has confirmed or refused it.
 
-    Some brokers send messages only if no receipt is asked for. There a subscription with the headers `trial`, which is
-    given no messages, is tried first: what the broker refuses to the one it refuses to the other, and the words of
-    refusals without a receipt may come at any time. A barrier after the SUBSCRIBE is answered when that is done.
+    Some brokers send messages only if the SUBSCRIBE asks for no receipt; and an ERROR that names no receipt may come at
+    any time. For them a subscription with the headers `trial` is tried first, with a receipt: it gets no messages, and
+    is refused for the same reasons. A barrier after the SUBSCRIBE is answered when the broker has done that.
     """
     if trial is None:
         outbox.transmit(Frame("SUBSCRIBE", {**headers, "receipt": request.receipt_id}))

@@ -1,11 +1,12 @@
 """
 Redelivery by the broker's scheduler: the message is sent back with a delay, and the original acknowledged.
 
-So no message waits in the process: the window is free, order is given up, and a crash does not bring the message back
-early. It gets a new message id and keeps its key; its count travels in a header, and a ledger goes on from there. Where
-ACKs take part in transactions, sending and acknowledging are one; elsewhere the ACK follows when the copy is confirmed.
-If that gets lost with the link, the original comes again, to any session of the process, and is sent back once more:
-the broker knows the copy by its identity and drops a second one. Handed out, it would be done twice.
+So no message waits in the process: it takes no room in the prefetch window, and a crash does not bring it back early;
+but order is given up. The copy has a new message id and keeps the key. A header has its redelivery count, from which a
+ledger counts on. Where ACKs take part in transactions, SEND and ACK are one transaction; elsewhere the ACK follows when
+the broker has confirmed the copy. If that ACK is lost with the link, the original comes again, to any session of the
+process. Handed out, it would be done twice; so it is sent back once more, and the broker, which knows the copy by its
+identity, drops the second one.
 
 Source: BROKER.md C45 (Classic) and A13 (Artemis) on `AMQ_SCHEDULED_DELAY`.
 """
@@ -72,9 +73,9 @@ class ScheduledRedelivery:
         if policy.exhausted(attempt) or delay <= 0:
             return False
         if not all(self._dialect.reading.carries(one.headers, one.frame.body) for one in alive):
-            return False  # a copy would have nothing in it
+            return False  # a copy would lack the body
         if not all(self._fits(one, consumer) for one in alive):
-            return False  # it would come again with less than its sender gave it
+            return False  # a copy would lack some of the headers
         consumer.end(batch, Outcome.ROLLED_BACK, now)
         for delivery in alive:
             delivery.count_failed()
@@ -90,9 +91,9 @@ class ScheduledRedelivery:
         draw: Callable[[], float],
     ) -> bool:
         """
-        Send back once more what was sent back after `failures`, and has come again; it is handed out, and not seen yet.
+        Send back once more an original that was sent back after `failures` failures, and has come again.
 
-        False if its consumer has the broker deliver nothing later.
+        It was just handed out, and the application has not seen it. False if its consumer does not use the scheduler.
         """
         if not consumer.settings.scheduled:
             return False
@@ -141,7 +142,7 @@ class ScheduledRedelivery:
                     consumer.copies.settle_when_clear(batch)
                 if self._dialect.transactional_ack or alone:
                     consumer.reports.acknowledged(batch, AckTrigger.EACH, now)
-                consumer.memory.given_back(batch)  # a broker that crashes may have both
+                consumer.memory.given_back(batch)  # after a crash the broker may have both
                 consumer.forget_counts(batch)
                 consumer.end_owed(batch, now)
             else:

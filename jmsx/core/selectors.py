@@ -1,9 +1,9 @@
 """
-What a JMS selector means where every property is a text, as over STOMP.
+Rewrites JMS selectors for properties that are all strings, as they are over STOMP.
 
-A bare `flag` is never true there, so it is sent as `flag = TRUE`, which is the same for a property that is a boolean.
-A text is read as the kind of number that it is compared with, so whole numbers are sent as decimals. What cannot be
-parsed is left to the broker. What one kind of broker alone makes of a selector is in its adapter.
+A bare `flag` is never true for a string, so it is sent as `flag = TRUE`, which means the same for a boolean property.
+The broker converts a string to the type of the number that it is compared with, so whole numbers are sent as decimals.
+A selector that cannot be parsed is sent as it is. What only one kind of broker does is in its adapter.
 
 Source: `SelectorParser.jj` and `ArithmeticExpression.java` of ActiveMQ; probed on Classic 6.1.8 and Artemis 2.44.0.
 """
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from jmsx.core.headers import INT
 
-#: A whole number that is as exact as a decimal; what begins with a 0 is octal.
+#: A whole number that is exact as a decimal, too; further digits after a 0 would be octal, and do not match.
 _WHOLE: Final = re.compile(r"(0|[1-9][0-9]{0,14})[lL]?")
 
 _KEYWORDS: Final = frozenset(
@@ -25,7 +25,7 @@ _KEYWORDS: Final = frozenset(
     }
 )  # fmt: skip
 
-#: A remark ends with its line: in a last one without line feed Classic reads two signs and what follows (6.1.8).
+#: A comment `--` ends with a line feed: without one, Classic 6.1.8 reads it as two minus signs and what follows.
 _TOKEN: Final = re.compile(
     r"""
       (?P<blank> \s+ | --[^\r\n]*[\r\n] | /\*.*?\*/ )
@@ -39,7 +39,7 @@ _TOKEN: Final = re.compile(
 
 
 class Token(NamedTuple):
-    """A word, name, text, number or sign of a selector, and where it stands in that."""
+    """A word, name, text, number or sign of a selector, and its position there."""
 
     kind: str  #: text, number, name, word (a keyword) or sign
     text: str  #: keywords in capitals
@@ -55,8 +55,8 @@ def literal(text: str) -> str:
 
 def spelled_out(selector: str) -> str:
     """
-    Write out a comparison for each bare `flag` in `selector`; without that property
-    neither it nor its NOT is true.
+    Return `selector` with a comparison for each bare `flag`; if the property is missing, neither `flag` nor `NOT flag`
+    is true.
     """
     for token, negated in reversed(_truths(tokens_of(selector))):
         truth = "<> FALSE" if negated else "= TRUE"
@@ -66,11 +66,11 @@ def spelled_out(selector: str) -> str:
 
 def in_decimals(selector: str) -> str:
     """
-    Write each whole number in `selector` as a decimal, if that is exact, and for a division of such what it comes to.
+    Return `selector` with each whole number as a decimal, if that is exact, and with the results of their divisions.
 
-    Beside a `1` the texts 2.5, 1.0 and 3000000000 are no numbers to the broker, beside a `1.0` they are. But 5/2 is 2,
-    as in Java. Source: `ComparisonExpression.compare` and `ArithmeticExpression.divide` of ActiveMQ, which Artemis has
-    too.
+    To the broker the strings 2.5, 1.0 and 3000000000 are no numbers if compared with `1`, but they are if compared with
+    `1.0`. Divisions are calculated here, because 5/2 is 2, as in Java, and 5.0/2.0 is not. Source:
+    `ComparisonExpression.compare` and `ArithmeticExpression.divide` of ActiveMQ, which Artemis has too.
     """
     tokens = tokens_of(selector)
     divisions = {last: first for first, last in _divisions(tokens)}
@@ -79,7 +79,7 @@ def in_decimals(selector: str) -> str:
         index -= 1
         if index in divisions:
             first, last = divisions[index], index
-            whole_run = ends_operand(tokens[last])  # else it goes on with what is no whole number
+            whole_run = ends_operand(tokens[last])  # else the operand goes on with something else
             value = _calculated(tokens[first : last + 1]) if whole_run else None
             if value is not None and _begins_operand(tokens, first):
                 start, end = tokens[first].start, tokens[last].end
@@ -95,7 +95,7 @@ def in_decimals(selector: str) -> str:
 
 
 def _divisions(tokens: list[Token]) -> list[tuple[int, int]]:
-    """Return where whole numbers, and nothing else, are calculated with, and divided: the first and last token."""
+    """Return the first and last token of each calculation with whole numbers alone that has a division in it."""
     found = []
     first = 0
     while first < len(tokens):
@@ -104,7 +104,7 @@ def _divisions(tokens: list[Token]) -> list[tuple[int, int]]:
             last += 1
         calculated = tokens[first:last]
         skipped = max(last, first + 1)
-        # a bracket that closes, or opens, something else
+        # drop a parenthesis whose other half is outside
         while calculated and _depth(calculated) != 0:
             surplus = _depth(calculated) < 0
             calculated = calculated[:-1] if surplus else calculated[1:]
@@ -116,12 +116,12 @@ def _divisions(tokens: list[Token]) -> list[tuple[int, int]]:
 
 
 def _begins_operand(tokens: list[Token], index: int) -> bool:
-    """Return whether what begins there is calculated first, and is no list or argument."""
+    """Return whether an operand begins at `index`, and not the list of an IN or something behind an operand."""
     return index == 0 or not (ends_operand(tokens[index - 1]) or tokens[index - 1].text == "IN")
 
 
 def _calculated(tokens: list[Token]) -> int | None:
-    """Return what whole numbers come to, as in Java; None where that is beyond its int, or nothing."""
+    """Return the result of a calculation with whole numbers, as in Java; None if it has none, or none in an int."""
     rest = deque(token.text for token in tokens)
     try:
         value = _sum(rest)
@@ -179,7 +179,7 @@ def _depth(tokens: list[Token]) -> int:
 
 
 def tokens_of(selector: str) -> list[Token]:
-    """Return the tokens of `selector`; none if it contains what no selector contains."""
+    """Return the tokens of `selector`; an empty list if it has characters that no selector can have."""
     found: list[Token] = []
     at = 0
     while at < len(selector):
@@ -218,10 +218,10 @@ def operand(tokens: list[Token], index: int, step: int) -> list[Token]:
 
 
 def _truths(tokens: list[Token]) -> list[tuple[Token, bool]]:
-    """Return the names that stand where a boolean is wanted, each with whether it stands behind a NOT."""
+    """Return the names that are used as booleans, each with whether a NOT precedes it."""
     words = ["", *(token.text if token.kind in ("word", "sign") else "?" for token in tokens), ""]
     ranges = 0
-    for index, word in enumerate(words):  # the AND of a BETWEEN joins no truths
+    for index, word in enumerate(words):  # the AND of a BETWEEN joins no booleans
         ranges += word == "BETWEEN"
         if word == "AND" and ranges:
             ranges, words[index] = ranges - 1, "?"

@@ -1,4 +1,4 @@
-"""The messages that the application sends: they are written, confirmed, and reported with their end."""
+"""Writes the messages that the application sends, and reports how each send ended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jmsx.core.requests import Request, Requests, unanswered
 from jmsx.core.transaction import Transaction, TxSend
 from jmsx.errors import BrokerFaultError, JmsxError, LinkError, SendUnconfirmedError
 
-#: From so many bytes on the size of a body may be why a broker hangs up.
+#: Bytes of a body from which on its size may be why a broker closes the connection.
 LARGE: Final = 10_000_000
 
 
@@ -27,9 +27,10 @@ class Sends:
 
     def send(self, sent: TxSend, *, awaited: bool = True) -> Request | None:
         """
-        Write a SEND. Wait for the request of a persistent message; for others there is none.
+        Write a SEND; returns the request to wait for if the message is persistent, else None.
 
-        If it is not `awaited`, and the broker refuses it, the exception listener is told; a lost link tells enough.
+        Not `awaited`: nobody waits for the request, so the exception listener is told if the broker refuses the
+        message. It is not told here of a lost link, of which it hears anyway.
         """
         if sent.frame.headers.get("persistent") != "true":
             self.without_receipt = True
@@ -109,7 +110,7 @@ class Sends:
         )
 
     def _large(self, frame: Frame) -> str:
-        """Return a remark on the size of a large body: the broker may have hung up because of it, and not say so."""
+        """Return a remark on the size of a large body, which may be why the broker closed the connection silently."""
         size = len(frame.body)
         if size < LARGE:
             return ""

@@ -1,8 +1,8 @@
 """
 The transaction of a session: its states as data, and what was done in it.
 
-Source of the states: JMS 3.1 section 6.2.7, `TransactionContext.java:226-346`. On the wire it is begun late:
-at the first SEND, or when an ACK must open the window before the commit.
+Source of the states: JMS 3.1 section 6.2.7, `TransactionContext.java:226-346`. On the wire a transaction begins late:
+at the first SEND, or when an ACK must open the prefetch window before the commit.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TxInput(Enum):
     LOST = auto()  #: the link is gone
 
 
-# What each message asks for, as names of the module: see core/delivery_state.py.
+# Needed for each message, and so names of the module: see core/delivery_state.py.
 ACTIVE: Final = TxState.ACTIVE
 COMMITTING: Final = TxState.COMMITTING
 
@@ -68,13 +68,13 @@ def next_state(state: TxState, given: TxInput) -> TxState:
 
 @dataclass(frozen=True, slots=True)
 class TxSend:
-    """A message that is sent, in a transaction or alone, as it will be reported."""
+    """A message that is sent, in a transaction or outside, with what its event will report."""
 
     destination: str
     message_key: str
     frame: Frame  #: without transaction and receipt
     at: float
-    cause_key: str | None = None  #: of the message whose listener sends it
+    cause_key: str | None = None  #: key of the message whose listener sends it
 
     @property
     def size(self) -> int:
@@ -93,14 +93,15 @@ class Transaction:
         self._count = 1
         self.state = TxState.IDLE
         self.sends: list[TxSend] = []
-        #: Those of the sends that wait until the broker knows what it has
+        #: Those of `sends` that are not written yet, because they wait for a journal barrier (journal_barrier.py)
         self.unwritten: list[TxSend] = []
         self.rollback_only: str | None = None  #: why it can only be rolled back
         self.started_at: float | None = None  #: of the first delivery or send in it
         self.sent = False  #: its sends are committed, and its ACKs are awaited
-        #: An input of it came before, so an older commit may have sent what is sent next.
+        #: A message received in it was delivered before, so an older commit may have sent what it sends next.
         self.repeats = False
-        self._inputs: list[tuple[str, Delivery]] = []  #: handed out since the last send, and whence
+        #: Messages handed out since the last send, each with its queue or subscription
+        self._inputs: list[tuple[str, Delivery]] = []
         self._origin = ""  #: the name made of these inputs, once something is sent
         self._outputs = 0  #: messages sent since these inputs
         #: `_inputs`, `_origin` and `_outputs` as they were before the first of these inputs
@@ -130,7 +131,7 @@ class Transaction:
         self.repeats = self.repeats or delivery.history.flagged or delivery.history.lost is not None
 
     def take_back(self, delivery: Delivery) -> None:
-        """Note that the message handed out last was not returned to the application: later sends do not come of it."""
+        """Note that the message handed out last was not returned to the application: no later send is for it."""
         if self._outputs or not self._inputs or self._inputs[-1][1] is not delivery:
             return
         self._inputs.pop()
@@ -142,11 +143,12 @@ class Transaction:
         """
         Return an identity for the next send, which is the same when its input is delivered again.
 
-        It is made of what was handed out since the last send, as the broker knows it, and a count, because an
-        application that gets that message again, in whatever company, will send the same again. Of several messages,
-        such as a batch, nobody knows which one is sent for; so it is made of all of them, and another one if they do
-        not come together again: it may be there twice then, and is never taken for what was sent for others. A send
-        without input gets, if `of_none`, an identity that only this transaction can repeat, or else None.
+        Its input is what was handed out since the last send. The identity consists of the broker's identity of that
+        message and a count, because an application that gets the message again, among whatever others, will send the
+        same again. If the input is several messages, such as a batch, nobody knows for which of them the application
+        sends. Then the identity covers all of them, and is another one if they do not come together again: the output
+        may be sent twice then, but is never dropped as a duplicate of another output. A send without input gets None
+        or, if `of_none`, an identity that only this transaction can repeat.
         """
         if self._inputs:
             if not self._outputs:

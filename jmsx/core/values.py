@@ -1,4 +1,4 @@
-"""The words of the core: kinds of destination, and the settings of a session and of a consumer."""
+"""Value types of the core: kinds of destination, settings of sessions and consumers, failures and counts."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class SessionSettings:
     broker: str  #: address without credentials, for errors
     session_id: str
     host: str = ""  #: this machine's name, for dead letters
-    marker_day: int | None = None  #: the date, in days since the epoch; None: doubts stay
-    #: What a broker may have is sent again to another one, too, which has taken over what that one was sent
+    marker_day: int | None = None  #: today, in days since the epoch; None: no commit markers
+    #: An unconfirmed send may be repeated on another broker, which has taken over all that the first one had
     anywhere: bool = False
 
 
@@ -74,7 +74,7 @@ class ConsumerSettings:
     stomp_ack: StompAck
     #: Headers of the SUBSCRIBE frame, as the dialect made them, without the window's
     headers: Mapping[str, str]
-    #: What names the queue or subscription for ever: who else reads the same, has the same
+    #: A lasting name of the queue or subscription, the same for all consumers that read it
     origin: str
     #: URI of the queue for copies of dead letters, where the application names none
     dead_letter_queue: str
@@ -84,20 +84,20 @@ class ConsumerSettings:
     optimize: OptimizeAcknowledge | None = None  #: only in AUTO mode
     non_blocking_redelivery: bool = False
     scheduled: bool = False  #: redeliveries are the broker's scheduler's
-    #: Written before each copy to `dead_letter_queue`: they make sure that the queue is there
+    #: Frames that are written before each copy to `dead_letter_queue`, so that the queue exists
     dead_letter_queue_frames: tuple[Frame, ...] = ()
-    expired: str = ""  #: URI of the queue for copies of what expired here, where there is one
-    expired_frames: tuple[Frame, ...] = ()  #: before each copy to `expired`
-    #: In events: the subscription that has this copy of a topic's messages; None: of a queue
+    expired: str = ""  #: URI of the queue for copies of messages that expired here; empty: none
+    expired_frames: tuple[Frame, ...] = ()  #: written before each copy to `expired`
+    #: In events: the subscription by which the consumer reads a topic; None: it reads a queue
     subscription: str | None = None
-    #: In events: the broker may give it less than all that waits there
+    #: In events: the broker may give this consumer only some of the messages that wait there
     selective: bool = False
 
-    # What follows from these, and is asked for each message:
+    # Derived from these once, because they are needed for each message:
 
     #: Each message is acknowledged by a frame of its own
     individual: bool = field(init=False, repr=False, compare=False)
-    #: What is received takes effect at commit
+    #: Messages are settled at commit
     transacted: bool = field(init=False, repr=False, compare=False)
     #: The session acknowledges without being told to (AUTO and DUPS_OK)
     acknowledges_itself: bool = field(init=False, repr=False, compare=False)
@@ -125,8 +125,8 @@ class Disposition(Enum):
     REJECT = "reject"  #: dead letter, at once
     DISCARD = "discard"  #: acknowledge and forget, counted
     DUPLICATE = "duplicate"  #: acknowledge and forget, counted: it was done before
-    RELEASE = "release"  #: nobody has handled it, and it is not to blame: it waits again, uncounted
-    UNDO = "undo"  #: what its handler did is undone with others: it waits again, flagged, and has not failed
+    RELEASE = "release"  #: no handler could run: it waits again, and this attempt is not counted
+    UNDO = "undo"  #: its handler's work is rolled back with that of others: it waits again as redelivered, not failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,22 +135,22 @@ class Failure:
 
     error_type: str | None = None
     error_message: str | None = None
-    stack: str | None = None  #: its traceback, with what the exceptions say
+    stack: str | None = None  #: the traceback, with the messages of the exceptions
     disposition: Disposition = Disposition.REDELIVER
     delay: float | None = None  #: seconds; overrides the policy's
     place: str | None = None  #: file and line, where the application's code failed
     policy: Policy | None = None  #: for this kind of failure; None: the consumer's
-    trace: str | None = None  #: the way there in one line, without what the exceptions say
+    trace: str | None = None  #: the traceback in one line, without the messages of the exceptions
 
 
-#: A rollback or recover() of the application's own: nothing was raised.
+#: For a rollback() or recover() that the application calls: no handler has raised.
 NO_FAILURE = Failure()
 
 
 class QueueCounts(NamedTuple):
-    """What a broker itself counts of one queue, in messages; all but the size since its start, or the queue's."""
+    """The broker's own counts of one queue, in messages; all but `size` since the broker or queue was started."""
 
     enqueued: int
     dequeued: int  #: acknowledged, dead-lettered or expired
     expired: int
-    size: int  #: in it now, at consumers too
+    size: int  #: in the queue now, dispatched ones too

@@ -1,4 +1,4 @@
-"""How a consumer keeps messages coming: what brokers differ in, as the dialects fill it in."""
+"""The prefetch window of a consumer, by which the broker keeps sending messages; each dialect has its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Unsettled(Protocol):
-    """Deliveries that were handed out and are not settled, oldest first; made for looking, not for keeping."""
+    """Deliveries that were handed out and are not settled, oldest first; a view that changes, so do not keep it."""
 
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[Delivery]: ...
@@ -37,7 +37,7 @@ class Window(Protocol):
 
     @property
     def counting(self) -> bool:
-        """Whether what comes, or is settled, changes anything; if not, nobody need tell it."""
+        """Whether the window counts messages; if not, `arrived` and `settled` need not be called."""
 
     @property
     def subscription_ids(self) -> Sequence[str]:
@@ -51,8 +51,8 @@ class Window(Protocol):
 
     def settled(self, batch: Sequence[Delivery], older: int = 0) -> None:
         """
-        Note that ACKs or NACKs for `batch` are written, outside a transaction; `older`
-        unsettled ones stand before it.
+        Note that ACKs or NACKs for `batch` are written, outside a transaction; `older`: how many unsettled messages
+        came before it.
         """
 
     def reset(self) -> None:
@@ -81,7 +81,7 @@ class Window(Protocol):
 
 
 class Unlimited:
-    """No window: the broker sends all that it has, as STOMP 1.2 says nothing else."""
+    """No window: STOMP 1.2 knows none, so the broker sends all that it has."""
 
     batch_bytes: Final = None
     limited: Final = False
