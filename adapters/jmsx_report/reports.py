@@ -32,7 +32,7 @@ from jmsx_report.processes import Engine
 from jmsx_report.roster import ROSTER
 from jmsx_report.segments import Segment, Survey, batches, shares, survey
 from jmsx_report.sentences import one_line
-from jmsx_report.store import Part, Run, Store, having
+from jmsx_report.store import Part, Run, Store, having, making
 from jmsx_report.writers import KNOWN, context
 
 if TYPE_CHECKING:
@@ -112,19 +112,20 @@ def run(
     """
     found = survey(events, out)
     store = store_of(out)
-    store.open()
     try:
-        read(found, events, store, engine, progress=progress)
-        return told(
-            found,
-            store.runs(),
-            events,
-            out,
-            engine=engine,
-            terms=terms,
-            asked=asked,
-            title=title,
-        )
+        with making(out):
+            store.open()
+            read(found, events, store, engine, progress=progress)
+            return told(
+                found,
+                store.runs(),
+                events,
+                out,
+                engine=engine,
+                terms=terms,
+                asked=asked,
+                title=title,
+            )
     finally:
         store.close()
 

@@ -16,6 +16,7 @@ import re
 import shutil
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, starmap
@@ -149,21 +150,25 @@ class Store:
         """
         Make the folders, and take away what interrupted reports left, and those of other versions.
 
+        Whatever is raised, others may begin a report.
+
         Raises:
             ConfigurationError: there cannot be a folder, or another report works in it.
 
         """
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(self._root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise ConfigurationError(
-                f"no report in {self._root.parent}: {error.strerror}"
-            ) from error
+            with making(self._root.parent):
+                self._begin()
+        except BaseException:
+            self._let_go()
+            raise
+
+    def _begin(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(self._root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            os.close(self._lock)
             raise ConfigurationError(
                 f"another report is being made in {self._root.parent}; wait for it, or choose another --out"
             ) from error
@@ -175,8 +180,14 @@ class Store:
                 self._take_out(other)
 
     def close(self) -> None:
-        """Take the working folder away, so that no worker commits any more, and let another report begin."""
-        _take_away(self._work)
+        """Take the working folder away, so that no worker commits any more, and let others begin, if it is open."""
+        if self._lock is not None:
+            try:
+                _take_away(self._work)
+            finally:
+                self._let_go()
+
+    def _let_go(self) -> None:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -352,6 +363,20 @@ def _take_away(folder: Path) -> None:
         return
     # a worker may still be writing to it; then the next report does it
     shutil.rmtree(gone, ignore_errors=True)
+
+
+@contextmanager
+def making(out: Path) -> Iterator[None]:
+    """Have ConfigurationError say that there is no report in `out`, where OSError would name the file in its way."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:  # no file is in the way
+            raise
+        raise ConfigurationError(
+            f"no report in {out}: {error.filename}: {error.strerror};"
+            " see that there is room and that it may be written, or choose another --out"
+        ) from error
 
 
 def write_parquet(rows: pl.DataFrame, path: Path, **options: Any) -> None:

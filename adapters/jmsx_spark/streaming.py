@@ -15,7 +15,7 @@ from jmsx_report import ReportResult
 from jmsx_report.processes import Engine
 from jmsx_report.reports import extend, read, store_of, terms_of, told
 from jmsx_report.segments import survey
-from jmsx_report.store import Store
+from jmsx_report.store import Store, making
 from jmsx_spark.engine import cause, on
 from jmsx_spark.offsets import between, current, noted
 from jmsx_spark.session import LOCAL, session
@@ -91,8 +91,8 @@ def stream(
     _check(events_directory, report_seconds)
     events, out = Path(events_directory).absolute(), Path(out_directory).absolute()
     store = store_of(out)
-    store.open()
     try:
+        store.open()
         with session(out / "spark.log", master=master or LOCAL) as spark:
             engine = on(spark.sparkContext)
             # What there is now was read before the report is made.
@@ -118,6 +118,7 @@ def stream(
                 ),
             )
 
+            @making(out)
             def report() -> ReportResult:
                 # What comes is added meanwhile; when it has to wait, there is little left to merge.
                 store.merge(beside)

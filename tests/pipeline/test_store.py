@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
 import shutil
 from functools import partial as bound
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +15,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from jmsx.errors import ConfigurationError
-from jmsx_report import merge, segments, store
+from jmsx_report import merge, reports, segments, store
 from jmsx_report.flows import FLOWS
 from jmsx_report.health import RANGES
 from jmsx_report.local import content
@@ -21,6 +23,7 @@ from jmsx_report.partial import partials as partials_of
 from jmsx_report.registry import PARTIALS
 from jmsx_report.reports import read
 from jmsx_report.store import Part, Store
+from jmsx_spark import stream
 from tests.benchmarks.segments import write
 from tests.pipeline.copies import Copies
 
@@ -218,6 +221,83 @@ def test_one_report_at_a_time(tmp_path: Path) -> None:
         opened(tmp_path / "out" / "partials")
     first.close()
     opened(tmp_path / "out" / "partials").close()
+
+
+@pytest.mark.parametrize("raised", [OSError(errno.ENOSPC, "Full", "there"), KeyboardInterrupt()])
+def test_whatever_is_raised_as_a_report_begins_or_ends_others_may_begin(
+    tmp_path: Path, raised: BaseException
+) -> None:
+    """Before and after each change of the disk; of what is in the way of a beginning the words say what to do."""
+    root, told = tmp_path / "out" / "partials", list[BaseException]()
+    while (error := _stopped_at(len(told), root, raised)) is not None:
+        opened(root).close()
+        told.append(error)
+
+    assert len(told) > 10
+    assert {error.__cause__ or error for error in told} == {raised}
+    words = (
+        f"no report in {root.parent}: there: Full;"
+        " see that there is room and that it may be written, or choose another --out"
+    )
+    refused = {words} if isinstance(raised, OSError) else set[str]()
+    assert {str(error) for error in told if error is not raised} == refused
+
+
+def _stopped_at(step: int, root: Path, raised: BaseException) -> BaseException | None:
+    """Begin and end a report that has something to take away; return what it raises, None if it has fewer steps."""
+    for left in (root / store.FORMAT / "unfinished-1", root / "1-polars-0.1"):
+        left.mkdir(parents=True)
+    steps = count()
+
+    def fail() -> None:
+        if next(steps) == step:
+            raise raised
+
+    with pytest.MonkeyPatch.context() as patched:
+        _at_each_step(patched, root, fail)
+        try:
+            opened(root).close()
+        except (ConfigurationError, OSError, KeyboardInterrupt) as error:
+            return error
+    return None
+
+
+@pytest.mark.parametrize("make", [reports.report, lambda *paths: next(stream(*paths))])
+def test_interrupted_just_when_it_was_opened_others_may_begin(
+    events: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[..., object]
+) -> None:
+    """Of a report and of a stream, before either does anything else."""
+
+    def interrupted(partials: Store) -> None:
+        begin(partials)
+        raise KeyboardInterrupt
+
+    begin = Store.open
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "open", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            make(events, tmp_path / "out")
+    opened(tmp_path / "out" / "partials").close()
+
+
+def test_where_a_table_cannot_lie_there_is_no_report(events: Path, tmp_path: Path) -> None:
+    """The file in its way is told, and what to do."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "tables").write_text("")
+    with pytest.raises(
+        ConfigurationError, match=r"no report in .*/out: .*/tables.*: Not a dir.*; see that"
+    ):
+        reports.report(events, tmp_path / "out")
+
+
+def test_what_cannot_be_taken_away_is_told(tmp_path: Path) -> None:
+    """A file that has the name of a folder of ours; the next report begins, for it lies with what is taken away."""
+    (tmp_path / "1-polars-0.1").write_text("")
+    with pytest.raises(
+        ConfigurationError, match=r"no report in .*/unfinished-.*: Not a directory; see that"
+    ):
+        opened(tmp_path)
+    opened(tmp_path).close()
 
 
 def test_partials_of_another_version_are_taken_away(tmp_path: Path) -> None:
