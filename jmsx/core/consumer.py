@@ -81,15 +81,15 @@ class ConsumerCore:
         """
         Begin without messages.
 
-        `changes` is called before anything changes that `Agenda` looks at; `releases` returns what ends every
-        transaction that keeps a window of the session open.
+        `changes` is called before anything changes that `Agenda` looks at; `releases` returns the frames that end every
+        transaction which keeps a window of the session open.
         """
         self.settings = settings
         self._requests = requests
         self._on_lost_links = on_lost_links
         self._changes = changes
         self._releases = releases
-        #: Its ACKs may come too late to keep messages coming
+        #: Its ACKs may be written too late for the broker to go on sending
         self._may_open_window = settings.individual or not settings.acknowledges_itself
         self.memory = memory
         self.reports = ConsumerReports(settings, dialect, outbox)
@@ -100,12 +100,12 @@ class ConsumerCore:
         self.batch: Batch
         self._acks_each: bool  #: the ACK of what `receive()` returns waits for no batch
         self.schedule = NonBlockingRedelivery()
-        #: What comes without a body may have one that the broker was not asked for
+        #: On this link bodies are not translated as the settings ask for: a message without a body may have one
         self.untranslated = False
-        self.blind = False  #: nobody asked the broker for it on this link
+        self.blind = False  #: on this link the broker is not asked to translate bodies
         self.paused_until: float | None = None  #: blocking redelivery: nothing is handed out before
         self.widened = False  #: a transaction may keep its window open
-        #: Behind a NACK on this link the broker may not know any more how many messages a cumulative ACK covers
+        #: After a NACK on this link the broker may not know any more how many messages a cumulative ACK covers
         self.miscounted = False
         self.copies: OpenCopies
         self.wanted_since: float | None  #: since when the application waits for a message
@@ -117,7 +117,7 @@ class ConsumerCore:
         self._hands_out_acknowledged = False
         self._dialect = dialect
         self._outbox = outbox
-        #: What it asks for its timers beside its batch and the end of a pause
+        #: Functions that tell when something is due, besides the batch and the end of a pause
         self._further_timers: list[Callable[[], float | None]] = []
         if settings.non_blocking_redelivery:
             self._further_timers.append(self.schedule.deadline)
@@ -296,7 +296,7 @@ class ConsumerCore:
 
         An acknowledged message is put back, too: nobody else will get it. This may be interrupted, and called again.
         Returns False if the state of the message cannot be known, because it was being moved to a dead letter queue or
-        its ACK was being written, or that of others; then drop the link.
+        its ACK, or that of its batch, was being written; then drop the link.
         """
         self._changes(self)
         handed_out = delivery in self.delivered
@@ -322,7 +322,7 @@ class ConsumerCore:
         """
         Acknowledge messages (oldest first) that have copies or need none.
 
-        A cumulative ACK would settle older messages, too. Then the message waits among them and is settled with them.
+        If a cumulative ACK would settle older messages, too, the message waits among them and is settled with them.
         """
         self._changes(self)
         alone = []
@@ -342,9 +342,9 @@ class ConsumerCore:
 
     def _write_owed(self, batch: list[Delivery], now: float) -> None:
         """
-        Write ACKs for `batch`, behind that of what is consumed: cumulative ones would settle it, too.
+        Write ACKs for `batch`, behind the ACK of what is consumed.
 
-        Artemis takes no second ACK, and ends the link for it.
+        A cumulative ACK of `batch` would settle what is consumed, too, and Artemis ends the link at a second ACK.
         """
         self.flush(AckTrigger.EACH, now)
         self.write_acks(batch)
@@ -384,7 +384,7 @@ class ConsumerCore:
         Acknowledge the originals of dead letters that no older message precedes; call it
         before the consumer closes.
 
-        One that is still being moved precedes them, too: a cumulative ACK would settle it without its copy.
+        A message that is still being moved precedes them, too: a cumulative ACK would settle it without its copy.
         """
         self._changes(self)
         if self.delivered or self.copies.blocking or self.copies.committing:
@@ -428,7 +428,7 @@ class ConsumerCore:
         """
         Forget and return all messages that the application does not hold: the broker delivers them again.
 
-        What it has done with, and has no ACK yet, ends with `outcome`.
+        A message that it is done with, and that has no ACK yet, ends with `outcome`.
         """
         self._changes(self)
         waiting = [
@@ -492,14 +492,14 @@ class ConsumerCore:
         delivery.step(CONSUME)
         if delivery.entry is not None:
             self._outbox.finish([delivery.entry])
-        del self.delivered[delivery]  # what is in it, `put_back` tells as unseen
+        del self.delivered[delivery]  # last: `put_back` reports as unseen what is in it
         if trigger is None and returning and self._acks_each:
             trigger = EACH
         if trigger is not None:
             self.flush(trigger, now)
 
     def note_end(self, delivery: Delivery, now: float) -> None:
-        """Note that the application has come to the end of `delivery`, whatever becomes of it."""
+        """Note when the application was done with `delivery`, whether well or not."""
         delivery.ended_at = now
 
     def returned(self, delivery: Delivery) -> None:
@@ -548,11 +548,11 @@ class ConsumerCore:
         Write plain ACKs that settle `batch` (oldest first), and report them: one for all, or one for each if
         individual.
 
-        One that an interrupted `receive()` has acknowledged may be in it, and has no other ACK.
+        A message that an interrupted `receive()` has acknowledged may be in `batch`; it gets no second ACK.
         """
         alive = [one for one in batch if one.is_alive]
         counted = [one for one in batch if one.entry is not None]
-        # Of those whose ACK was put off the ledger has heard; and where an ACK gets lost, it forgets nothing.
+        # The ledger has heard of those whose ACK was put off. If the ACKs cannot be written, it forgets none.
         done = [
             one.entry for one in counted if one.is_alive and one.state is not DeliveryState.OWED
         ]
@@ -611,9 +611,9 @@ class ConsumerCore:
 
     def _acks_in_a_transaction(self, batch: Sequence[Delivery]) -> list[Frame]:
         """
-        Return the frames that settle `batch` even so; if the broker refuses that, too, they go out on another link.
+        Return the frames that settle `batch` although the broker has miscounted; if it refuses them, drop the link.
 
-        It does, and would for ever, where it has lost the messages themselves and not their number alone.
+        It refuses them, and would for ever, if it has lost the messages themselves, and not only their number.
         """
         owed = [one for one in batch if not one.is_acknowledged]
 
@@ -745,7 +745,7 @@ class ConsumerCore:
         self._wait_again(batch)
 
     def _wait_again(self, batch: list[Delivery]) -> None:
-        """Put `batch` (oldest first) in front of what came later; some that are older may wait again already."""
+        """Put `batch` (oldest first) in front of what came later; older ones may be waiting again already."""
         if not batch:
             return
         front = list(batch)
@@ -824,10 +824,10 @@ class ConsumerCore:
 
     def owe(self, batch: list[Delivery], outcome: Outcome) -> None:
         """
-        Put messages (oldest first) that were handed out back in their place, where their ACK is written in its turn.
+        Put back messages (oldest first) that were handed out, and of which only the ACK is owed; it waits for its turn.
 
-        A cumulative one would settle what is before them. They end with `outcome` when it is written, and not before:
-        if it never is, the broker delivers them again.
+        Now a cumulative ACK would settle older messages, too. They end with `outcome` when their ACK is written, and
+        not before: if it never is, the broker delivers them again.
         """
         for delivery in batch:
             delivery.owe(outcome)
@@ -837,7 +837,7 @@ class ConsumerCore:
     def end_owed(
         self, batch: Iterable[Delivery], now: float, transaction_id: str | None = None
     ) -> None:
-        """End those of `batch`, whose ACK is written, that were `owe`d."""
+        """End those of `batch` whose ACK was put off by `owe`, and is written now."""
         for delivery in batch:
             outcome = delivery.decided.owed_end
             if outcome is not None:
@@ -846,7 +846,7 @@ class ConsumerCore:
                 self._end([delivery], outcome, now, transaction_id)
 
     def end_unwritten(self, batch: Iterable[Delivery], outcome: Outcome, now: float) -> None:
-        """End those of `batch` that were `owe`d with `outcome`: the broker delivers them again, and none has failed."""
+        """End by `outcome` those of `batch` whose ACK was put off by `owe`, and is never written; none has failed."""
         for delivery in batch:
             if delivery.decided.owed_end is not None:
                 self.memory.acknowledged([delivery])
@@ -871,9 +871,9 @@ class ConsumerCore:
         if not self._outbox.ends:
             return
         for delivery in alive:
-            # or it waits for its handler
+            # -inf: it waits for its handler
             unseen = delivery.decided.unseen or delivery.ended_at == -math.inf
-            if unseen or delivery.ended_at == delivery.started_at:  # or its own handler settles it
+            if unseen or delivery.ended_at == delivery.started_at:  # or its handler settles it
                 lost = outcome is Outcome.ABANDONED
                 delivery.ended_at = delivery.arrival.received_at if lost and unseen else now
                 raised = (failure := delivery.failed.failure) is not None and failure.error_type
@@ -885,7 +885,7 @@ class ConsumerCore:
         self._outbox.settle(one.entry for one in batch)
 
     def count_failures(self, batch: Iterable[Delivery]) -> None:
-        """Have the ledger count that these have failed, unless it is told yet that they have not."""
+        """Have the ledger count these as failed, unless it is told later that they have not."""
         self._outbox.fail(one.entry for one in batch)
 
     def key(self, delivery: Delivery) -> str:

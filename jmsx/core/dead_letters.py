@@ -7,9 +7,10 @@ confirmed the copy. Until either answer a consumer with cumulative ACKs hands ou
 cover the original too. A NACK that is refused is of no more use on its link; a broker that refuses it on several gets a
 copy, or is asked less and less often where a copy would not have all of the message, or is not wanted.
 
-Where ACKs take part in transactions, the two are one transaction of our own, so that a crash leaves one of them. Its
-ACKs and its COMMIT are written when every copy is confirmed: an ERROR that answers a frame with a receipt, or that the
-converter raises, spoils no transaction, and a COMMIT behind it would settle an original without a copy.
+Where ACKs take part in transactions, copy and ACK are in one transaction of jmsx's own, so that a crash leaves either
+the copy or the original. Its ACKs and its COMMIT are written when every copy is confirmed: an ERROR that answers a
+frame with a receipt, or that the converter raises, spoils no transaction, and a COMMIT behind it would settle an
+original without a copy.
 
 Source: `ActiveMQMessageConsumer.java:1281-1298`; BROKER.md C26, C30-C32, C43 and C76 (Classic), A27 (Artemis).
 """
@@ -46,7 +47,7 @@ RETRY: Final = 5.0
 #: How often that time doubles from one refused NACK of a message to the next: up to five minutes.
 DOUBLINGS: Final = 6
 
-#: The same for a copy whose refusal ends the link: up to 80 s, so that a probe is told of it all the time. Artemis
+#: The same for a copy whose refusal ends the link: up to 80 s, so that a health probe sees it all the time. Artemis
 #: counts a delivery for each such end, and moves or deletes the message after ten, by default (its BROKER.md, A71).
 COPY_DOUBLINGS: Final = 4
 
@@ -62,7 +63,7 @@ SINGLE_ACKS: Final = 100
 #: The transaction on the wire that asks whether the broker has room for a dead letter.
 _ROOM: Final = "jmsx-room"
 
-#: What is told of a message that neither the broker has nor a consumer that would be given it once more.
+#: The reason that is told of a message which the broker has no more, and no consumer will be given once more.
 _NO_MORE: Final = (
     "the connection was lost before the copy was confirmed, and its consumer is closed; an interrupted receive() had"
     " acknowledged the message, so that it may be lost"
@@ -88,11 +89,11 @@ class _Move:
     failure: Failure
     #: The broker may have settled the original, and nobody knows
     in_doubt: bool = field(init=False)
-    unanswered: bool = False  #: one of its NACKs has had an answer that leaves that open, or none
+    unanswered: bool = False  #: one of its NACKs had no answer, or one that leaves that open
     copy_first_to: str = ""  #: URI of a copy that may have to be confirmed before the NACK
-    #: How often the broker has refused its NACK on this link, or has ended one over its copy
+    #: How often the broker has refused its NACK on this link, or has ended a link over its copy
     refused: int = 0
-    receipt: str = ""  #: which one answers its copy
+    receipt: str = ""  #: id of the receipt for its copy
     too_large: bool = False  #: the broker has ended the link over its copy's size
 
     def __post_init__(self) -> None:
@@ -132,12 +133,12 @@ class DeadLetters:
         self._requests = requests
         self._outbox = outbox
         self._releases = releases  #: what ends every transaction that keeps a window open
-        self._in_transaction = in_transaction  #: whether one of the application is on the link
+        self._in_transaction = in_transaction  #: whether the application has one open
         self._browsers = browsers
         self._transactions = 0
-        self._plain: set[str] = set()  #: where the broker refused to commit copies
+        self._plain: set[str] = set()  #: URIs for which the broker refused to commit copies
         self._open: dict[_Move, None] = {}
-        self.refused: list[tuple[float, _Move]] = []  #: by the time of the next try
+        self.refused: list[tuple[float, _Move]] = []  #: with the time of the next try
         #: Transactions whose copies the broker has, and that are to be committed; see `_commit_ready`.
         self._ready: list[_CopyTransaction] = []
 
@@ -153,12 +154,12 @@ class DeadLetters:
         """
         Move `dead` (oldest first) to dead letter queues; nobody else may still handle them.
 
-        What fails together is to be moved together: a copy by itself would be sent while older messages are not
-        settled, and so before its ACK, in two steps. Copies go to the URI `destination`, if one is given, and else to
-        the consumer's dead letter queue. `alone`: nothing else is handed out until the copies are confirmed, which is
-        always so where ACKs are cumulative.
+        Messages that fail together are to be moved by one call: while older messages are not settled, copy and ACK
+        cannot be in one transaction. Copies go to the URI `destination`, if one is given, and else to the consumer's
+        dead letter queue. `alone`: nothing else is handed out until the copies are confirmed, which is always so where
+        ACKs are cumulative.
         """
-        # of one that an interrupted receive() has acknowledged the broker has nothing left to move
+        # the broker cannot move a message that an interrupted receive() has acknowledged
         alive = [one for one in dead if one.delivery.is_alive or one.delivery.is_acknowledged]
         by_broker = [
             one
@@ -235,9 +236,10 @@ class DeadLetters:
 
     def _move_by_nack(self, consumer: ConsumerCore, moves: list[_Move]) -> None:
         """
-        Send NACKs of `moves`; where the broker would delete what it has no room for, once it has told that it has some.
+        Send NACKs of `moves`; a broker that would delete what it has no room for is asked first whether it has room.
 
-        For that the SEND of a dead letter, whose transaction is aborted, is refused as the broker's own would be.
+        The question is the SEND of a dead letter in a transaction that is aborted: it is refused as the broker's own
+        dead letter would be.
         """
         if (
             consumer.settings.dead_letter == DeadLetterStrategy.BROKER
@@ -296,10 +298,11 @@ class DeadLetters:
         self, consumer: ConsumerCore, batch: list[Delivery], moves: list[_Move], now: float
     ) -> None:
         """
-        Copy `moves`, and acknowledge `batch`, which includes them: in one transaction as far as its ACKs settle nothing
-        else, and of the rest behind the copies.
+        Copy `moves`, and acknowledge `batch`, which includes them.
 
-        The rest is written first, for with cumulative ACKs the COMMIT acknowledges only if no other copy is unanswered.
+        Copies and ACKs are in one transaction as far as the ACKs settle nothing else; the rest is acknowledged when its
+        copies are confirmed. The rest is written first, for with cumulative ACKs the COMMIT acknowledges only if no
+        other copy is unanswered.
         """
         plain = self._plain.intersection(move.destination for move in moves)
         one = self._dialect.transactional_ack and not plain
@@ -377,12 +380,12 @@ class DeadLetters:
 
     def too_large(self) -> None:
         """
-        Note that the broker ends the link over a frame beyond a limit of its own: over the copy that it would answer
-        next, if it would answer one.
+        Note that the broker ends the link because a frame is beyond one of its limits; that is taken to be the copy
+        which it had to answer next, if it was a copy.
 
-        On the next link that copy is without what only people read; if it is too large again, the broker moves the
-        message itself, whole, where NACK does that; else it ends a link now and then. A SEND of a transaction asks for
-        no answer: where that was too large, and a copy behind it, the copy is blamed for it.
+        On the next link that copy is without what only people read. If it is too large again, the broker moves the
+        whole message itself, where NACK does that; else the copy ends a link now and then. A SEND in a transaction asks
+        for no answer: if it was too large, and a copy follows it, the copy is wrongly taken for the cause.
         """
         oldest = self._requests.oldest
         for move in self._open:
@@ -394,7 +397,8 @@ class DeadLetters:
 
         The broker has the originals. Each remembers why it was to be a dead letter, and is moved as soon as it comes
         again. But a NACK or COMMIT may have been done, and somebody may have moved the message back, so that it comes
-        proves nothing. What the process counted stays counted, save where it may be new: a copy has another id.
+        proves nothing. The process keeps its counts, save of a message that was NACKed and may come back as new; a copy
+        has another id.
         """
         moves, self._open = list(self._open), {}
         self.refused, self._ready = [], []
@@ -634,8 +638,8 @@ class DeadLetters:
         """
         Commit what was copied for `consumer`, unless a NACK of its own is unanswered.
 
-        A cumulative ACK would settle the original of that, too; and a COMMIT without one whose answer is lost leaves
-        copies beside originals, which are then copied again.
+        A cumulative ACK would settle the original that was NACKed, too. And if a COMMIT without an ACK loses its
+        answer, there may be copies beside the originals, which are then copied again.
         """
         if not self._ready:
             return
@@ -705,9 +709,10 @@ class DeadLetters:
 
     def _not_committed(self, transaction: _CopyTransaction, error: JmsxError, now: float) -> None:
         """
-        Leave the originals to the next link after a refused COMMIT, which did neither (BROKER.md C32).
+        Leave the originals to the next link after a refused COMMIT, which neither copied nor acknowledged (BROKER.md
+        C32).
 
-        A fault of the broker is handled in the same way; both may have been done then.
+        A fault of the broker is handled in the same way, although it may have done both.
         """
         if not silent(error):
             self._plain.update(move.destination for move in transaction.moves)
@@ -757,6 +762,6 @@ def _fits_no_frame(delivery: Delivery) -> bool:
 
 
 def _pause(delivery: Delivery) -> float:
-    """Return seconds before it is copied on this link, because its copies have ended those before."""
+    """Return seconds to wait before it is copied on this link: its copies have ended earlier links."""
     ended = max(_refused_before(delivery), _too_large_before(delivery) - 1)
     return RETRY * 2 ** min(ended - 1, COPY_DOUBLINGS) if ended > 0 else 0.0

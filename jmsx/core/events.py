@@ -2,12 +2,12 @@
 What happened, as values that nobody changes: the one source of metrics, event log and logs.
 
 They are not frozen, because a frozen dataclass takes four times as long to make, and each message has two or three of
-them. Those of each message may be made by position, too: Python looks up each name that is given among all the others,
-which for `DeliveryEnded` takes longer than all else (1.6 microseconds with it, and 0.6 without).
+them. Events of single messages take positional arguments, too, because keywords take Python longer than all else: a
+`DeliveryEnded` takes 1.6 microseconds with them, and 0.6 without.
 
-The core reports them in the order in which the wire saw them. Times are seconds on the monotonic clock of
-the process that made them; whoever writes them down converts once, at the edge. One `DeliveryEnded` is
-reported for each delivery, built when its fate is known, with the whole story of that delivery in it.
+The core reports events in the order of the frames on the wire. Times are seconds on the monotonic clock of the process
+that made them; whoever writes them down converts them, once. One `DeliveryEnded` is reported for each delivery, when it
+has ended, with all that is known of that delivery.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SETTLED = DONE | {Outcome.DEAD_LETTERED, Outcome.EXPIRED}
 
 
 class LateOutcome(StrEnum):
-    """How a delivery went whose link was lost before that."""
+    """How a delivery went that ended after its link was lost."""
 
     DONE = "done"  #: its handler has returned, or the application acknowledged or committed it
     FAILED = "failed"  #: its handler has raised
@@ -58,7 +58,7 @@ class AckTrigger(StrEnum):
     CLOSE = "close"  #: the consumer or session closes
 
 
-#: What an ACK of one message is written for, as names of the module: see core/delivery_state.py.
+#: Reasons for the ACK of a single message, as names of the module: see core/delivery_state.py.
 EACH: Final = AckTrigger.EACH
 EXPLICIT: Final = AckTrigger.EXPLICIT
 
@@ -116,10 +116,10 @@ class MessagesReceived:
 @dataclass(slots=True)
 class DeliveryEnded:
     """
-    One delivery of one message, from frame to fate.
+    One delivery of one message, from its MESSAGE frame to its end.
 
     Args:
-        at: when its fate was known and, where an ACK was due, written; seconds, monotonic, as all times here.
+        at: when it ended and, where an ACK was due, that was written; seconds, monotonic, as all times here.
         consumer: the consumer's name.
         destination: the destination as subscribed, such as `queue://orders`.
         message_id: the broker's.
@@ -137,8 +137,8 @@ class DeliveryEnded:
         outcome: how it ended.
         error_type: class name of what the handler raised; None: nothing.
         error_place: file and line, the innermost of the application's code.
-        error_stack: the way there, and that of its causes, in one line and without what they say; None: it is not the
-            first failure of the message, or the event of its dead letter tells it.
+        error_stack: the traceback, with those of its causes, in one line and without their messages; None: it is not
+            the first failure of the message, or the event of its dead letter has it.
         transaction_id: the transaction that it was part of; None: none.
         size: bytes of the body.
         subscription: whose copy of a topic's messages it is; None: of a queue.
@@ -173,8 +173,9 @@ class DeliveryEndedLate:
     """
     How a delivery went that ended `abandoned`, because its link was lost while the application had it.
 
-    Of a dead letter that the broker was asked for without an answer it is told at once, and that the application has
-    given the message back before is an event of its own. Not told where the process, session or consumer ends before.
+    If the broker was asked for a dead letter, and did not answer, this is reported at once (`in_doubt`); that the
+    application gave the message back before that is an event of its own. It is not reported if the process, session or
+    consumer ends before.
 
     Args:
         at: when; seconds, monotonic.
@@ -270,7 +271,7 @@ class MessageDeadLettered:
         dead_letter_destination: where it is; None where the broker's own strategy decides.
         by_copy: whether it is our copy that is there; if not, the broker moved the message.
         error_place: file and line, the innermost of the application's code.
-        error_stack: the way there, and that of its causes, in one line and without what they say.
+        error_stack: the traceback, with those of its causes, in one line and without their messages.
 
     """
 
@@ -326,9 +327,9 @@ class MessageSent:
         size: bytes of the body.
         transaction_id: the transaction that it was part of; None: none.
         expires_ms: the broker may throw it away from then on, epoch milliseconds; None: never.
-        cause_key: of the message whose listener sent it while it ran; None: none did, one of several, or a thread that
-            one started.
-        duplicate_id: by which the broker drops a second message that is sent there; None: none, or its own identity.
+        cause_key: key of the message whose listener sent it; None: no listener did, or one that had several messages,
+            or a thread that a listener started.
+        duplicate_id: id by which the broker drops a second such message there; None: none, or the message's identity.
 
     """
 
@@ -381,7 +382,7 @@ class SubscriptionOpened:
         ack_mode: the session's acknowledge mode, such as `auto`.
         prefetch: in messages.
         maximum_redeliveries: of its redelivery policy; -1: for ever.
-        optimize_acknowledge: whether its ACKs are gathered.
+        optimize_acknowledge: whether its ACKs are batched.
         subscription: whose copy of a topic's messages it gets; None: of a queue.
         selective: whether the broker may give it less than all that waits there: it has a selector, does without what
             its connection sends, has `consumer.*` options, or asks for each message; None: unknown.
@@ -491,7 +492,7 @@ class ConnectFailed:
 
     Args:
         at: when; seconds, monotonic.
-        result: `refused` (no socket, or no welcome), `credentials`, `timeout`, `tls`, `settings`.
+        result: `refused` (no connection, or CONNECT refused), `credentials`, `timeout`, `tls`, `settings`.
         detail: what the socket or the broker said.
 
     """
@@ -511,10 +512,10 @@ class LinkMeasured:
         at: when; seconds, monotonic.
         heard_at: when the last bytes of the broker came, heart-beats too; seconds, monotonic.
         silence_limit: seconds without any after which the link is dropped; 0: no heart-beats are agreed.
-        frames_in: read.
-        frames_out: written.
-        bytes_in: read.
-        bytes_out: written.
+        frames_in: frames read.
+        frames_out: frames written.
+        bytes_in: bytes read.
+        bytes_out: bytes written.
         unanswered: frames of the session that the broker has yet to answer; 0 at the socket's end.
 
     """
@@ -539,7 +540,7 @@ class ConsumerMeasured:
         at: when; seconds, monotonic.
         consumer: the consumer's name.
         destination: the destination as subscribed, such as `queue://orders`.
-        buffered: they wait to be handed out, some for the end of a back-off, or for the broker to move them.
+        buffered: they wait to be handed out, some until a redelivery is due, or the broker has moved them.
         in_process: the application has them: their handlers run, or they are not acknowledged or committed.
         still_in_process: of these, those that it had already when this was told last.
 
@@ -641,7 +642,7 @@ class ClockCompared:
     Args:
         at: when; seconds, monotonic.
         ahead: seconds that its clock is ahead of this host's; negative: behind.
-        within: how far that may be off, seconds: half of the way there and back.
+        within: how far that may be off, seconds: half of the round trip.
         every: seconds until the broker is asked again.
 
     """

@@ -1,13 +1,13 @@
 """
 The session: JMS's unit of order, acknowledgement and transaction, on one STOMP link.
 
-A message takes this way: `receive` gives it to its consumer (subscriptions.py, consumer.py), which goes on counting
-where an older link was lost (lost_deliveries.py). `handing_out.deliver` gives it to the application, unless it is over
-its limit and becomes a dead letter first (dead_letters.py). `consumed` says that it was done (batching.py), `failed`
-that it was not: then failed_deliveries.py decides whether it is delivered again, sent back to the broker, or a dead
-letter.
-`acknowledge`, `commit`, `rollback` and `recover` are the application's calls (unit_of_work.py). After every call run
-`take_actions` and arm a timer for `next_timer`, at which `handle_timer` is due.
+The way of a message: `receive` gives it to its consumer (subscriptions.py, consumer.py), which continues the count of a
+message that was lost with an older link (lost_deliveries.py). `handing_out.deliver` gives it to the application, unless
+it is over its limit and becomes a dead letter first (dead_letters.py). `consumed` notes that the application has done
+it (batching.py), `failed` that it has not: then failed_deliveries.py decides whether the message is delivered again,
+sent back to the broker, or made a dead letter. `acknowledge`, `commit`, `rollback` and `recover` are the application's
+calls (unit_of_work.py). After every call do what `take_actions` returns, and call `handle_timer` at the time that
+`next_timer` returns.
 
 Source: `ActiveMQSession.java:724-824,1843-1848`, `ActiveMQMessageConsumer.java:941-1391` (6.3.1).
 """
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
 
-#: How a delivery ends that nobody has handled, and with which nothing is wrong: it is given back.
+#: For a delivery that was not handled, and has not failed: it is given back.
 _RELEASED: Final = Failure(disposition=Disposition.RELEASE)
 
 #: With these a delivery has failed; with the others it is done, or was not tried.
@@ -147,16 +147,16 @@ class SessionCore:
 
     def detail(self, *, wanted: bool, ends: bool = True) -> None:
         """
-        Say whether the events that every message has are `wanted`, as at first; the others are told always.
+        Set whether the events of single messages are `wanted`, as they are at first; other events are always reported.
 
-        Without `ends` it is not told how each message was acknowledged and ended, unless the broker refuses a dead
-        letter: then whoever was told that has to know what becomes of it. It holds until this is called again.
+        Without `ends`, how each message was acknowledged and ended is left out, until the broker refuses a dead letter:
+        whoever is told that has to know what becomes of the message. The setting holds until this is called again.
         """
         self._outbox.detailed, self._outbox.ends = wanted, wanted and ends
 
     @property
     def detailed(self) -> bool:
-        """Whether the events that every message has are told."""
+        """Whether the events of single messages are reported."""
         return self._outbox.detailed
 
     @property
@@ -166,7 +166,7 @@ class SessionCore:
 
     @property
     def owed(self) -> set[str]:
-        """The receipts that the broker has yet to write."""
+        """The ids of the receipts that the broker has yet to send."""
         return set(self._requests)
 
     @property
@@ -184,7 +184,7 @@ class SessionCore:
 
     @property
     def linked(self) -> bool:
-        """Whether there is a link; without one only what needs none may be called."""
+        """Whether there is a link; without one, call only what needs none."""
         return self._consumers.linked
 
     def link_opened(
@@ -193,8 +193,8 @@ class SessionCore:
         """
         Start a new epoch on a new link: nothing of an older one is valid any more.
 
-        Every consumer is subscribed again; the session is restored when the returned requests are answered well. It
-        took `seconds` to connect to `server`, whose address is `broker` if that has changed.
+        Every consumer is subscribed again; the session is restored when the returned requests have ended without an
+        error. `seconds`: how long it took to connect to `server`; `broker`: its address, if that has changed.
         """
         self.epoch += 1
         self._translating.heard(now)
@@ -232,7 +232,7 @@ class SessionCore:
         """
         Return the consumers whose messages may have made the broker end the link, which ended for `reason`.
 
-        Look at what these messages are, and call `ended_by_translation` if one of them did it.
+        Find out whether one of these messages did it, and call `ended_by_translation` if so.
         """
         return self._consumers.translated() if reason == "io" else []
 
@@ -244,7 +244,7 @@ class SessionCore:
         """
         Take frames from the broker, in order; `wall` is the time of day in epoch seconds, for expiry.
 
-        Then run `take_actions`, and see whether a waiting application can be served.
+        Then do what `take_actions` returns, and look whether a waiting application can get a message.
         """
         self._dead_letters.wall_offset = wall - now
         chunk: dict[str, list[Delivery]] = {}
@@ -289,8 +289,8 @@ class SessionCore:
         """
         Do what is due.
 
-        `unread`: bytes have come that are not given to `receive` yet. What is due because nothing comes then stays due;
-        call this again a moment later. `half`: a frame is among them that has come in part.
+        `unread`: bytes have come that were not passed to `receive` yet. What is due only because no message comes is
+        put off then: call this again a moment later. `half`: only a part of the last frame has come.
         """
         if self._dead_letters.refused or self.broker_errors.held or self.browsers.questions:
             self._dead_letters.handle_timer(now)
@@ -323,7 +323,7 @@ class SessionCore:
         return sum(one.in_hand for one in self._consumers)
 
     def want(self, subscription_ids: Collection[str], now: float) -> None:
-        """Note that the application waits for a message of these consumers; they are as in `handing_out.deliver`."""
+        """Note that the application waits for a message of these consumers, given as to `handing_out.deliver`."""
         self._consumers.want(subscription_ids, now)
 
     def has_next(self, subscription_id: str, now: float) -> bool:
@@ -333,7 +333,7 @@ class SessionCore:
 
     @property
     def ahead(self) -> float:
-        """How many messages the broker may send without an acknowledgement, in front of an answer too."""
+        """How many messages the broker may send without an acknowledgement, and so in front of an answer."""
         return math.inf if self.browsers.showing else self._consumers.prefetch
 
     def is_window_full(self, subscription_id: str) -> bool:
@@ -344,7 +344,7 @@ class SessionCore:
         return self._consumers.find(subscription_id).window_full
 
     def is_held_back(self, subscription_id: str) -> bool:
-        """Return whether messages of this consumer wait until the broker has what is moved; False if it is closed."""
+        """Return whether this consumer's messages wait until others are moved elsewhere; False if it is closed."""
         consumer = self._consumers.get(subscription_id)
         return consumer is not None and consumer.held_back
 
@@ -353,7 +353,7 @@ class SessionCore:
         Note that the application is done with a message: `receive()` is about to return it, or its listener has
         returned.
 
-        Returns whether it was the last that its consumer has, so that an ACK may be due at once.
+        Returns whether it was the last message that its consumer has, so that an ACK may be due at once.
         """
         consumer = self._consumers.get(delivery.arrival.subscription_id)
         if consumer is None:
@@ -390,8 +390,8 @@ class SessionCore:
         """
         Note that the listener raised.
 
-        CLIENT and TRANSACTED sessions take that as delivered, and the application has to recover or roll back; so does
-        DUPS_OK on a topic, unless the failure's disposition ends the message. Source:
+        In CLIENT and TRANSACTED sessions the message counts as delivered, and the application has to recover or roll
+        back. In DUPS_OK on a topic it counts as delivered, too, unless the failure's disposition ends it. Source:
         `ActiveMQMessageConsumer.java:1460-1470`.
         """
         consumer = self._consumers.get(delivery.arrival.subscription_id)
@@ -417,7 +417,7 @@ class SessionCore:
                 self._failed_deliveries.give_back(consumer, failure, now, only=only)
 
     def ended_late(self, delivery: Delivery, failure: Failure | None, now: float) -> None:
-        """Report how a delivery went where no link comes again, and do nothing else; None: it is done."""
+        """Only report how a delivery went, because there will be no other link; `failure` None: it was done."""
         consumer = self._consumers.get(delivery.arrival.subscription_id)
         if consumer is not None:
             consumer.ended_late(delivery, now, failure)
@@ -447,7 +447,7 @@ class SessionCore:
         awaited: bool = True,
     ) -> Request | None:
         """
-        Send the message `key` to the URI `destination`, which the listener of `cause_key` sends, if any.
+        Send the message `key` to the URI `destination`; `cause_key`: the message whose listener sends it, if any.
 
         The request is answered when the broker has the message. None: there is nothing to wait for, because the message
         is not persistent, or is in a transaction and goes to no temporary destination of another connection. Raises
@@ -477,8 +477,8 @@ class SessionCore:
         """
         Do as `message.acknowledge()`: CLIENT covers all that the session has delivered, INDIVIDUAL this message.
 
-        In the other modes it does nothing. An acknowledgement for an older link is dropped and reported: the broker
-        delivers that message again. Raises IllegalStateError if the consumer is closed. Source:
+        In the other modes it does nothing. An acknowledgement of an older link's message is dropped and reported: the
+        broker delivers that message again. Raises IllegalStateError if the consumer is closed. Source:
         `ActiveMQSession.java:1843-1848`, `ActiveMQMessageConsumer.java:620-638,1145-1172,1231-1240`.
         """
         if self._covers_nothing:
@@ -501,14 +501,14 @@ class SessionCore:
 
     def settle(self, outcomes: Sequence[tuple[Delivery, Failure | None]], now: float) -> None:
         """
-        End several deliveries of one consumer (oldest first), each as it went: None acknowledges it.
+        End several deliveries of one consumer (oldest first), each by its own failure; None acknowledges it.
 
-        The session is INDIVIDUAL; a transacted one is rolled back by this, so that nothing may be None, and what else
-        was handed out, by whatever consumer, waits again as if it had not been. The broker delivers again what came on
-        an older link.
+        The session is INDIVIDUAL or transacted. A transacted one is rolled back by this: then no failure may be None,
+        and all else that was handed out, by whatever consumer, waits again as if it had not been. The broker delivers
+        again what came on an older link.
         """
         consumer = self._consumers.get(outcomes[0][0].arrival.subscription_id)
-        # Before the rollback, for which what nobody has told of has failed.
+        # Before the rollback, which counts deliveries as failed whose end it was not told.
         if consumer is not None:
             self._settle_late(consumer, [one for one in outcomes if self.is_lost(one[0])], now)
         outcomes = [one for one in outcomes if not self.is_lost(one[0])]
@@ -606,7 +606,7 @@ class SessionCore:
         return self._work.commit(holding, now, self._consumers.close_deferred)
 
     def rollback(self, now: float, failure: Failure = NO_FAILURE) -> None:
-        """Undo the sends, deliver the received again; raises IllegalStateError if not transacted."""
+        """Undo the sends, and deliver again what was received; raises IllegalStateError if not transacted."""
         if not self.transacted:
             raise IllegalStateError(
                 "rollback() needs a session that is transacted: create_session(AcknowledgeMode.SESSION_TRANSACTED)"
@@ -637,7 +637,7 @@ class SessionCore:
         """
         Remove a durable subscription that no consumer uses; the request is answered when the broker has done it.
 
-        Events name it `subscription`.
+        `subscription` is its name in events.
         """
 
         def removed(now: float, error: JmsxError | None) -> JmsxError | None:
@@ -716,7 +716,7 @@ class SessionCore:
             consumer.reports.dropped(done, now)
 
     def _tell_lost(self, failure: Failure, now: float) -> None:
-        """Note that what is held of lost links has failed, unless `failure` is none."""
+        """Note whether, by `failure`, the deliveries of lost links that the application still has have failed."""
         self._consumers.end_held(failure, now)
         if failure.disposition in _FAILED:
             self._consumers.note_held_failed(failure)
@@ -774,7 +774,7 @@ class SessionCore:
             self._dead_letters.too_large()
         self.broker_errors.answer(complaint, broker, now, rollback_only=rollback_only)
         late = "receipt-id" in error.headers and not self.transacted
-        # else it is of an ACK, whose message comes again; and the end of a link tells as much
+        # else an ACK is refused, whose message comes again; and the end of a link is told in any case
         tells = late or self.sending.without_receipt
         of_link = isinstance(complaint.error, LinkError)
         if complaint.request is None and tells and not of_link:

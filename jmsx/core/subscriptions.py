@@ -1,8 +1,8 @@
 """
-The consumers of a session: opened, opened again on each new link, and closed; and which of them is next.
+The consumers of a session: they are opened, opened again on each new link, and closed; and which of them is next.
 
-A session may have a thousand, of which a message changes one. So each tells before it changes (`Agenda.note`), and only
-those that did are looked at again when it is asked who is served next, or has something due.
+A session may have a thousand consumers, of which a message changes one. So each calls `Agenda.note` before it changes,
+and only those are looked at again to find which one is served next, or has something due.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ class Subscriptions:
         #: The UNSUBSCRIBEs of which some may not be answered, and the prefetch of each one's consumer
         self._unsubscribing: dict[Request, int] = {}
         self._closing: list[str] = []  #: consumers closed inside a transaction
-        self._leaving: dict[str, ConsumerMemory] = {}  #: closed consumers that are subscribed yet
+        self._leaving: dict[str, ConsumerMemory] = {}  #: closed consumers that are still subscribed
         self._left: dict[str, ConsumerMemory] = {}  #: unsubscribed ones, for which more may come
         self.linked = False  #: there is a link to write to
         self.on_lost_links = HeldOnLostLinks(outbox)
-        #: To be subscribed on it, when what has to come before is done.
+        #: Requests of the consumers that are to be subscribed on this link, when what must come before is done.
         self._awaited: dict[str, Request] = {}
         #: Those that get only what a commit in doubt has received, until its end
         self._narrowed: dict[str, ConsumerCore] = {}
@@ -253,7 +253,7 @@ class Subscriptions:
         self.note_held_not_failed(only)
 
     def end_held(self, failure: Failure, now: float) -> None:
-        """Report how those went that the application still had when their links were lost, unless it has told."""
+        """Report the end of deliveries that the application had when their links were lost, unless that is told."""
         for delivery in self.on_lost_links.untold:
             self._consumers[delivery.arrival.subscription_id].ended_late(delivery, now, failure)
 
@@ -300,7 +300,8 @@ class Subscriptions:
         """
         Subscribe all consumers that `reopen` has prepared.
 
-        Those of queues get only `inputs`, if there are any, until `subscribe_wholly`: what a commit in doubt waits for.
+        `inputs`: what a commit in doubt waits for; if there are any, consumers of queues get only these until
+        `subscribe_wholly`.
         """
         awaited, self._awaited = self._awaited, {}
         for subscription_id, request in awaited.items():
@@ -326,11 +327,11 @@ class Subscriptions:
         """
         Have all consumers that stay open get all of their messages from now on.
 
-        The narrow subscription ends first, and the broker takes back what waits of it: a queue that gives all messages
-        of a group, or all that it has, to one subscription would offer them to the narrow one alone (BROKER.md A24).
-        When that is confirmed they are in their old places, before what comes by the whole one. It stays only where a
-        message that is done with waits behind another one, because whoever got that would do it once more; call this
-        again when a transaction has ended, until all of that is settled.
+        The narrow subscription ends first, and the broker takes back its waiting messages: a queue that gives all
+        messages of a group, or all that it has, to one subscription would offer them to the narrow one alone (BROKER.md
+        A24). When that is confirmed they are in their old places, in front of others, and the whole subscription
+        begins. A narrow one stays only if a message of which just the ACK is owed waits behind another one: whoever got
+        it would do it once more. Call this again when a transaction has ended, until all of those are settled.
         """
         self._end_beside()
         for subscription_id in [one for one in self._narrowed if one not in self._closing]:
@@ -382,8 +383,8 @@ class Subscriptions:
         """
         Remember what was not settled, because the link is gone and the broker delivers it again.
 
-        `refused`: the broker has complained of what the application made of what it holds, which so waits as the policy
-        says when it comes again: that cause is still there the next moment.
+        `refused`: the broker has complained of what the application did with the messages that it holds. When they come
+        again they wait as the policy says, because the cause will still be there the next moment.
         """
         self.linked = False
         self._awaited.clear()
@@ -495,7 +496,7 @@ class Subscriptions:
         subscribe(headers, request, self._requests, self._outbox, trial=trial)
 
     def _headers(self, consumer: ConsumerCore) -> dict[str, str]:
-        """Return the headers of its SUBSCRIBE, without receipt; it gets its messages as these ask for them."""
+        """Return the headers of its SUBSCRIBE, without receipt, and note whether these ask for translation."""
         wanted = consumer.settings.headers
         if self._translating.untranslated(consumer.settings):
             wanted = self._dialect.untranslated(wanted)
@@ -557,8 +558,8 @@ class Subscriptions:
             note(consumer.copies.owed)
             flags = settings.kind is DestinationKind.QUEUE and self._dialect.flags_redelivery
             if room and flags:
-                # Classic flags all that it has dispatched, and drops what an UNSUBSCRIBE overtakes: nobody would know
-                # then that nobody saw it (BROKER.md C38).
+                # Classic flags all that it has dispatched, also what it drops because an UNSUBSCRIBE overtakes it: of
+                # that it would not be known that nobody saw it (BROKER.md C38).
                 name, destination = settings.subscription_id, settings.destination
                 self._browsers.await_end(name, destination, lambda: self._leave(name, frames), now)
             else:
@@ -589,7 +590,7 @@ class Agenda:
         #: A number for each open consumer, in the order of their opening.
         self._ties: dict[ConsumerCore, int] = {}
         self._opened = 0
-        #: Consumers that have changed since their timers were asked for, after each call, and since all else was.
+        #: Consumers that have changed since their timers were looked at, as after each call; and since the rest was.
         self._untimed: dict[ConsumerCore, None] = {}
         self._changed: dict[ConsumerCore, None] = {}
         self._timers = _Heap()

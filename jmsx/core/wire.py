@@ -1,37 +1,37 @@
 """
-Cut the bytes from a broker into frames, believing nothing.
+Cuts the bytes from a broker into frames, and trusts nothing in them.
 
 Nothing is allocated before its bytes have come, every byte is looked at twice at most, and what is kept is bounded:
 a head of HEAD_LIMIT, a body of the limit that the connection sets. Measured: 4 microseconds a message of 600 bytes, two
 of them for the mark, against 33 through stomp.py's own parser.
 
-A broker may not tell where a body ends: Classic writes a text with a NUL in it as it is, and a Java program's property
-`content-length` into the head. It writes the names of Java's properties as they are, too, so that one may end the head,
-or hold lines of it. Then what a sender wrote stands where frames are expected. So each link has a mark that no sender
-knows (epoch.py); the broker repeats it in every MESSAGE and RECEIPT, once. What has it not is no frame, what has it
-inside a body ended before. A message without a certain end is truncated: all up to the next frame with the mark is its.
-That is done where the broker writes a line feed behind each NUL. Artemis escapes names and counts bodies itself: its
-frames are believed without a mark.
+The end of a body may be uncertain: Classic writes a text with a NUL in it as it is, and the property `content-length`
+of a Java program into the head. It also writes the names of Java properties as they are, so that a name may contain
+header lines, or end the head. Then what a sender wrote stands where a frame is expected. So each link has a mark that
+no sender knows (epoch.py), and that the broker repeats once in every MESSAGE and RECEIPT. What lacks the mark is no
+frame; a body with the mark in it has ended earlier. A message whose end is uncertain is truncated: all up to the next
+frame with the mark belongs to it. This is done only if the broker writes a line feed behind each NUL. Artemis escapes
+names and counts bodies itself: its frames are taken without a mark.
 
-A message that looks whole may be settled by the header `ack` in it if three things are so. It begins behind the end of
-the frame before it: the mark follows in its head, and no border between frames. What stands as its `ack` is the
-broker's: that lies in front of the mark, or `priority` or `timestamp` does, in a HashMap of up to 49,152 headers, so
-that a single one in front of a mark without them is no sender's; with more line feeds than half of that it is not
-believed. And it does not take in the beginning of the next one: no border is in its body, as only a length that was
-told can have it so. What is not so waits for the next mark and is looked through up to that. (Its body may still be
-shorter than it was: that shows when what comes next is no frame. Of a message with more headers than that it may be
-too late: if its sender ends it in front of most of them, and the bytes arrive in two pieces just there, his `ack` is
-believed.)
+A message that looks whole is settled by the header `ack` in it if three conditions hold. First, it begins behind the
+end of the frame before it: its head has the mark, and no border between frames. Second, its `ack` is the broker's: in
+the order of a HashMap of up to 49,152 headers, `ack`, `priority` or `timestamp` stands in front of the mark, so that a
+single `ack` in front of it, without the other two, is no sender's. A message with more line feeds than half that number
+is not believed. Third, it does not take in the beginning of the next message: no border is in its body, which only a
+stated length could cause. If one does not hold, the message waits for the next mark, and is searched up to there. (Its
+body may still be shorter than it was: that shows when what comes next is no frame. With more headers than that it may
+show too late: if the sender ends the message in front of most of them, and the bytes arrive in two pieces just there,
+his `ack` is believed.)
 
-By which `ack` a truncated message is settled, or one with more headers, is not certain: a sender may have written those
-of its neighbours. Classic numbers what it dispatches, so its own is the lowest above that of the message before; a
-sender's below that one means nothing on this link, and those of neighbours that come later are above it. Before the
-first message of a link nobody knows that number. If more than one `ack` is in its text, its link is given up; the
-broker numbers it anew on the next one, where its own is the one that did not stand there before, or not so often.
-Whoever cannot be told so costs no more than LINKS links: then the lowest is taken for it.
+Which `ack` settles a truncated message, or one with more headers, is not certain: its sender may have written those of
+other messages into it. Classic numbers what it dispatches, so the broker's own `ack` is the lowest above that of the
+message before: a lower one means nothing on this link, and those of later messages are higher. Before the first message
+of a link that number is not known. If the text of the first message has more than one `ack`, the link is given up; on
+the next one the broker numbers the message anew, so that its own `ack` is the one that did not stand there before, or
+not so often. If that does not decide, no more than LINKS links are given up: then the lowest `ack` is taken.
 
-An ERROR that answers nothing has no mark. Who writes one into a body just as the broker would is believed: his own
-message is short, and its session hears of an error that nobody made.
+An ERROR that answers no frame has no mark. A sender who writes one into a body exactly as the broker would is believed:
+his own message is cut short, and the session is told of an error that did not happen.
 
 Source: STOMP 1.2 specification, "Augmented BNF" and "Size Limits"; `StompWireFormat.marshal`,
 `FrameTranslator.copyStandardHeadersFromMessageToFrame` and `StompSubscription.onMessageDispatch` (Classic): the headers
@@ -78,21 +78,21 @@ _SHOWN: Final = 4096  #: bytes of an incomplete frame that are looked at to tell
 _TELLTALES: Final = ("subscription", "destination", "message-id", "content-length")
 _EMPTY_LINE: Final = re.compile(rb"\n(?:\n|\r\n)")
 _LENGTH: Final = b"\ncontent-length:"
-#: Where a frame ends and another begins: any one, a message, an answer.
+#: The border where a frame ends and the next one begins: any frame, a message, any frame again, an answer.
 _BORDER: Final = re.compile(rb"\0\n+(?=(?:MESSAGE|RECEIPT|ERROR)\r?\n)")
 _BEFORE_MESSAGE: Final = re.compile(rb"\0\n+(?=MESSAGE\r?\n)")
 _FRAME_BEHIND: Final = re.compile(rb"\0\n+(?:MESSAGE|RECEIPT|ERROR)\r?\n")
 _BEFORE_ANSWER: Final = re.compile(rb"\0\n+(?=(?:RECEIPT|ERROR)\r?\n)")
-#: What settles a message, where the broker numbers what it dispatches.
+#: The header that settles a message, where the broker numbers what it dispatches.
 _ACK: Final = re.compile(rb"\nack:([^\n]*?)([0-9]{1,19})\r?(?=\n)")
 
-#: Bytes of a header at least.
+#: Bytes that a header takes at least.
 _HEADER: Final = 3
 
 #: Headers of each MESSAGE, by STOMP.
 _ALWAYS: Final = (b"subscription", b"destination", b"message-id")
 
-#: How others begin. What they said is not shown: a broker that lies could say our password.
+#: How other protocols begin. What came is not shown: a malicious peer could repeat our password.
 _OTHERS: Final = (
     (b"\x15\x03", "TLS; write stomp+ssl://"),
     (b"\x16\x03", "TLS; write stomp+ssl://"),
@@ -108,19 +108,19 @@ _CR: Final = 13
 @dataclass(frozen=True, kw_only=True)
 class RawHeads:
     """
-    How a broker writes heads in which it escapes no names of properties, so that one may look like lines of them.
+    How a broker writes heads that does not escape the names of properties, so that a name may look like header lines.
 
     It numbers what it dispatches on a link, and each `ack` ends in that number.
     """
 
     message: tuple[bytes, ...] = ()  #: headers of each MESSAGE, beyond STOMP's
-    error: tuple[bytes, ...] = ()  #: how lines begin that each ERROR has
+    error: tuple[bytes, ...] = ()  #: beginnings of lines that each ERROR has
     #: Header, with its value, of the MESSAGE that ends what a queue browser is shown; it lacks those of `message`
     browser_end: tuple[bytes, bytes] | None = None
     #: In a head of not too many headers one of these stands in front of `subscription`, or `ack` does
     tell_order: tuple[bytes, ...] = ()
-    ordered: int = 0  #: headers at most in each of two parts of a message of which that is true
-    #: Returns how each `ack` begins, of the `session` that CONNECTED tells; empty: unknown
+    ordered: int = 0  #: that is true up to so many headers in each of two parts of a message
+    #: Returns how each `ack` begins, given CONNECTED's `session`; empty: unknown
     origin: Callable[[str], str] = lambda _session: ""
 
     @cached_property
@@ -130,15 +130,15 @@ class RawHeads:
         return re.compile(rb"\n(?:%s):" % names)
 
 
-#: Of a broker of which nothing is known.
+#: For a broker of which nothing is known.
 _NO_HEADS: Final = RawHeads()
 
 
 class _Oddity(Enum):
-    """What the bytes that are kept begin with, besides an incomplete frame."""
+    """What the kept bytes begin with, if not with an incomplete frame."""
 
     TRUNCATED = auto()  #: a message of which nobody knows the end
-    PASSED = auto()  #: the rest of one that was handed on before
+    PASSED = auto()  #: the rest of a message that was handed on before
     UNCLEAR = auto()  #: TRUNCATED or PASSED: which of them cannot be told before more has come
 
 
@@ -146,14 +146,14 @@ class EarlierLinks:
     """What earlier links of a session have found out about the message for which they were given up."""
 
     def __init__(self) -> None:
-        #: How often each `ack` stands in its text: how it begins, and its number
+        #: How often each `ack` stands in the text of that message, by how it begins and its number
         self.acks = Counter[tuple[bytes, int]]()
-        self.links = 0  #: given up since it was known last what settles such a message
+        self.links = 0  #: links given up since the last such message whose `ack` was certain
 
 
 class Splitter:
     """
-    Keeps what is incomplete until the rest arrives.
+    Cuts bytes into frames, and keeps an incomplete one until the rest arrives.
 
     `fault` says why no more frames come: the peer does not speak STOMP, or sends more than the limits allow.
     """
@@ -176,23 +176,22 @@ class Splitter:
         #: Lines of subscriptions that acknowledge nothing: the broker writes no `ack` into their messages.
         self.unnumbered: set[bytes] = set()
         self._spaced = False  #: the broker writes a line feed behind each frame
-        #: Where the frames of this chunk begin in it, and what was known of acks before each, and `_dubious`.
+        #: Of each frame of this chunk: where it begins there, and `_known` and `_dubious` before it.
         self._begun: list[tuple[int, bytes, bool]] = []
-        #: The head of the last message before it, if nothing came behind that
+        #: The head of the last message before this chunk, unless an answer came behind it
         self._last = MessageFrame(b"", b"")
         #: The head of the last message that was not truncated, or the `ack` of one that was.
         self._known = b""
         #: The next message may begin earlier, so that a part of its head was taken for the body before it.
         self._dubious = False
-        self._why = ""  #: what is odd
+        self._why = ""  #: what is wrong with a truncated message
         self.share(EarlierLinks())
 
     def share(self, told: EarlierLinks) -> None:
         """
-        Have `told` pass on what this link finds to the session's next links, and take from it what earlier ones found.
+        Use what earlier links of the session have found, which `told` has, and pass on by it what this one finds.
 
-        What this link itself finds from now on proves nothing to it: a message may have been looked at before all of
-        it was here.
+        This link does not use what it has found itself: it may have looked at a message before all of that was here.
         """
         self._told = told
         self._told_acks, self._told_links = told.acks, told.links
@@ -234,7 +233,7 @@ class Splitter:
         return frames
 
     def _note_last(self, frames: list[Frame | MessageFrame]) -> None:
-        """Note whom to blame if what comes next is no frame."""
+        """Note which message was not whole if what comes next is no frame."""
         for frame in reversed(frames):
             if isinstance(frame, MessageFrame):
                 self._last = MessageFrame(frame.block, b"", frame.size)
@@ -245,7 +244,7 @@ class Splitter:
                 return
 
     def _may_go_on(self, data: bytes) -> bool:
-        """Return whether `data`, kept already, completes a part of the frame, so that looking at it is of use."""
+        """Return whether `data`, kept already, completes a part of the frame, so that it is worth looking at."""
         if self._odd is not None:
             headed = self._headless and self._ends_head(len(data))
             return headed or self._holds_mark(len(data))
@@ -257,7 +256,7 @@ class Splitter:
         return len(self._kept) < 2 * _LONGEST_FIRST_LINE or self._ends_head(len(data))
 
     def _bound(self) -> None:
-        """Measure what is incomplete and claims no length, while it grows."""
+        """Raise ProtocolError if an incomplete frame without a stated length has grown too large."""
         if self._odd is not None:
             _check_body(len(self._kept) - HEAD_LIMIT, self._body_limit)
         elif self._in_text:
@@ -322,8 +321,8 @@ class Splitter:
         """
         Add the frame that begins at `position`; where to go on, or None if it is incomplete.
 
-        Raises _StrayError if no frame of the broker's begins here, _OddError if one that a sender has written into may,
-        and _TornError if its body ends nobody knows where.
+        Raises _StrayError if no frame of the broker's begins here, _OddError if one may begin here that a sender has
+        written into, and _TornError if it is not known where its body ends.
         """
         first = _FIRST_LINE.match(data, position)
         if first is None:
@@ -398,10 +397,10 @@ class Splitter:
 
     def _note_ack(self, data: bytes, block: bytes, body: bytes, body_end: int) -> bool | None:
         """
-        Note its `ack`, and tell whether it is unsure; None if that shows only when the next mark has come.
+        Note a message's `ack`; return whether it is unsure, None if that shows only when the next mark has come.
 
-        Raises _TornError if its sender may have written that or cut the broker's off the head, or if he may have told a
-        length that takes in the beginning of the next frame, and with it the `ack` of that.
+        Raises _TornError if the sender may have written that `ack` or cut the broker's off the head, or if he may have
+        stated a length that takes in the beginning of the next frame, and with it the `ack` of that.
         """
         if _lines(block, b"subscription:") > 1:
             raise _TornError(_TWO_SUBSCRIPTIONS)
@@ -464,16 +463,15 @@ class Splitter:
         return sum(part.count(b"\n") for part in parts) > self.heads.ordered
 
     def _is_unnumbered(self, text: bytes) -> bool:
-        """Return whether nothing settles the message that begins `text`."""
+        """Return whether the message that begins `text` has no `ack`, because its subscription acknowledges none."""
         at = text.find(self.mark) if self.unnumbered else 0
         return text[text.rfind(b"\n", 0, at) + 1 : at] in self.unnumbered
 
     def _is_unsure(self, text: bytes, found: list[tuple[int, int]], head_end: int) -> bool:
         """
-        Return whether nobody knows yet that the first message of a link has its own `ack` in its head, where the lowest
-        is.
+        Return whether it is not certain that the lowest `ack`, in the head of a link's first message, is the broker's.
 
-        Its sender may have ended the head above the broker's. Raises _TornError if he did.
+        The sender may have ended the head above the broker's. Raises _TornError if he did.
         """
         prefix, least = self._floor(text)
         if least >= 0:
@@ -523,7 +521,7 @@ class Splitter:
         self, data: bytes, position: int, frames: list[Frame | MessageFrame], error: _OddError
     ) -> int | None:
         """
-        Deal with a MESSAGE that begins here, and is none as it stands; returns as `_judge`.
+        Deal with what begins here like a MESSAGE, but is none as it stands; returns as `_judge`.
 
         The sender of the message in front may have written it into his body, or the sender of this one into its head,
         so that what looks like the next frame lacks something.
@@ -581,7 +579,7 @@ class Splitter:
         return self._mend(data, self._take_back(frames, place), frames)
 
     def _take_back(self, frames: list[Frame | MessageFrame], place: int) -> int:
-        """Return where that frame begins, which with all behind it is none yet."""
+        """Take back that frame and all behind it, to be read once more; return where it begins."""
         start, self._known, self._dubious = self._begun[place]
         self._whole -= len(frames) - place
         del frames[place:], self._begun[place:]
@@ -612,8 +610,8 @@ class Splitter:
         Return where the frame begins whose mark is at `following`, behind one that begins at `position` and has its at
         `own`.
 
-        It is the last place where one may, unless that would cut off its `ack`, for its sender can write, too; and none
-        that would cut off the `ack` of the one before.
+        It is the last place where a frame may begin, but none that would cut off its `ack`, for its sender can write
+        such places, too; and none that would cut off the `ack` of the frame before.
         """
         borders = _borders(data, own, following)
         if not borders:
@@ -647,7 +645,7 @@ class Splitter:
         """
         Return those of `starts` at which a MESSAGE begins that is as the broker writes it, and whose `ack` is `number`.
 
-        A sender can write very many of them, so what ends with the same empty line is looked through once for all.
+        A sender can write very many of them, so those whose heads end at the same empty line are looked at together.
         """
         found: list[int] = []
         at = 0
@@ -694,7 +692,8 @@ class Splitter:
 
     def _torn(self, text: bytes, *, dubious: bool) -> MessageFrame:
         """
-        Return the truncated message of which this came; what settles it and names its subscription comes first.
+        Return the truncated message of which `text` came; the headers that settle it and name its subscription are
+        first.
 
         `dubious`: it may begin earlier.
         """
@@ -720,7 +719,7 @@ class Splitter:
         return torn
 
     def _first(self, text: bytes, prefix: bytes) -> tuple[int, bool]:
-        """Return the number that settles the first message of a link, and whether that one is to be given up for it."""
+        """Return the number that settles the first message of a link, and whether the link is given up for it."""
         acks = _all_acks(text)
         for candidates in (self._fresh(acks), acks):
             near = [one for one in candidates if one[0].startswith(self.origin)]
@@ -733,7 +732,7 @@ class Splitter:
         return lowest, self._give_up_for(acks)
 
     def _give_up_for(self, acks: Counter[tuple[bytes, int]]) -> bool:
-        """Tell the next link what stands in a first message that this one is given up for; False if it is not."""
+        """Tell the next link the `acks` of a first message; return whether this link is given up for that."""
         self._told.acks = acks
         self._told.links = self._told_links + 1
         return self._told.links <= LINKS
@@ -742,15 +741,15 @@ class Splitter:
         """
         Return those of `acks` of a link's first message that did not stand in it before.
 
-        What was told is of this message only if all but one of it stands here again: two of one sender's could hide
-        the broker's own `ack`.
+        What earlier links told is of this message only if all but one of their `acks` stand here again: two messages of
+        one sender could hide the broker's own `ack`.
         """
         told = self._told_acks
         return acks - told if (told - acks).total() <= 1 else acks
 
     def _acks(self, text: bytes, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
         """
-        Return numbers of what may settle the message that is not understood, and where they stand.
+        Return the numbers of the `acks` that may settle a message that is not understood, and where they stand.
 
         Raises ProtocolError where nobody can tell how the broker's own begin.
         """
@@ -767,7 +766,7 @@ class Splitter:
         return [one for one in found if (prefix, one[0]) in fresh] or found
 
     def _floor(self, text: bytes) -> tuple[bytes, int]:
-        """Return how each `ack` of this link begins, and the number in the last one; `text`: there was none before."""
+        """Return how each `ack` of this link begins, and the last one's number; -1 if `text` is the first message."""
         found = _ACK.search(b"\n" + self._known + b"\n")
         if found is not None:
             return found[1], int(found[2])
@@ -839,7 +838,7 @@ class _SuspectError(ProtocolError):
 
 
 class _TornError(_SuspectError):
-    """The body of this frame ends nobody knows where."""
+    """It is not known where the body of this frame ends."""
 
 
 class _StrayError(_SuspectError):
@@ -871,7 +870,7 @@ def _all_acks(text: bytes) -> Counter[tuple[bytes, int]]:
 
 
 def _lowest(acks: list[tuple[int, int]]) -> tuple[int, int]:
-    """Return the one with the lowest number; of the same, the last: it is the broker's, if it was guessed before."""
+    """Return the `ack` with the lowest number; of equal ones the last: a sender has guessed those before it."""
     return min(acks, key=lambda one: (one[0], -one[1]))
 
 
@@ -893,7 +892,7 @@ def _is_torn(frame: Frame | MessageFrame) -> bool:
 
 
 def _lines(block: bytes, name: bytes) -> int:
-    """Return how many lines of a head begin so."""
+    """Return how many lines of a head begin with `name`."""
     return block.count(b"\n" + name) + block.startswith(name)
 
 
@@ -904,7 +903,7 @@ def _borders(data: bytes, start: int, mark_at: int) -> list[int]:
 
 
 def _told(head: bytes) -> str:
-    """Return of which message a frame is that begins with `head`."""
+    """Return, for errors, which message a frame with this `head` is."""
     lines = head.partition(b"\n\n")[0].decode("utf-8", "replace").splitlines()
     told = [line for line in lines if line.partition(":")[0] in _TELLTALES]
     return f" ({', '.join(told)})" if told else ""
@@ -922,7 +921,7 @@ def _control(command: bytes, block: bytes, body: bytes) -> Frame:
 
 
 def _check_beginning(text: bytes) -> None:
-    """Whether `text` may become the first line of a frame when more of it has come."""
+    """Raise _StrayError unless `text` may become the first line of a frame when more of it has come."""
     if not any(line.startswith(text) for line in _FIRST_LINES):
         looks = next((f": it looks like {word}" for mark, word in _OTHERS if mark in text), "")
         raise _StrayError(f"what answers does not speak STOMP{looks}")
