@@ -13,7 +13,7 @@ import traceback
 from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import version
 from pathlib import Path, PureWindowsPath
-from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args
 
 import typer
 
@@ -29,6 +29,8 @@ from jmsx.log import counted, hear_again
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+T = TypeVar("T")
 
 #: The levels of `logging`, as the option spells them.
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -237,10 +239,10 @@ def misspelt(variables: Iterable[str]) -> list[str]:
     return told
 
 
-def _also_unread(say: Callable[[str], object]) -> Callable[[str], object]:
-    """Return `say`, so that a closed other end of the pipe ends nothing that runs."""
+def _also_unread(say: Callable[[T], object]) -> Callable[[T], object]:
+    """Return `say`, so that a full disk, or a closed other end of the pipe, ends nothing that runs."""
 
-    def announce(words: str) -> None:
+    def announce(words: T) -> None:
         with contextlib.suppress(OSError, SystemExit):  # which rich makes of a broken pipe
             say(words)
 
@@ -283,10 +285,12 @@ def _introduce(settings: RunSettings, app: jmsx.App, how: str, *, as_json: bool)
             "consumers": [one.name for one in app.consumers],
             "workers": settings.workers,
         }
-        print_json(told)
+        _also_unread(print_json)(told)
         return
     consumers = counted(len(app.consumers), "consumer")
-    _err.print(f"jmsx {version('jmsx')}, {settings.app}: {consumers} on {broker}; {how}")
+    _also_unread(_err.print)(
+        f"jmsx {version('jmsx')}, {settings.app}: {consumers} on {broker}; {how}"
+    )
 
 
 def _prepared(settings: RunSettings) -> jmsx.App:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -11,9 +12,10 @@ from typing import Final
 
 import pytest
 
-from jmsx import ConfigurationError
+from jmsx import App, ConfigurationError
 from jmsx.cli.run import OTHERS, ImportFailedError, RunSettings, load_app, misspelt
 from jmsx.cli.supervisor import merged
+from jmsx.testing import FakeBrokerServer
 
 #: Of the repository.
 ROOT: Final = Path(__file__).parents[3]
@@ -206,6 +208,25 @@ def test_a_program_that_configures_logging(tmp_path: Path) -> None:
         [sys.executable, "-c", look], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert told.stdout.splitlines() == ["jmsx.session True True", "jmsx.app False True"]
+
+
+@pytest.mark.parametrize("options", [[], ["--json"], ["--workers", "2"]], ids=" ".join)
+def test_what_runs_where_nothing_can_be_written(tmp_path: Path, options: list[str]) -> None:
+    """As where the disk of its log is full: messages are handled all the same."""
+    program = "from jmsx import App\napp = App(broker_stats=0)\n"
+    program += "app.consumer('queue://q')(lambda message: open('came', 'x').close())\n"
+    (tmp_path / "mute.py").write_text(program, encoding="utf-8")
+    command = [sys.executable, "-m", "jmsx", "run", "mute:app", "--until-idle", "0.3", *options]
+    with FakeBrokerServer("classic") as broker, Path("/dev/full").open("wb") as full:
+        sender = App(broker.url)
+        sender.send("queue://q", "a")
+        sender.stop()
+        done = subprocess.run(
+            command, stdout=full, stderr=full, cwd=tmp_path, timeout=60, check=False,
+            env={**os.environ, "JMSX_BROKER_URL": broker.url},
+        )  # fmt: skip
+    assert (tmp_path / "came").exists()
+    assert done.returncode == 0
 
 
 #: Is `jmsx run shop:app`, whose module is told to end while it is imported, as the process with that number.
