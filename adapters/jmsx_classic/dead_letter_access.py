@@ -27,6 +27,7 @@ from jmsx.core.destination_names import destination_uri
 from jmsx.core.frames import UNDECODABLE_HEADER, Frame, MessageFrame
 from jmsx.core.headers import INT, UNREADABLE_HEADER, whole
 from jmsx.core.identity import stamp_again
+from jmsx.core.requests import barrier
 from jmsx.core.translating import beyond, doubted, until_bodiless
 from jmsx.core.values import StompAck
 from jmsx.core.wire import LINKS, EarlierLinks
@@ -343,7 +344,9 @@ class ClassicDeadLetters:
                 link.send(self._subscribe(queue, f"move-{subscriptions}"))
             try:
                 frame = link.message(queue, settles=True)
-            except BrokerTimeoutError:  # the queue has no more messages
+            except BrokerTimeoutError:
+                # the queue has no more messages, if the broker still answers
+                link.request_all(barrier("alive"), queue)
                 break
             if self._translates[queue]:
                 frame = self._untranslated(frame, queue)

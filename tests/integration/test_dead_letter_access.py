@@ -19,6 +19,7 @@ from jmsx.cli.dlq import app as dlq
 from jmsx.core.events import MessageDeadLettered
 from jmsx.core.frames import Frame
 from jmsx.dead_letters.opening import open_access
+from jmsx.drivers import request_link
 from jmsx.errors import BrokerTimeoutError, InvalidDestinationError, ResourceAllocationError
 from jmsx_artemis import dead_letter_access
 from jmsx_broker import ArtemisBroker
@@ -364,6 +365,23 @@ def test_a_broker_that_falls_silent_on_the_way(classic_broker: Broker, *, interr
     assert interrupts or " in 5 s" in told
     eventually(lambda: classic_broker.statistics(dead.name).inflight_count == 0)
     assert (lying(classic_broker, target) + lying(classic_broker, dead)).total() == 40
+
+
+def test_a_broker_that_falls_silent_before_it_gives_out_anything(
+    classic_broker: ClassicBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is given nothing does not take the queue for empty: 300 letters that lay there were told as gone."""
+    dead, target = fresh_queue(), fresh_queue()
+    put(classic_broker, dead, "a", "b")
+    monkeypatch.setattr(request_link, "PATIENCE", 1.0)
+    with Proxy(classic_broker.url) as proxy:
+        proxy.silence_at("id:move-1", 1)
+        asked = ["replay", dead.name, "--to", target.uri, "--yes", "--broker", proxy.url]
+        done = CliRunner().invoke(dlq, asked)
+    assert isinstance(done.exception, BrokerTimeoutError)
+    assert "0 of 2 were done for certain" in done.output
+    assert "not there any more" not in done.output
+    assert lying(classic_broker, dead) == Counter("ab")
 
 
 def test_a_long_queue_is_shown_page_by_page(tmp_path: Path) -> None:
