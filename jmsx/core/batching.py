@@ -39,7 +39,7 @@ class BatchRule:
     idle: float = IDLE
     timeout: float = 0.0
     interval: float = 0.0
-    trigger: AckTrigger = AckTrigger.THRESHOLD  #: what a full batch is called
+    trigger: AckTrigger = AckTrigger.THRESHOLD  #: reported for a full batch
 
 
 def batch_rule(settings: ConsumerSettings, most: int | None = None) -> BatchRule:
@@ -63,7 +63,7 @@ class Batch:
 
     def __init__(self, rule: BatchRule, now: float) -> None:
         self._rule = rule
-        self.consumed: list[Delivery] = []  #: for looking at
+        self.consumed: list[Delivery] = []  #: to be read only
         self._since = now  # of the last ACK, or of the first delivery after it (rule 3's interval)
         self._last_ack = now
         self._counted = 0  #: messages since the last ACK that was not due to rule 2

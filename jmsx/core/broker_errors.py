@@ -24,7 +24,7 @@ class About(Enum):
     COPY = auto()
     #: A further subscription, by which jmsx asks for more than a window has room for
     SUBSCRIPTION = auto()
-    #: The link alone: the broker ends it for its silence, or because somebody wants it to
+    #: The link alone: the broker ends it because it was silent, or because an administrator wants that
     LINK = auto()
     #: Perhaps what the application has sent for the messages that it holds
     WORK = auto()
@@ -36,7 +36,7 @@ class Complaint(NamedTuple):
     about: About
     words: str
     error: JmsxError
-    request: Request | None  #: which it answers, so that somebody is told
+    request: Request | None  #: the request that it answers, whose caller is told
 
 
 class _Held(NamedTuple):
@@ -71,12 +71,12 @@ class BrokerErrors:
         if about is None:
             about = self._judge(words, error, request, named=receipt_id is not None)
         if self._dialect.errors_close:
-            self._ends_link = about  # what it says behind that is about the same
+            self._ends_link = about  # further ERRORs are about the same
         return Complaint(about, words, error, request)
 
     def answer(self, complaint: Complaint, broker: str, now: float, *, rollback_only: bool) -> None:
         """
-        End the request that a complaint answers; if it answers none, the one is ended that waits for its words.
+        End the request that a complaint answers; if it answers none, end the one whose refusal it explains.
 
         Where the broker tells the cause of a refused COMMIT in a second ERROR, the refusal is held back until that
         comes, unless the transaction is `rollback_only` already: then its cause is known.
@@ -85,7 +85,7 @@ class BrokerErrors:
         if request is None:
             self.explain(now)
         elif self._dialect.reading.explains_later(request.command, words) and not rollback_only:
-            self.explain(now)  # there may be another one
+            self.explain(now)  # another one may be held
             self.held = _Held(request.receipt_id, error, now + PATIENCE)
         else:
             self._requests.answer(request.receipt_id, now, error)
@@ -98,7 +98,8 @@ class BrokerErrors:
         """
         Return what an ERROR is about that answers `request`, or none; `named`: it tells a receipt.
 
-        One that ends the link and tells no receipt is of what the broker would have answered next, if that is a copy.
+        An ERROR that ends the link and names no receipt is about what the broker would have answered next, if that was
+        a copy.
         """
         if request is None and self._dialect.reading.refuses_subscription(words):
             return About.SUBSCRIPTION

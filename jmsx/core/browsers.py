@@ -22,7 +22,7 @@ PATIENCE: Final = 5.0
 #: Seconds in which a broker that sends no messages tells that there are no more.
 SILENCE: Final = 0.5
 
-#: The selector of no message.
+#: A selector that matches no message.
 _NONE: Final = "1 = 0"
 
 
@@ -42,7 +42,7 @@ class _Browser:
 
 
 class _Question:
-    """A question whether the broker shows a message, or what is on its way to a subscription and then the end."""
+    """A question to a browser: whether the broker shows a message, or has sent a subscription all that it has."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class _Question:
         self.selector = selector
         self.told = told
         self.last = last  #: seconds, monotonic: it waits no longer than that
-        self.delivery = delivery  #: None: it is for the end
+        self.delivery = delivery  #: None: the question is for the end
         self.subscription_id = subscription_id
         self.until = last
         self.came = False  #: something has come to the subscription since it was asked
@@ -136,11 +136,11 @@ class Browsers:
         """
         Run `then` when nothing more of a queue is on its way to a subscription.
 
-        The broker is asked for the end of what it has dispatched when it reads that; once more where something has come
-        meanwhile, for it may have a step more to go. A broker that tells no end keeps nobody waiting: nothing is waited
-        for where that cannot be asked, for SILENCE seconds in which nothing comes, and PATIENCE in all. If the link is
-        lost before, `then` is never run. Source: the broker shows a browser the end behind what it dispatches in the
-        same step, on the same thread (BROKER.md C38).
+        A browser is opened that is shown no message: its end comes behind all that the broker has dispatched by then.
+        If something has come meanwhile, this is done once more, because the broker may dispatch in several steps. A
+        broker that tells no end keeps nobody waiting: `then` runs at once if it cannot be asked, after SILENCE seconds
+        in which nothing comes, and after PATIENCE in all. If the link is lost before, `then` is never run. Source: the
+        broker shows a browser the end behind what it dispatches in the same step, on the same thread (BROKER.md C38).
         """
         question = _Question(
             destination,
@@ -152,7 +152,7 @@ class Browsers:
         self._ask(question, now)
 
     def came(self, subscription_id: str, now: float) -> None:
-        """Note that messages come to a subscription: the end of those of any one is behind them."""
+        """Note that messages come to a subscription: any end that is awaited comes behind them."""
         for question in self.questions.values():
             question.prolong(now)
             question.came = question.came or question.subscription_id == subscription_id
@@ -166,7 +166,7 @@ class Browsers:
                     destination=question.destination, prefetch=1, selector=question.selector
                 )
             )
-        except JmsxError:  # of a header that its sender wrote
+        except JmsxError:  # of what its sender wrote in a header
             question.told(False)  # noqa: FBT003 - the callback takes the answer alone
             return
         question.came = False
@@ -199,7 +199,7 @@ class Browsers:
         return min(one.until for one in self.questions.values())
 
     def handle_timer(self, now: float, *, coming: bool) -> None:
-        """Answer the questions whose time is over with False; `coming`: something is here that was not given to us."""
+        """Answer the questions whose time is over with False; `coming`: bytes are here, not read yet."""
         for name, question in list(self.questions.items()):
             if coming and question.until <= now:
                 question.prolong(now)

@@ -63,7 +63,7 @@ class _UnansweredCommit:
 
     commit: Commit
     sent: int  #: the number of its marker
-    covered: int  #: the number of the marker that goes with it
+    covered: int  #: the number of the marker that is acknowledged with it
 
     def decide(self, seen: set[int], disproof: int, now: float) -> bool:
         """
@@ -151,7 +151,7 @@ class CommitMarkers:
         headers = {"id": SUBSCRIPTION, **headers, "receipt": request.receipt_id}
         self._outbox.transmit(Frame("SUBSCRIBE", headers))
         self._was_sent = not self.in_doubt
-        # Where each ERROR ends a link, a refusal that names nothing would end all of them
+        # Where each ERROR ends a link, refusals that name no receipt would end one link after the other
         if self._was_sent and self._dialect.errors_close:
             request = self._requests.open("SEND", QUEUE, then)
             self._outbox.transmit(self._marker({"receipt": request.receipt_id}))

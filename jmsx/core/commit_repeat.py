@@ -8,14 +8,14 @@ link, one by one: the broker drops what it has and takes what it has not, and wh
 
 With `commit_markers` a COMMIT whose answer was lost with its link is repeated in the same way, whatever became of it.
 
-That is only safe for who holds what was received: while somebody else has it, he may have sent the same in a
+That is only safe while this session holds what was received: another consumer that has it may have sent the same in a
 transaction that is still open, and the broker, which looks for identities when a SEND comes in, would take both
-(BROKER.md A69). So it is repeated when all of that has come again to this session; what has come is not handed out
-meanwhile. If it does not come in time, somebody else has it, and the commit is in doubt; if it comes to this session
-later, what is sent for it then is sent singly at once, because another COMMIT would be refused like the first one.
+(BROKER.md A69). So the commit is repeated when all that it received has come again to this session, which does not hand
+it out meanwhile. If it does not come in time, somebody else has it, and the commit is in doubt; if it comes to this
+session later, what is sent for it then is sent singly at once, because another COMMIT would be refused like the first.
 
-Two sessions that wait would each be sent what the other one waits for, and neither hands anything out or gives it back.
-So a session is subscribed to nothing but what it waits for, until the commit has its end.
+Two waiting sessions could each be sent what the other one waits for, and neither would hand it out or give it back. So
+until the commit has ended, a session is subscribed only to what it waits for.
 
 A barrier goes before the first of the SENDs (journal_barrier.py): the broker may still be writing another commit.
 """
@@ -61,10 +61,10 @@ class _Repeat:
 
     commit: Commit
     sends: Sequence[TxSend]  #: what is sent again; never empty
-    refused: bool  #: as the broker said, of it or of an older one with its inputs; else its answer is lost
+    refused: bool  #: it, or an older commit with its inputs; if not, its answer is lost
     held: bool = False  #: what it received is still held on the link that it came on
     begun: bool = False  #: its SENDs were written singly, on whatever link
-    until: float | None = None  #: waits so long for what it received; None: it does not
+    until: float | None = None  #: it waits until then for what it received; None: it does not
     look_at: float = 0.0  #: when it is next looked whether that can come to this session at all
 
 
@@ -105,7 +105,7 @@ class CommitRepeats:
 
     @property
     def _current(self) -> _Repeat | None:
-        """The one that is not ended; its doubt may have been told meanwhile, and then nothing is repeated any more."""
+        """The commit to repeat; None also once its caller was told that it is in doubt: then it is not repeated."""
         repeat = self._repeat
         return None if repeat is None or repeat.commit.whole.done else repeat
 
@@ -114,8 +114,8 @@ class CommitRepeats:
         Return whether a commit that ended with `error` is repeated on the next link, message by message.
 
         That is so if the broker failed at it without a cause, and at none of its SENDs, perhaps because something that
-        it received was received once before; or if its answer is lost. Of sends that are refused together some would
-        else be taken singly.
+        it received was received once before; or if its answer is lost. Sends that the broker refuses together are not
+        repeated, because sent singly some of them would be taken.
         """
         sends = list(commit.transaction.sends)
         failed = isinstance(error, BrokerFaultError)
@@ -133,7 +133,7 @@ class CommitRepeats:
         return True
 
     def would_be_refused(self, commit: Commit) -> bool:
-        """Return whether an input of `commit` made an older one fail, as it would this one, which can be repeated."""
+        """Return whether an input of `commit` made an older commit fail, and would this one, which can be repeated."""
         if not self._perhaps_sent or self._perhaps_sent.isdisjoint(self._inputs(commit)):
             return False
         return self._recognised(commit.transaction.sends)
@@ -156,10 +156,10 @@ class CommitRepeats:
         """
         Go on, on a new link to `broker`.
 
-        Returns whether the commit has to be rehearsed first (journal_barrier.py); then nothing else may be written
-        until it runs `subscribe` with the time and with what it received. That may be refused, and with it the link: a
-        consumer that Artemis makes while it closes a connection is there for ever, and holds messages for nobody
-        (measured on 2.44.0).
+        Returns whether a journal barrier comes first (journal_barrier.py); then nothing else may be written until this
+        runs `subscribe` with the time and with what the commit received. The barrier may be refused, which ends the
+        link; and a consumer that Artemis makes while it closes a connection is there for ever, and holds messages for
+        nobody (measured on 2.44.0).
         """
         repeat = self._current
         if repeat is None:
@@ -239,7 +239,7 @@ class CommitRepeats:
         return bool(names) and all(names <= sent.frame.headers.keys() for sent in sends)
 
     def _has_inputs(self, repeat: _Repeat) -> bool:
-        """Return whether all that it received waits here again; what no other session can get need not."""
+        """Return whether all that it received waits here again, save messages that no other session can get."""
         here = {one.memory.key(each) for one in self._consumers for each in one.waiting}
         return all(
             consumer.settings.kind is DestinationKind.TOPIC
@@ -255,7 +255,7 @@ class CommitRepeats:
         )
 
     def _rehearse(self, repeat: _Repeat, passed: Continuation) -> None:
-        """Run `passed` when the broker knows what it has of it."""
+        """Run `passed` when the broker knows what it has of the commit, by a journal barrier."""
         request = self._requests.open("SEND", repeat.commit.whole.subject, passed)
         self._outbox.transmit(*journal_barrier(repeat.sends[0].frame, request.receipt_id))
 

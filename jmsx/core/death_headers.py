@@ -59,7 +59,7 @@ class DeathRecord:
     stack: str | None = None
     limit: int | None = None  #: maximum_redeliveries
     host: str = ""
-    first_failure: int | None = None  #: of this process
+    first_failure: int | None = None  #: in this process
     last_failure: int | None = None
     key: str = ""  #: by which log lines and events name the message
     origin: str = ""  #: what names the queue or subscription that it was consumed from

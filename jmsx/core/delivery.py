@@ -68,7 +68,7 @@ class Failures(NamedTuple):
     next_delivery: float | str | None = None
 
 
-#: As far as its session knows, none did.
+#: No delivery has failed, as far as the session knows.
 NOT_FAILED: Final = Failures()
 
 
@@ -88,19 +88,19 @@ HANDED_OUT: Final = Progress.HANDED_OUT
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is decided over a message, save that the application gets it, and that its ACK is due when it is done."""
+    """What is decided about a message, besides the usual: the application gets it, and then its ACK is due."""
 
     limit: Limit = WITHIN
     #: Why it becomes a dead letter as soon as it is handed out; None: it does not
     dead_letter_cause: DeadLetterCause | None = None
     unseen: bool = False  #: it becomes a dead letter before the application gets it
-    #: How it ends as soon as its ACK is written, which waits for its turn; None: that is not put off
+    #: How it ends as soon as its ACK is written, which waits for its turn; None: its ACK is not put off
     owed_end: Outcome | None = None
     #: If its process dies with it, the ledger's count makes it a dead letter
     is_last: bool = False
 
 
-#: Over most messages nothing is.
+#: For most messages nothing else is decided.
 UNDECIDED: Final = Decision()
 
 
@@ -109,7 +109,7 @@ class Arrival:
     """
     What came with a MESSAGE frame, who reads it, and what its message is known by, once that was found.
 
-    What came never changes: where more of the message is shown, or its expiry is not the broker's, another one takes
+    An Arrival never changes: if more of the message is found, or its expiry is not the broker's, another Arrival takes
     its place.
     """
 
@@ -123,9 +123,9 @@ class Arrival:
     wire_subscription: str  #: the subscription on the wire
     subscription_id: str  #: the first wire subscription of its consumer
     subscribed: str  #: URI of what its consumer reads, or nothing
-    looked_at: bool = False  #: what came without a body was looked for elsewhere
-    identity: MessageIdentity | None = None  #: what it is known by, once somebody asked
-    memory_key: int | None = None  #: by what the process remembers it, once somebody asked
+    looked_at: bool = False  #: its missing body was looked up (drivers/body_lookup.py)
+    identity: MessageIdentity | None = None  #: None: not computed yet
+    memory_key: int | None = None  #: by which the process remembers it; None: not computed yet
 
 
 class Delivery:
@@ -153,7 +153,7 @@ class Delivery:
 
     def __init__(self, arrival: Arrival, history: History) -> None:
         self.arrival = arrival
-        self.frame = arrival.frame  #: what is used of it: all that came, or less
+        self.frame = arrival.frame  #: the frame that is used: all that came, or less
         self.history = history  #: what is known of the deliveries before this one
         self.failed = NOT_FAILED
         self.decided = UNDECIDED
@@ -219,7 +219,7 @@ class Delivery:
             self.arrival = replace(self.arrival, looked_at=True)
             return
         self.frame = shown
-        # without the body it was known by something else
+        # both depend on the body
         self.arrival = replace(
             self.arrival, frame=shown, looked_at=True, identity=None, memory_key=None
         )
@@ -272,7 +272,7 @@ class Delivery:
         self.history = self.history.merged(lost=lost)
 
     def recover(self, failed: Failures, cause: DeadLetterCause | None) -> None:
-        """Continue what was known of the message when its link was lost: how it failed, and why it is to die."""
+        """Continue what was known of the message when its link was lost: how it failed, and why it is a dead letter."""
         self.failed = failed
         if cause is not None:
             self.dies_of(cause)
@@ -337,7 +337,7 @@ class Delivery:
         return self.failed.first_at is not None or COUNT_HEADER in self.headers
 
     def owe(self, outcome: Outcome | None) -> None:
-        """Owe nothing but its ACK, with which it ends; None: it has ended already."""
+        """Note that only its ACK is owed, with which it ends by `outcome`; None: it has ended already."""
         self.step(DeliveryInput.COPY)
         self.decided = replace(self.decided, owed_end=outcome)
 
@@ -386,8 +386,8 @@ class Delivery:
         """
         How many deliveries the application has seen, as far as is known; 1 also where it has seen none.
 
-        It is told of fewer where another session repeated some, and of one more where the broker's flag is all that
-        tells of one.
+        `delivery_count` may be less, if another session repeated some, or one more, if only the broker's flag tells of
+        that one.
         """
         history = self.history
         before = max(history.deliveries - history.guessed, history.failures)

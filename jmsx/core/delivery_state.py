@@ -1,8 +1,8 @@
 """
-How a delivery stands, and what may happen to it then: a table of arrows.
+The states of a delivery, and what may happen in each: a table of transitions.
 
-What belongs to a link is forgotten with it: the epoch of a delivery tells that, and no state does. `jmsx/DESIGN.md`
-shows the table as a test prints it.
+No state says that the link is lost: the epoch of the delivery does. `jmsx/DESIGN.md` shows the table as a test prints
+it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ SETTLE: Final = DeliveryInput.SETTLE
 ACK: Final = DeliveryInput.ACK
 ACKED: Final = DeliveryInput.ACKED
 
-#: The application may settle these by name: they are neither acknowledged nor on their way elsewhere.
+#: The application may settle these one by one: they are neither acknowledged nor on their way elsewhere.
 TO_SETTLE: Final = frozenset({DeliveryState.HELD, DeliveryState.WAITING, DeliveryState.RESTING})
 
 
@@ -102,12 +102,12 @@ def _arrows() -> Mapping[tuple[DeliveryState, DeliveryInput], DeliveryState]:
     for each in (state.WAITING, state.HELD, state.OWED, state.RESTING):
         arrows[each, given.ACK] = state.ACKING
     # An acknowledged message may be handed out once more, and be acknowledged, or sent back, with others; but in no
-    # transaction, and it owes no second ACK. It stays so.
+    # transaction, and it owes no second ACK. It stays SETTLED.
     again = (given.HAND_OUT, given.TAKE_BACK, given.FAIL, given.REST, given.DUE)
     moved = (given.DEAD_LETTER, given.MOVED, given.KEEP, given.COPY)
     for one in (*again, *moved, given.SETTLE, given.ACK, given.ACKED):
         arrows[state.SETTLED, one] = state.SETTLED
-    # A copied one waits among those whose cumulative ACK settles it, too: such a message never rests.
+    # A COPIED message waits among those whose cumulative ACK settles it, too; it never rests.
     for one in (given.TAKE_BACK, given.FAIL, given.COMMIT, given.COPY):
         arrows[state.COPIED, one] = state.COPIED
     return arrows
@@ -118,7 +118,7 @@ ARROWS: Final = _arrows()
 #: Nobody gets these any more, as long as their link lives, whatever becomes of their ACK.
 ENDED: Final = frozenset({DeliveryState.COPIED, DeliveryState.CLOSING, DeliveryState.GONE})
 
-#: And of these the ACK is made, too, or need not be.
+#: Of these the ACK is written, or is just being written.
 ACKNOWLEDGED: Final = frozenset({DeliveryState.ACKING, DeliveryState.SETTLED})
 
 

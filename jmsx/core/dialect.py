@@ -1,11 +1,10 @@
 """
 What differs from broker to broker: the seam that adapters fill.
 
-A dialect is a value: what the broker can do, and three objects that know its frames. Where nothing is said of a field,
-a broker is taken for one that does what STOMP 1.2 says, and no more; and so is what a class that inherits one of the
-three protocols leaves out.
+A dialect is a value: what the broker can do, and three objects that know its frames. The defaults of its fields, and of
+the methods of the three protocols, are those of a broker that does what STOMP 1.2 says, and no more.
 """
-# ruff: noqa: ARG002 - what a protocol takes as STOMP has it needs not all arguments
+# ruff: noqa: ARG002 - the protocols' default methods do not need all of their arguments
 
 from __future__ import annotations
 
@@ -49,7 +48,7 @@ class Addresses(NamedTuple):
 
 
 class BrokerSettings(NamedTuple):
-    """What the broker calls settings that a text advises to change, each as ` (NAME)`; empty: it has none."""
+    """The broker's names of settings that an error text advises to change, each as ` (NAME)`; empty: it has none."""
 
     scheduler: str = ""  #: the setting by which it delivers messages later
     priorities: str = ""  #: the setting by which it looks at priorities
@@ -67,12 +66,12 @@ class Sender(Enum):
     OTHER = auto()
 
 
-#: Commands of which it matters whether they were done: of what a broker answers, only a known refusal tells that.
+#: Commands of which it matters whether they were done: of a broker's errors, only a known refusal says that.
 DOUBTFUL: Final = ("SEND", "COMMIT")
 
 
 def unreadable(kinds: str) -> MessageNotReadableError:
-    """Return the error for the body of a JMS sender's message that has not come; `kinds`: those that never do."""
+    """Return the error for the body of a JMS sender's message that has not come; `kinds`: those that never come."""
     return MessageNotReadableError(
         "it is a TextMessage without text, or one of a kind that the broker does not carry over STOMP, and it does not"
         f" tell which: {kinds}; its properties can be read, and message.readable asks first; let the sender use a"
@@ -81,7 +80,7 @@ def unreadable(kinds: str) -> MessageNotReadableError:
 
 
 class Writing(Protocol):
-    """How what we say is written for this broker. Implementations are pure and stateless."""
+    """How frames to this broker are written. Implementations are pure and stateless."""
 
     def send_headers(self, destination: str) -> dict[str, str]:
         """Return the headers of a SEND that say where it goes, for a URI such as `queue://orders`."""
@@ -89,7 +88,7 @@ class Writing(Protocol):
 
     def check_properties(self, properties: Mapping[str, str]) -> None:
         """
-        Raise UnsupportedError for a property that this broker would ignore although another one obeys it, and
+        Raise UnsupportedError for a property that another broker obeys and this one would ignore, and
         MessageFormatError for a value that it could not read.
         """
         return
@@ -99,7 +98,7 @@ class Writing(Protocol):
         return self.send_headers(destination)["destination"]
 
     def queue_name(self, name: str) -> str:
-        """Return which queue is meant by the name that a URI has for it."""
+        """Return the name that the broker has for the queue `name` of a URI."""
         return name
 
     def subscribe_headers(
@@ -127,8 +126,8 @@ class Writing(Protocol):
         """
         Return the headers of a subscription to try before a SUBSCRIBE to the URI with `headers`, or None.
 
-        None: that SUBSCRIBE may ask for a receipt, and gets its messages all the same. Else the trial is refused for
-        what the SUBSCRIBE is refused for, and is given no messages.
+        None: the SUBSCRIBE itself may ask for a receipt, and gets its messages nevertheless. Else the broker refuses
+        the trial for the same reasons as the SUBSCRIBE, and gives it no messages.
         """
         return None
 
@@ -173,8 +172,8 @@ class Writing(Protocol):
 class Reading(Protocol):
     """What the frames of this broker mean. Implementations are pure and stateless."""
 
-    #: How bodies begin that the broker writes anew each time, so that only their `content` stays the same. None: it
-    #: writes none.
+    #: The beginning of bodies that the broker writes anew for each delivery, so that only their `content` stays the
+    #: same; None: there are no such bodies.
     written_anew: re.Pattern[bytes] | None = None
 
     def addresses(self, headers: Mapping[str, str]) -> Addresses:
@@ -196,7 +195,7 @@ class Reading(Protocol):
         return True
 
     def may_hide_body(self, headers: Mapping[str, str], body: bytes) -> bool:
-        """Return whether a MESSAGE that was not translated may have a body, though it seems to have come with it."""
+        """Return whether the body with which an untranslated MESSAGE came may not be all of its body."""
         return False
 
     def sender(self, headers: Mapping[str, str]) -> Sender:
@@ -227,7 +226,7 @@ class Reading(Protocol):
         """
         Return the message id of the SEND with that number (from 1) on a link without a client id; None: unknown.
 
-        `session` is CONNECTED's.
+        `session` is that header of CONNECTED.
         """
         return None
 
@@ -240,7 +239,7 @@ class Reading(Protocol):
         return False
 
     def refuses_subscription(self, text: str) -> bool:
-        """Return whether ERROR `text`, which answers no request, refuses a SUBSCRIBE: no message was sent for that."""
+        """Return whether ERROR `text`, which answers no request, refuses a SUBSCRIBE, and so no message of ours."""
         return False
 
     def complaint(self, frame: Frame) -> str:
@@ -253,7 +252,7 @@ class Reading(Protocol):
 
 
 class Copying(Protocol):
-    """What takes the place of a message that leaves its queue. Implementations are pure and stateless."""
+    """How copies of messages that leave their queue are made. Implementations are pure and stateless."""
 
     def dead_lettered_by_broker(
         self, delivery: Delivery, kind: DestinationKind, *, asked: bool = False
@@ -261,8 +260,8 @@ class Copying(Protocol):
         """
         Return whether NACK puts this message into the broker's dead letter queue, rather than deleting it.
 
-        For a message whose body may not have come, which a copy would lose, its own headers are enough to say so, and
-        where the broker is to be `asked` before.
+        Headers that the sender may have written are enough to say so if the body may not have come, for a copy would
+        lose it, or if the broker is `asked` before.
         """
         return False
 
@@ -298,7 +297,7 @@ class Dialect:
     ack_header: str = "ack"
     #: Header of a SEND by which the broker drops what it has from an earlier try; None: it does not.
     duplicate_id_header: str | None = None
-    #: Header that has the broker write the bodies of others anew, and tells of it; None: it does not.
+    #: Header that asks the broker to translate bodies which STOMP does not carry, and tells that it did; None: none.
     translation_header: str | None = None
     #: Whether the broker takes the time of a message from its sender's `timestamp` header.
     takes_timestamps: bool = False
@@ -306,17 +305,17 @@ class Dialect:
     browser_end: tuple[str, str] | None = None
     #: Header of a SEND that has the broker deliver it after so many milliseconds, if its scheduler is on.
     delay_header: str | None = None
-    #: Whether that needs no scheduler which may be off.
+    #: Whether the broker delays messages without a scheduler that may be off.
     always_delays: bool = False
-    #: Whether the time to live of what is delayed begins anew behind the delay, unless its time is told to be 0.
+    #: Whether a delayed message's time to live begins anew after the delay, unless its `timestamp` is sent as 0.
     delay_renews_expiry: bool = False
     #: Whether an ACK takes part in a transaction.
     transactional_ack: bool = True
     #: Whether NACK gives a message to the broker's dead letter strategy.
     nack_dead_letters: bool = False
-    #: Whether it deletes what is refused by NACK where it has no room for a dead letter.
+    #: Whether the broker deletes a message at its NACK if it has no room for the dead letter.
     nack_needs_room: bool = False
-    #: Whether behind a NACK it may miscount what a cumulative ACK covers, and refuse each that is in no transaction.
+    #: Whether the broker may miscount after a NACK what a cumulative ACK covers, and refuse all outside transactions.
     nack_miscounts: bool = False
     #: Whether a temporary queue has one name, on every connection.
     global_temporaries: bool = False
@@ -324,9 +323,9 @@ class Dialect:
     patience: float = 0.0
     #: Whether the broker closes the connection with each ERROR, and names no receipt of a refused SUBSCRIBE.
     errors_close: bool = True
-    #: How a broker writes heads that writes names of properties without escapes, so that one may look like lines of a
-    #: head. Then its frames have a mark (drivers/epoch.py). None: it escapes them, it must tell the true length of each
-    #: body, and a second header of one name is a property: the first one counts (STOMP 1.2).
+    #: How the broker writes heads, if it does not escape names of properties, so that a name may look like header
+    #: lines; then its frames have a mark (drivers/epoch.py). None: it escapes them; then it must state the true length
+    #: of each body, and of several headers with one name the first one counts (STOMP 1.2), the others are properties.
     raw_names: RawHeads | None = None
     #: Whether a message that a consumer was handed and did not settle is flagged when it comes again.
     flags_redelivery: bool = False
@@ -334,7 +333,7 @@ class Dialect:
     reserved: Container[str] = frozenset()
     #: Properties that the broker reads as whole numbers, beyond JMS's: the least and the greatest.
     numbers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    #: Properties that an application may set, and that a message which came in does not show: they are its own.
+    #: Properties that an application may set, but that received messages do not show: there they are the broker's own.
     internal: Container[str] = frozenset()
 
     def speaks(self, server: str) -> bool:
@@ -342,7 +341,7 @@ class Dialect:
         return server.startswith(self.server)
 
     def untranslated(self, headers: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the headers of the same SUBSCRIBE without what makes the broker look into the bodies of others."""
+        """Return the headers of the same SUBSCRIBE without the request to translate bodies."""
         return {name: value for name, value in headers.items() if name != self.translation_header}
 
     def ends_browsing(self, headers: Mapping[str, str]) -> bool:

@@ -36,7 +36,7 @@ class FailedDeliveries:
     ) -> None:
         self._dead_letters = dead_letters
         self._scheduled = scheduled
-        self._front_order = 0  #: of the last batch that was rolled back, before all that came later
+        self._front_order = 0  #: `order` of the last batch that was rolled back, below all others
         self._draw = draw  #: the next random number in [-1, 1], for collision avoidance
 
     def give_back(
@@ -127,7 +127,7 @@ class FailedDeliveries:
         delivery.dies_unseen()
         consumer.flush(AckTrigger.EACH, now)
         consumer.take_delivered(delivery)
-        # what comes next may kill the process, too, and then there would be another copy
+        # the next message may kill the process, too, and then this one would be copied again
         alone = delivery.entry is not None
         dead = Dead(delivery, cause.reason, cause.failure)
         self._dead_letters.move(consumer, [dead], now, alone=alone)
@@ -151,7 +151,7 @@ class FailedDeliveries:
 
 
 def _runs(failed: Sequence[tuple[Delivery, Failure]]) -> list[tuple[list[Delivery], Failure]]:
-    """Return neighbours that failed with the same and as often before, for which one decision holds."""
+    """Group neighbours with the same failure and as many failures before it: one decision holds for them."""
     runs: list[tuple[list[Delivery], Failure]] = []
     for delivery, failure in failed:
         if runs and runs[-1][1] is failure and runs[-1][0][-1].failures == delivery.failures:

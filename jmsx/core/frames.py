@@ -117,8 +117,8 @@ class Frame:
 #: The headers of a message that could not be understood, as they came.
 UNDECODABLE_HEADER: Final = "jmsx_undecodable_headers"
 
-#: What is read of such a message: texts that are compared or said back, and no numbers. The place of the length tells
-#: Artemis' texts from its bytes.
+#: Headers that are read of such a message: texts that are compared or repeated to the broker, and no numbers. Whether
+#: the length stands in front of `message-id` tells Artemis' texts from its bytes.
 _BARE: Final = frozenset(
     {
         "subscription", "ack", "message-id", "destination", "destination-type", "content-length", "persistent",
@@ -219,7 +219,7 @@ class Record:
 
     @property
     def holds_unwritten(self) -> bool:
-        """Whether this holds also where the frames beside it could not be written; what is settled, the broker says."""
+        """Whether this is true even if the frames with it could not be written; that a message is settled is not."""
         return self.end is not HandOutEnd.SETTLED
 
 
@@ -235,13 +235,13 @@ class Refused:
     """Tell the exception listener that the broker has refused what nobody waits for, as the Java client does."""
 
     error: JmsxError
-    #: Of the message whose send it was; None: nobody knows which frame it was. Then the event that has the broker's
-    #: words tells as much, unless it is late
+    #: Key of the message whose SEND it was; None: it is not known which frame was refused. Then `ErrorReceived` tells
+    #: as much, unless this is `late`
     message_key: str | None = None
-    late: bool = False  #: who sent that frame has waited for the answer, and is gone
+    late: bool = False  #: its caller has stopped waiting for the answer
 
 
-#: What is asked for besides frames. An event is asked for as itself: the observers are to be told of it.
+#: What is asked for besides writing frames. An event stands for itself: the observers are to be told of it.
 Effect = Event | Record | Disconnect | Refused
 
 Action = Transmit | Effect
@@ -252,12 +252,12 @@ class Outbox:
 
     def __init__(self) -> None:
         self._actions: list[Action] = []
-        #: Whether somebody wants the events that every message has, which else are not made
+        #: Whether somebody wants the events of single messages; if not, they are not made
         self.detailed = True
-        #: Whether somebody wants those that tell of each single message how it was acknowledged, and how it ended
+        #: Whether somebody wants the events that tell how each message was acknowledged and ended
         self.ends = True
         self.ended_at = -math.inf  #: when a delivery ended last, told or not (seconds, monotonic)
-        #: SENDs since the link is up, while the broker must count the same
+        #: SENDs on this link; None: the broker may have counted another number
         self.sends: int | None = 0
 
     def transmit(self, *frames: Frame, waits: bool = False) -> None:

@@ -43,7 +43,7 @@ SENDER_HEADER: Final = "jmsx_connection"
 #: Header that tells the types of properties that are no strings, such as `i=count,size b=urgent`.
 TYPES_HEADER: Final = "jmsx_types"
 
-#: Header that tells when a message was sent, where the broker must not know; epoch milliseconds.
+#: Header that tells when a message was sent, where its `timestamp` is left out or 0; epoch milliseconds.
 TIME_HEADER: Final = "jmsx_timestamp"
 
 #: Header of a copy whose original had a body that STOMP does not carry.

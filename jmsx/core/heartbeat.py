@@ -12,14 +12,14 @@ from typing import Final
 
 from jmsx.core.headers import whole
 
-#: Parts of what we promised after which we send, and of what we need for which we ask the peer.
+#: We send after this part of the period that we promised, and ask the peer for this part of the period that we need.
 SEND_AT: Final = 0.5
 ASK_FOR: Final = 0.5
 
 #: Periods after which the peer is late.
 LATE_AT: Final = 2.0
 
-#: The same, of the period that the peer promised, where that is longer: its gap, and some grace.
+#: Periods that the peer promised, after which it is late, if that is longer: its gap, and some grace.
 GRACE: Final = 2.5
 
 

@@ -1,7 +1,7 @@
 """
-What the application was handed on links that were lost since, and has not told yet how that went.
+Messages that the application was handed on links that are lost now, and of which it has not told yet how they went.
 
-The broker delivers it again, to any consumer. It has failed only if the application says so, or cannot say any more
+The broker delivers them again, to any consumer. One has failed only if the application says so, or can no longer say
 how it went.
 """
 

@@ -31,7 +31,7 @@ Shown = TypeVar("Shown", Delivery, MessageFrame)
 #: send next.
 SOON: Final = 2.0
 
-#: Ends of links in a row before topics go without maps, too: what comes there can be looked at nowhere else.
+#: Ends of links in a row before topics go without translation, too: their messages cannot be looked up by a browser.
 OFTEN: Final = 2
 
 #: Headers that differ between two showings of one message, beside the one that tells of its translation.
@@ -89,7 +89,7 @@ def doubted(untranslated: MessageFrame, dialect: Dialect) -> MessageFrame:
     """
     Return the message without its body if what came may not be all of it.
 
-    From then on `carries` of the dialect tells of what was not translated, too, whether a body is missing.
+    With that, `carries` of the dialect tells of an untranslated message, too, whether its body is missing.
     """
     hides = dialect.reading.may_hide_body(untranslated.headers, untranslated.body)
     return untranslated.without_body() if hides else untranslated
@@ -104,8 +104,8 @@ def until_bodiless(
     """
     Yield what a browser is shown before the first message that lacks its body, and count it in `seen`.
 
-    Returns whether that is all. Else browse once more with a translation, and show what is `beyond`: what the broker
-    translates it writes into what others are just being sent, so it is to do that for nobody who can do without.
+    Returns whether that is all. Else browse once more, with translation, and show what is `beyond`. Translation is
+    asked for only if it is needed: the broker writes it into messages that others are just being sent.
     """
     for one in untranslated:
         if lacks_body(one):
@@ -116,7 +116,7 @@ def until_bodiless(
 
 
 def beyond(seen: Counter[str], shown: Iterable[Shown], dialect: Dialect) -> Iterator[Shown]:
-    """Yield what a browser is shown that is not in `seen`, by its ids; what is counted there meanwhile is left out."""
+    """Yield what a browser is shown that is not in `seen`, by message id; changes of `seen` meanwhile do not count."""
     left = seen.copy()
     for one in shown:
         message_id = dialect.reading.message_id(one.headers)
@@ -128,9 +128,9 @@ def beyond(seen: Counter[str], shown: Iterable[Shown], dialect: Dialect) -> Iter
 
 def is_same(shown: MessageFrame, known: MessageFrame, dialect: Dialect) -> bool:
     """
-    Return whether both frames are of one message: the id that it goes by may be one that its sender gave it.
+    Return whether both frames are of one message; the message id alone does not tell, for a sender may have written it.
 
-    A truncated frame is compared line by line with all that came: the order of headers is the broker's affair.
+    A truncated frame is compared by all lines that came, in any order: the broker may write headers in another one.
     """
     own = (*_OWN, dialect.translation_header or "")
     if shown.broken or known.broken:

@@ -2,8 +2,8 @@
 Commits where ACKs take no part in transactions: first what was sent is committed, then what was received acknowledged.
 
 A crash between the two steps delivers again what was received; what is then sent again carries the same identity, by
-which the broker knows it. With `commit_markers` a commit whose link is lost at its ACKs is done for all that: what was
-received is acknowledged when it comes again, without being handed out.
+which the broker knows it. With `commit_markers` a commit whose link is lost before its ACKs are confirmed still ends
+well: what was received is acknowledged when it comes again, without being handed out.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class TwoSteps:
         return self._cut is not None and not self._cut.whole.done
 
     def commit(self, commit: Commit, repeats: Callable[[Commit, JmsxError], bool]) -> None:
-        """COMMIT what was sent, then `acknowledge`; `repeats` takes a commit that ended badly over, or does not."""
+        """Commit what was sent, then `acknowledge`; `repeats` returns whether it takes over a commit that failed."""
 
         def answered(now: float, error: JmsxError | None) -> JmsxError | None:
             if commit.whole.done:
@@ -87,7 +87,7 @@ class TwoSteps:
         self._outbox.transmit(*plain_acks(commit.batches, request.receipt_id))
 
     def owe(self, commit: Commit, now: float) -> None:
-        """End `commit`, of which the broker has what was sent: when what was received comes again, its ACK is owed."""
+        """End `commit`, all of whose sends the broker has: when what it received comes again, only ACKs are owed."""
         if commit.whole.done:
             return
         for consumer, batch in commit.batches:
@@ -98,7 +98,7 @@ class TwoSteps:
         commit.whole.end(now)
 
     def resume(self, now: float) -> None:
-        """End a commit whose link was lost at its ACKs: there is another one, on which they are owed."""
+        """End a commit whose link was lost at its ACKs: they are owed on the new one."""
         cut, self._cut = self._cut, None
         if cut is not None:
             self.owe(cut, now)

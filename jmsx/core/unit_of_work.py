@@ -1,8 +1,8 @@
 """
 What a session does inside a STOMP transaction: sends, commits and rollbacks.
 
-Of the ways in which a transaction is committed it picks one (commit_ways.py), and does the simplest itself: all in
-one burst. Whatever the way, what is in the transaction has its end here.
+It picks one of the ways to commit a transaction (commit_ways.py), and does the simplest itself: all in one burst.
+Whatever the way, this module ends what is in the transaction.
 
 The rules that keep messages from being lost on Classic (BROKER.md C29-C33 and C35): one transaction at a time on a
 link; no receipt on a frame inside it, save COMMIT and what is awaited, because a failing frame with a receipt does not
@@ -56,7 +56,7 @@ _HALF = (
 )
 
 
-#: Complaints of which no message that is held is the cause; what is refused behind one was not looked at any more.
+#: Complaints that no held message has caused; what the broker refuses after such a one, it has not looked at.
 _BLAMELESS: Final = frozenset({About.COPY, About.SUBSCRIPTION, About.LINK})
 
 
@@ -86,7 +86,7 @@ class UnitOfWork:
         self._on_lost_links = on_lost_links
         self._lost_deliveries = lost_deliveries
         self._releases = releases  #: what ends every transaction that keeps a window open
-        #: Ends that consumers get only what a commit in doubt has received
+        #: Lets consumers get all messages again, after only those that a commit in doubt has received
         self._subscribe_wholly = subscribe_wholly
         self._transaction = Transaction(settings.session_id)
         #: In this transaction, on this link, the broker has complained of what may have been sent for a message
@@ -142,7 +142,7 @@ class UnitOfWork:
         return self._transaction.state is not TxState.IDLE
 
     def touch(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> None:
-        """Note that `delivery` was handed out in the transaction; what is sent from here on is said to come of it."""
+        """Note that `delivery` was handed out in the transaction; what is sent from here on counts as sent for it."""
         self._transaction.touch(now)
         self._transaction.take(consumer.settings.origin, delivery)
 
@@ -158,8 +158,8 @@ class UnitOfWork:
 
         Only a SEND to another connection's temporary destination is awaited: its owner may be gone, and a commit that
         is refused for that costs the link each time. A SEND that fails with a receipt leaves the transaction as it was
-        (measured on Classic 6.1.8), so the sender hears of it and decides. And what may have been sent before waits
-        until the broker knows whether it was (journal_barrier.py).
+        (measured on Classic 6.1.8), so the sender hears of it and decides. And a send that an older commit may have
+        done already waits until the broker knows whether it did (journal_barrier.py).
 
         Raises IllegalStateError if the transaction can only be rolled back.
         """
@@ -186,7 +186,7 @@ class UnitOfWork:
 
     def _send_behind_barrier(self, sent: TxSend) -> Request:
         """
-        Write the SEND when the broker knows what it has; until then the transaction cannot be committed.
+        Write the SEND after a journal barrier; until then the transaction cannot be committed.
 
         What other threads send meanwhile waits behind a barrier of its own, so each comes behind the one before.
         """
@@ -253,8 +253,8 @@ class UnitOfWork:
         """
         Return whether commits have a marker now.
 
-        Where ACKs take no part in transactions, what was received tells as much, when it comes again; and of a session
-        that holds messages of two subscriptions when its socket breaks Artemis keeps one for nobody three times as
+        Where ACKs take no part in transactions, the received messages tell as much when they come again; and if a
+        session holds messages of two subscriptions when its socket breaks, Artemis keeps one for nobody three times as
         often (BROKER.md A66). So there only a session without consumers reads markers.
         """
         if self.markers is None:
@@ -350,7 +350,7 @@ class UnitOfWork:
         return transaction.rollback_only
 
     def hear(self, complaint: Complaint) -> None:
-        """Note of what the broker complains, before the request is answered that it is about."""
+        """Note a complaint of the broker, before the request that it answers is ended."""
         about = complaint.about
         self._blameless = about in _BLAMELESS
         self.complained |= about is About.WORK
@@ -388,9 +388,9 @@ class UnitOfWork:
         """
         Roll back the open transaction, because the link is gone and the broker rolls it back, too.
 
-        What was received on it counts as failed if the broker has complained: of what is sent for a message it would do
-        so each time.
-        The application has to call `rollback`. Source: `ActiveMQMessageConsumer.java:761-771`.
+        What was received on it counts as failed if the broker has complained, because it would complain each time of
+        what is sent for such a message. The application has to call `rollback`. Source:
+        `ActiveMQMessageConsumer.java:761-771`.
         """
         if self.complained:
             self._on_lost_links.refuse(epoch)
@@ -501,7 +501,7 @@ class UnitOfWork:
         return frames
 
     def _ended(self, commit: Commit, now: float, error: JmsxError | None) -> JmsxError | None:
-        """Make the end of all that is in `commit`; return what its caller is told."""
+        """End all that is in `commit`; return the error for its caller, if any."""
         self._commit = None
         complaint = commit.transaction.rollback_only
         if error is None and complaint is not None:
