@@ -56,6 +56,8 @@ class HandlerCall:
         cause = told_by(error)
         said = steers(cause)  # on purpose: it needs no traceback
         dead = self.delivery.failed.next_delivery == DEAD_LETTER
+        # What was on a lost link comes again all the same, to a durable subscription.
+        lazy = settings is not None and settings.lazy and not core.is_lost(self.delivery)
         level = _log.info if failure.disposition is Disposition.DISCARD else _log.warning
         level(
             event,
@@ -65,16 +67,18 @@ class HandlerCall:
             key=self.message.key,
             message_id=self.message.message_id,
             attempt=f"{self._attempt} of {'any' if most == UNLIMITED else most + 1}",
-            again=self._again(failure),
+            again=self._again(failure, lazy=lazy),
             error=shortened(f"{failure.error_type}: {failure.error_message}"),
             place=failure.place,
             exc_info=cause if (self._first or dead) and not said else None,
         )
 
-    def _again(self, failure: Failure) -> str:
+    def _again(self, failure: Failure, *, lazy: bool) -> str:
         next_delivery = self.delivery.failed.next_delivery
         if failure.disposition in _ENDS:
             return _ENDS[failure.disposition]
+        if lazy:
+            return "never, it is acknowledged: so it is with topics in DUPS_OK_ACKNOWLEDGE"
         if next_delivery == DEAD_LETTER:
             return "never, dead letter now"
         if isinstance(next_delivery, float | int):

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jmsx import AcknowledgeMode, Discard, Message, RedeliveryPolicy, Retry
+from jmsx import AcknowledgeMode, Connection, Discard, Message, RedeliveryPolicy, Retry, Topic
 from jmsx.app import App
 from jmsx.core.events import DeliveryEnded
 from tests.integration.broker_support import eventually
 from tests.integration.support import (
     CLIENT,
+    DUPS_OK,
     INDIVIDUAL,
     TRANSACTED,
     Diary,
@@ -104,6 +105,27 @@ def test_what_a_handler_says_on_purpose(
     assert (first["again"], second["again"]) == ("in 0.01 s", "never, it is discarded")
     assert not first["traceback"]
     assert not second["traceback"]
+
+
+def test_what_is_done_with_though_it_failed(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In DUPS_OK a topic's message that a listener fails at is acknowledged with the others, and so the line says."""
+    topic, seen = Topic(fresh_queue().name), list[str]()
+
+    def fail(message: Message) -> None:
+        seen.append(message.text)
+        int("no number")
+
+    with Connection(broker.url) as connection:
+        session = connection.create_session(DUPS_OK)
+        session.create_consumer(topic, listener=fail)
+        connection.start()
+        connection.create_session().create_producer(topic).send("x")
+        assert eventually(lambda: len(lines(caplog, "handler failed")) == 1, 10)
+    assert seen == ["x"]
+    (line,) = lines(caplog, "handler failed")
+    assert line["again"] == "never, it is acknowledged: so it is with topics in DUPS_OK_ACKNOWLEDGE"
 
 
 class Mute(Exception):  # noqa: N818 - it says nothing
