@@ -458,21 +458,22 @@ class Calls:
                 continue
         self.engine.renew("a receive() was interrupted again and again")
 
-    def look(self, subscription_id: str) -> Delivery | None:
+    def look(self, subscription_id: str, destination: str) -> Delivery | None:
         """
-        Return the next message of a browser; None at its end.
+        Return the next message of the browser of `destination`, its URI; None at its end.
 
         Raises BrokerTimeoutError if the broker is silent, and IllegalStateError if the session is closed.
         """
         deadline = self.engine.now() + self._limit
         with self.engine.lock:
-            return self._look(subscription_id, deadline)
+            return self._look(subscription_id, destination, deadline)
 
-    def _look(self, subscription_id: str, deadline: float) -> Delivery | None:
+    def _look(self, subscription_id: str, destination: str, deadline: float) -> Delivery | None:
         while True:
             if self.closed:
                 raise IllegalStateError(
-                    "The Session is closed; it was closed while a queue was browsed, so what was shown may not be all"
+                    f"The Session is closed; it was closed while {destination} was browsed, so what was shown may not"
+                    " be all"
                 )
             delivery, ended = self.engine.call(
                 lambda core, _now: core.browsers.look(subscription_id)
@@ -484,7 +485,7 @@ class Calls:
                 self.engine.changed.wait(min(left, LONGEST_WAIT)) or left > LONGEST_WAIT
             ):
                 raise BrokerTimeoutError(
-                    f"{self.engine.source.broker} did not come to the end of the queue that is browsed in"
+                    f"{self.engine.source.broker} did not come to the end of {destination} in"
                     f" {self.engine.request_timeout:g} s; browse it again, or raise request_timeout"
                 )
 

@@ -86,12 +86,13 @@ class QueueBrowser:
             epochs.add(link.engine.core.epoch)
             if len(epochs) > 1:
                 raise lost(link.broker, uri)
-            yield from self._deliveries(name)
+            yield from self._deliveries(name, uri)
         finally:
             self._end(name)
 
-    def _deliveries(self, name: str) -> Iterator[Delivery]:
-        while name in self._open and (delivery := self._link.calls.look(name)) is not None:
+    def _deliveries(self, name: str, uri: str) -> Iterator[Delivery]:
+        look = self._link.calls.look
+        while name in self._open and (delivery := look(name, uri)) is not None:
             yield delivery
 
     def _unexpired(self, shown: Iterable[Delivery]) -> Iterator[Message]:

@@ -104,7 +104,7 @@ def _ask(link: SessionLink) -> bool:
     try:
         calls.ask(f"SEND {private}", lambda core, _now: core.sending.send_own(asked))
         try:
-            delivery = calls.look(name)
+            delivery = calls.look(name, private)
         except BrokerTimeoutError:
             calls.finish(lambda core, _now: core.barrier())  # a silent link answers nothing else
             delivery, _ = engine.call(lambda core, _now: core.browsers.look(name))

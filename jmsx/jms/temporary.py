@@ -73,7 +73,7 @@ def _ask(queue: Temporary, link: SessionLink) -> Destination:
     )
     try:
         owner.tell_name(queue, meeting)
-        delivery = link.calls.look(name)
+        delivery = link.calls.look(name, meeting)
     finally:
         link.calls.finish(lambda core, _now: core.browsers.close(name, meeting))
     told = None if delivery is None else dialect.reading.addresses(delivery.headers).reply_to

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jmsx import Connection, Message, PrefetchPolicy, Queue, ReconnectPolicy
-from jmsx.errors import BrokerTimeoutError
+from jmsx.errors import BrokerTimeoutError, IllegalStateError
 from tests.integration.liar import Liar, message, receipt
 from tests.integration.proxy import Proxy
 from tests.integration.support import TRANSACTED, text
@@ -127,6 +127,29 @@ def test_a_browser_is_closed_behind_what_it_is_shown(queue: Queue) -> None:
             messages = iter(browser)
             assert text(next(messages)) == "x"
         connection.close()
+
+
+def test_what_ends_a_browser_names_its_queue(queue: Queue) -> None:
+    """Whether the broker does not come to the end, or the session is closed meanwhile."""
+
+    def show_one(client: Client) -> None:
+        subscribe = client.obey(until="SUBSCRIBE")
+        assert subscribe is not None
+        client.say(receipt(subscribe), message(subscribe.headers["id"], 0))
+        client.obey()
+
+    with Liar(show_one, show_one) as liar, Connection(liar.url, request_timeout=0.5) as connection:
+        connection.start()
+        shown = iter(connection.create_session().create_browser(queue))
+        next(shown)
+        with pytest.raises(BrokerTimeoutError, match=f"to the end of {queue.uri} in 0.5 s; browse"):
+            next(shown)
+        session = connection.create_session()
+        shown = iter(session.create_browser(queue))
+        next(shown)
+        session.close()
+        with pytest.raises(IllegalStateError, match=f"closed while {queue.uri} was browsed, so"):
+            next(shown)
 
 
 def test_a_link_is_restored_behind_what_it_brings(queue: Queue) -> None:
