@@ -226,7 +226,7 @@ class HandingOut:
             return True
         if delivery.arrival.epoch != linked and not delivery.is_acknowledged:
             held.delivery = None
-            self._consumers.note_not_failed(consumer, delivery)
+            self._consumers.note_not_failed([delivery])
             return True
         if delivery.arrival.epoch != linked:  # its ACK may be written, and is not to be any more
             delivery.step(DeliveryInput.ACKED)

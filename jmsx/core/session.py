@@ -729,9 +729,9 @@ class SessionCore:
         """Note how a delivery of a lost link went; None: it is done."""
         consumer.ended_late(delivery, now, failure)
         if failure is not None and failure.disposition in _FAILED:
-            self._consumers.note_failed(consumer, delivery, failure)
+            self._consumers.note_failed([delivery], failure)
         else:
-            self._consumers.note_not_failed(consumer, delivery)
+            self._consumers.note_not_failed([delivery])
 
     def _understand(self, frame: MessageFrame, now: float, wall: float) -> Delivery:
         """

@@ -8,6 +8,7 @@ and only those are looked at again to find which one is served next, or has some
 from __future__ import annotations
 
 import math
+from collections import Counter
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
 
@@ -204,37 +205,43 @@ class Subscriptions:
         """Note that the application is done with a message of a lost link: its last delivery did not fail."""
         consumer = self._consumers[delivery.arrival.subscription_id]
         if consumer.consumed_late(delivery, now):
-            self.note_not_failed(consumer, delivery)
+            self.note_not_failed([delivery])
 
-    def note_not_failed(self, consumer: ConsumerCore, delivery: Delivery) -> None:
+    def note_not_failed(self, deliveries: Sequence[Delivery]) -> None:
         """
-        Note that the last delivery of a message of a lost link did not fail: it was done, or the application has not
-        seen it.
+        Note that the last deliveries of messages of lost links did not fail: they were done, or the application has
+        not seen them.
         """
-        self._finish(delivery)
-        self.on_lost_links.told(delivery)
-        self._tell_next(consumer, delivery, lambda lost: lost._replace(failures=lost.failures - 1))
+        for delivery in deliveries:
+            self._finish(delivery)
+            self.on_lost_links.told(delivery)
+        self._tell_next(deliveries, lambda lost: lost._replace(failures=lost.failures - 1))
 
-    def note_failed(self, consumer: ConsumerCore, delivery: Delivery, failure: Failure) -> None:
-        """Note that the last delivery of a message of a lost link has failed, and how, if that is known."""
-        self.on_lost_links.failed(delivery)
+    def note_failed(self, deliveries: Sequence[Delivery], failure: Failure) -> None:
+        """Note that the last deliveries of messages of lost links have failed, and how, if that is known."""
+        for delivery in deliveries:
+            self.on_lost_links.failed(delivery)
         if failure.error_type is not None:
-            self._tell_next(consumer, delivery, lambda lost: lost._replace(failure=failure))
+            self._tell_next(deliveries, lambda lost: lost._replace(failure=failure))
 
-    def _tell_next(
-        self, consumer: ConsumerCore, delivery: Delivery, told: Callable[[Lost], Lost]
-    ) -> None:
-        """Have the next delivery of a message of a lost link know what is `told` of this one."""
-        if self._lost_deliveries.tell(consumer, delivery, told):
+    def _tell_next(self, deliveries: Sequence[Delivery], told: Callable[[Lost], Lost]) -> None:
+        """Have the next delivery of each message of a lost link know what is `told` of this one."""
+        come = Counter[
+            int
+        ]()  # again before the application was done: so often each name is told of
+        for delivery in deliveries:
+            consumer = self._consumers[delivery.arrival.subscription_id]
+            if not self._lost_deliveries.tell(consumer, delivery, told):
+                come[consumer.memory.key(delivery)] += 1
+        if not come:
             return
-        # It may have come again before the application was done.
-        name = consumer.memory.key(delivery)
-        for one in (one for each in self for one in each.waiting):
-            lost = one.history.lost
-            if lost is None or one.progress is not ARRIVED:
-                continue
-            if consumer.memory.key(one) == name:
-                one.continue_after_loss(told(lost))
+        for consumer in self:
+            for one in consumer.waiting:
+                lost = one.history.lost
+                if lost is None or one.progress is not ARRIVED:
+                    continue
+                for _ in range(come[consumer.memory.key(one)]):
+                    one.continue_after_loss(lost := told(lost))
 
     def _finish(self, delivery: Delivery) -> None:
         """Have the ledger note that the hand-out did not fail; once, however often that is told."""
@@ -263,16 +270,18 @@ class Subscriptions:
 
         Only the links have failed; one that was given back meanwhile may have come again to any session of the process.
         """
-        for delivery in self.on_lost_links if only is None else [only]:
-            if delivery in self.on_lost_links:
-                consumer = self._consumers[delivery.arrival.subscription_id]
-                consumer.memory.acknowledged([delivery])
-                self.note_not_failed(consumer, delivery)
+        held = [
+            one
+            for one in (self.on_lost_links if only is None else [only])
+            if one in self.on_lost_links
+        ]
+        for delivery in held:
+            self._consumers[delivery.arrival.subscription_id].memory.acknowledged([delivery])
+        self.note_not_failed(held)
 
     def note_held_failed(self, failure: Failure) -> None:
         """Note that the messages of lost links that the application still held have failed."""
-        for delivery in self.on_lost_links:
-            self.note_failed(self._consumers[delivery.arrival.subscription_id], delivery, failure)
+        self.note_failed(list(self.on_lost_links), failure)
 
     # The link --------------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import pytest
 from jmsx.core.events import DeliveryEnded, DeliveryEndedLate
 from jmsx.core.held_on_lost_links import MOST
 from jmsx.core.modes import AcknowledgeMode
-from jmsx.core.process_memory import ProcessMemory
+from jmsx.core.process_memory import ConsumerMemory, ProcessMemory
 from jmsx.core.values import NO_FAILURE, Disposition, Failure
 from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT as CLASSIC
@@ -19,6 +19,7 @@ from tests.unit.core.harness import (
     BROKEN,
     CLIENT,
     DIALECT,
+    DISCARDED,
     DUPS_OK,
     ENDLESS,
     INDIVIDUAL,
@@ -31,6 +32,7 @@ from tests.unit.core.harness import (
 )
 
 if TYPE_CHECKING:
+    from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
 
 
@@ -289,3 +291,59 @@ def test_what_another_one_s_rollback_undoes_on_a_lost_link_is_told() -> None:
     talk.core.settle([(talk.held("2"), REJECTED)], talk.now + 1)
     assert [one.split()[1] for one in late(talk)] == ["undone"]
     assert (running(talk), lost.runs_on) == (0, False)
+
+
+@pytest.mark.parametrize("mode", [CLIENT, INDIVIDUAL, TRANSACTED], ids=str)
+@pytest.mark.parametrize("failure", [BROKEN, DISCARDED], ids=["failed", "discarded"])
+def test_what_came_again_is_looked_at_once(
+    mode: AcknowledgeMode, failure: Failure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For all that was held, and not for each of it."""
+    looked: list[Delivery] = []
+    key = ConsumerMemory.key
+
+    def noted(self: ConsumerMemory, delivery: Delivery) -> int:
+        looked.append(delivery)
+        return key(self, delivery)
+
+    monkeypatch.setattr(ConsumerMemory, "key", noted)
+
+    def looks(messages: int) -> int:
+        talk = Talk(mode)
+        talk.subscribe(policy=AT_ONCE, prefetch=ENDLESS)
+        names = [str(number) for number in range(messages)]
+        talk.comes(*names)
+        for _ in names:
+            talk.held()
+        talk.cut()
+        talk.reopen()
+        talk.comes(*names, redelivered="true")
+        looked.clear()
+        tell = talk.core.rollback if talk.core.transacted else talk.core.recover
+        tell(talk.now, failure)
+        return len(looked)
+
+    assert looks(40) == 2 * looks(20) > 0
+
+
+@pytest.mark.parametrize("mode", [CLIENT, INDIVIDUAL, TRANSACTED], ids=str)
+@pytest.mark.parametrize("failure", [BROKEN, DISCARDED], ids=["failed", "discarded"])
+def test_what_two_lost_links_had_is_told_of_both(mode: AcknowledgeMode, failure: Failure) -> None:
+    """Each message that came again meanwhile knows of either, and others know of none."""
+    talk = Talk(mode)
+    talk.subscribe(policy=at_most(5), prefetch=ENDLESS)
+    for _ in range(2):
+        talk.comes("a", "b", redelivered="true")
+        for _ in "ab":
+            talk.held()
+        talk.cut()
+        talk.reopen()
+    talk.comes("b", "c", "a", redelivered="true")
+    (talk.core.rollback if talk.core.transacted else talk.core.recover)(talk.now, failure)
+    again = [talk.held() for _ in "bca"]
+    failures = 2 if failure is BROKEN else 0
+    assert [(each.arrival.message_id, each.failures) for each in again] == [
+        ("b", failures),
+        ("c", 0),
+        ("a", failures),
+    ]
