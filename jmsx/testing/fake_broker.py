@@ -1,7 +1,7 @@
 """
 A broker in memory, at the level of STOMP frames.
 
-It has no socket, thread, clock or randomness: `now` is an argument, ids are counters. What one frame causes happens
+It has no socket, thread, clock or randomness: `now` is an argument, ids are counters. All effects of a frame happen
 before the call returns, on all links, in the order in which the real broker's tasks would run:
 
 >>> from jmsx.core.frames import Frame
@@ -12,8 +12,8 @@ before the call returns, on all links, in the order in which the real broker's t
 >>> [frame.command for frame in link.take_frames()]
 ['CONNECTED']
 
-What would silently go another way than on the real broker raises NotImplementedError. What each kind of broker has not,
-and where it is not like a real one, is told in `jmsx.testing.classic` and `jmsx.testing.artemis`.
+Where the fake broker would silently behave unlike the real one, it raises NotImplementedError. The modules
+`jmsx.testing.classic` and `jmsx.testing.artemis` list what each kind of broker lacks and where it differs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PROFILES: Final[Mapping[str, Profile]] = {
     "artemis": ArtemisProfile(),
 }
 
-#: Words by which a refusal is known on both brokers.
+#: An error text that jmsx takes for a refusal on both brokers.
 REFUSAL: Final = "ProtocolException (AMQ339013): refused by the test"
 
 
@@ -51,15 +51,15 @@ class MessageView(Protocol):
 
     @property
     def properties(self) -> Mapping[str, str | int]:
-        """The headers that are the sender's own, and what the broker added."""
+        """The sender's own headers, and those that the broker added."""
 
     @property
     def priority(self) -> int:
-        """0 to 9."""
+        """The JMS priority, 0 to 9."""
 
     @property
     def persistent(self) -> bool:
-        """Whether a real broker would have it on its disk."""
+        """Whether a real broker would store the message on disk."""
 
 
 class QueueView(Protocol):
@@ -85,7 +85,7 @@ class FakeBroker:
 
     Args:
         profile: which broker to be like: "classic", "artemis", or one from `jmsx.testing.profiles`.
-        origin: the wall-clock time at `now` = 0, in seconds since 1970; it dates messages and expires them.
+        origin: the wall-clock time at `now` = 0, in seconds since 1970; used for timestamps and expiry.
 
     Raises:
         ValueError: on an unknown name.
@@ -93,7 +93,7 @@ class FakeBroker:
 
     def __init__(self, profile: Profile | str = "classic", *, origin: float = _ORIGIN) -> None:
         self.profile = _named(profile)
-        self.links: list[FakeLink] = []  #: those that are open, oldest first
+        self.links: list[FakeLink] = []  #: the open ones, oldest first
         self._runtime = runtime = Runtime(origin)
         self._connect: Callable[[], FakeLink]
         self._queue: Callable[[str], QueueView]
@@ -107,7 +107,7 @@ class FakeBroker:
             self._connect = partial(ArtemisLink, runtime, self.links, office)
 
     def open_link(self, now: float) -> FakeLink:
-        """Open a new connection, on which the client has not said CONNECT; `now` in seconds, monotonic."""
+        """Open a new connection, on which no CONNECT has been sent yet; `now` is in seconds, monotonic."""
         self._runtime.advance_to(now)
         link = self._connect()
         self.links.append(link)
@@ -120,7 +120,7 @@ class FakeBroker:
         self._runtime.settle()
 
     def queue(self, name: str) -> QueueView:
-        """Show the queue called `name`, made if it is not there."""
+        """Return the queue called `name`; it is created if it does not exist."""
         return self._queue(name)
 
     # -- faults ---------------------------------------------------------------------------------
@@ -136,24 +136,25 @@ class FakeBroker:
         """
         Have the broker fail the next `command`: ERROR instead of RECEIPT.
 
-        A `message` that is no refusal of either broker's, such as `java.io.IOException`, leaves SEND and COMMIT in
-        doubt.
+        If `message` is not the text of a refusal, for instance `java.io.IOException`, the outcome of a SEND or COMMIT
+        is in doubt.
 
-        What STOMP's side of the broker does before has been done by then, as on a real broker. Classic: a refused
-        COMMIT has lost its name, a refused ACK its ack id, and a frame in a transaction without `receipt` makes it
-        rollback-only. Artemis: a refused COMMIT has lost its messages, and the connection is closed.
+        The fault strikes after the broker's STOMP layer has done its part, as on a real broker. Classic: after a
+        refused COMMIT the transaction's name, after a refused ACK the ack id, is no longer valid; a refused frame in a
+        transaction without `receipt` makes the transaction rollback-only. Artemis: the messages of a refused COMMIT are
+        lost, and the connection is closed.
         """
         self.faults.add(PlannedFault(command, BrokerFault(message), link))
 
     def cut_next(self, command: str, *, applied: bool, link: FakeLink | None = None) -> None:
-        """Let the socket die at the next `command`: before the broker saw it, or `applied` but not answered."""
+        """Let the socket die at the next `command`: before the broker sees it, or if `applied` before it answers."""
         self.faults.add(PlannedFault(command, SocketFault("cut by the test"), link, applied))
 
     # -- time -----------------------------------------------------------------------------------
 
     @property
     def now(self) -> float:
-        """The time that was last told (seconds, monotonic)."""
+        """The latest `now` that any call has given (seconds, monotonic)."""
         return self._runtime.now
 
     def now_ms(self) -> int:
@@ -165,7 +166,7 @@ class FakeBroker:
         return self._runtime.next_timer()
 
     def handle_timer(self, now: float) -> None:
-        """Let time go on to `now`, and do what is due: delayed messages; raises ValueError if it would go back."""
+        """Advance time to `now`, and deliver delayed messages that are due; raises ValueError if time would go back."""
         self._runtime.advance_to(now)
         self._runtime.settle()
 

@@ -1,12 +1,12 @@
 """
-What goes wrong inside the fake broker, and what a test makes go wrong.
+Faults inside the fake broker, and those that a test plans.
 
 ::
 
     Fault
     ├── ProtocolFault   the STOMP converter refuses the frame: ERROR, the transaction goes on
     ├── BrokerFault     the broker refuses the command: ERROR, and Classic may mark the transaction rollback-only
-    └── SocketFault     the socket just closes, without a word
+    └── SocketFault     the socket just closes, without an ERROR
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 
 class Fault(Exception):  # noqa: N818 - a fault is what the broker has, not an error of the caller
-    """The root; never leaves the fake broker."""
+    """The root of all faults; it never leaves the fake broker."""
 
     java_class = "java.lang.RuntimeException"
 
@@ -49,12 +49,12 @@ class SocketFault(Fault):
 
 @dataclass(frozen=True, slots=True)
 class PlannedFault:
-    """What the next `command` runs into, on `link` or, if that is None, on whichever comes first."""
+    """A fault for the next `command` on `link`; on any link if that is None."""
 
     command: str
     fault: Fault
     link: object | None = None
-    applied: bool = False  #: after the broker has done its work, instead of before
+    applied: bool = False  #: strike after the broker has carried out the command, not before
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class FaultPlan:
         self._planned.append(planned)
 
     def clear(self) -> None:
-        """Forget what was not used."""
+        """Forget the planned faults that have not happened."""
         self._planned.clear()
 
     def perform(self, command: str, link: object, work: Callable[[], None]) -> None:

@@ -9,8 +9,8 @@ An application under test: its own workers and sessions, against a broker in mem
         assert mq.handler(ship).calls[-1].error is None
         assert mq.dead_letters("queue://orders") == []
 
-What follows from a step is done when the step returns. Only the test moves time. A real broker is needed for what is
-the broker's: a disk that is full, the network, how fast it is.
+When a step returns, all its consequences have happened. Only the test moves time. What depends on the broker's machine
+needs a real broker: a full disk, the network, speed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from jmsx.testing.fake_broker import FakeBroker
 from jmsx.testing.profiles import ClassicProfile, Profile
 from jmsx.testing.world import START, World
 
-#: Real seconds that a handler may take.
+#: Real seconds that a call of a handler may take before the test fails with BlockedError.
 PATIENCE: Final = 5.0
 
 
@@ -61,9 +61,9 @@ PATIENCE: Final = 5.0
 class HandlerCall:
     """One call of a handler."""
 
-    messages: tuple[Message, ...]  #: what it was given: one, or those of a batch
+    messages: tuple[Message, ...]  #: the message that it was given, or all those of a batch
     arguments: tuple[Any, ...]
-    at: float  #: seconds, virtual, since the harness began
+    at: float  #: virtual seconds since the harness began
     error: BaseException | None = None  #: what it raised
     returned: object = None
 
@@ -74,36 +74,36 @@ class HandlerCall:
 
     @property
     def attempt(self) -> int:
-        """Which delivery of the message it was, from 1."""
+        """Which delivery of the message this call was, counted from 1 (JMSXDeliveryCount)."""
         return self.message.delivery_count
 
 
 @dataclass(slots=True)
 class HandlerRecord:
-    """What a consumer's handler was called with."""
+    """The calls of one consumer's handler."""
 
     name: str
     calls: list[HandlerCall] = field(default_factory=list)  #: in their order
 
     @property
     def messages(self) -> list[Message]:
-        """The messages that it was given, in this order; one that was redelivered is there more than once."""
+        """The messages that the handler was given, in order; a redelivered message appears once for each delivery."""
         return [message for call in self.calls for message in call.messages]
 
 
 class DeadLetter(NamedTuple):
-    """A message that is not delivered again, and why."""
+    """A dead letter: a message that is not delivered again, and why."""
 
-    message: Message | None  #: as it lies in `queue`; None: somebody has taken it from there
-    queue: str  #: where it is, such as `queue://ActiveMQ.DLQ`
+    message: Message | None  #: as it is in `queue`; None: it was taken from there
+    queue: str  #: the dead letter queue, such as `queue://ActiveMQ.DLQ`
     reason: str  #: `max_redeliveries`, `rejected`, `expired` or `undecodable`
     attempts: int
-    error_type: str | None  #: class of what the handler raised last
+    error_type: str | None  #: class of the exception that the handler raised last
     error_message: str | None
 
 
 class Harness:
-    """Runs an app for a test, which says what comes and when time passes; made by `harness`; in virtual seconds."""
+    """Runs an app in a test, which sends the messages and advances virtual time; made by `harness`."""
 
     def __init__(self, app: App, broker: Profile | str, patience: float) -> None:
         if not isinstance(app, App):
@@ -120,7 +120,9 @@ class Harness:
         self._records: dict[str, HandlerRecord] = {}
         self._deaths: list[MessageDeadLettered] = []
         self._restore: Callable[[], None] = lambda: None
-        self._loop: asyncio.AbstractEventLoop | None = None  #: of the test, where handlers run
+        self._loop: asyncio.AbstractEventLoop | None = (
+            None  #: the test's, on which async handlers run
+        )
 
     # A test's steps --------------------------------------------------------------------------------------------------
 
@@ -130,7 +132,7 @@ class Harness:
         body: Message | Data = None,
         **options: Unpack[SendKeywords],
     ) -> str:
-        """Do as `app.send` does, then `settle()`; returns the key of the message."""
+        """Do what `app.send` does, then `settle()`; returns the key of the message."""
         self._check("send")
         key = self._app.send(to, body, **options)
         self._world.settle()
@@ -138,7 +140,7 @@ class Harness:
 
     def advance(self, duration: Duration) -> None:
         """
-        Let time go on by seconds, a timedelta, or a text such as "90s", "1h" or "1h30m", with all that is due then.
+        Advance virtual time by seconds, a timedelta, or a text such as "90s" or "1h30m"; what is due meanwhile runs.
 
         Raises BlockedError if a handler does not return.
         """
@@ -146,7 +148,7 @@ class Harness:
         self._world.advance_to(self._world.monotonic() + seconds("duration", duration))
 
     def settle(self) -> None:
-        """Let all happen that can happen now; other steps have done so when they return."""
+        """Wait until all that can happen without time passing has happened; the other steps do so themselves."""
         self._check("settle")
         self._world.settle()
 
@@ -162,7 +164,7 @@ class Harness:
         body: Message | Data = None,
         **options: Unpack[SendKeywords],
     ) -> str:
-        """Do as `send` does, while the loop goes on."""
+        """Do what `send` does, while the caller's event loop goes on."""
         return await asyncio.to_thread(functools.partial(self.send, to, body, **options))
 
     async def aadvance(self, duration: Duration) -> None:
@@ -186,8 +188,8 @@ class Harness:
 
     def handler(self, handler: Callable[..., object] | str) -> HandlerRecord:
         """
-        Return what a handler, or the consumer of that name, was called with; raises ConfigurationError if there is
-        none.
+        Return the calls of a handler, given as the function or by its consumer's name; raises ConfigurationError if the
+        app has no such consumer.
         """
         name = handler if isinstance(handler, str) else self._name_of(handler)
         if name not in self._records:
@@ -197,9 +199,9 @@ class Harness:
 
     def messages(self, queue: Destination | str) -> list[Message]:
         """
-        Return what lies in a queue, in the order in which it will be given out; nothing is taken.
+        Return the messages in a queue, in flight or not, oldest first; none is removed.
 
-        Raises ConfigurationError for a topic, in which nothing lies.
+        Raises ConfigurationError for a topic, which keeps no messages.
         """
         place = destination(queue)
         if place.is_topic:
@@ -208,7 +210,7 @@ class Harness:
 
     def dead_letters(self, source: Destination | str | None = None) -> list[DeadLetter]:
         """
-        Return the messages read from `source` that are dead letters now; None: all.
+        Return the messages read from `source` that are dead letters now; all dead letters if `source` is None.
 
         Raises ConfigurationError for a `source` that no consumer of the app reads.
         """
@@ -275,7 +277,7 @@ class Harness:
             )
 
     def _holds_up(self) -> bool:
-        """Return whether the caller is on the loop that an `async def` handler needs."""
+        """Return whether the caller blocks the event loop that an `async def` handler needs."""
         if self._loop is None or not any(is_async(one.handler) for one in self._app.consumers):
             return False
         try:
@@ -316,13 +318,13 @@ def harness(
     app: App, broker: Profile | str = "classic", *, patience: Duration = PATIENCE
 ) -> Harness:
     """
-    For `with`, or `async with`: run `app` against a broker in memory, in virtual time.
+    Return a context manager, for `with` or `async with`, that runs `app` on a broker in memory, in virtual time.
 
     Args:
-        app: as in production; its URL need not exist. Afterwards it is as before, and can be used again.
+        app: the app as in production; its URL is not used. After the block it is as before, and can be used again.
         broker: "classic", "artemis", or a profile of `jmsx.testing.profiles`.
-        patience: real time (seconds, a timedelta, or "5s") after which a handler that does not return is an error
-            (BlockedError).
+        patience: the real time (seconds, a timedelta, or "5s") after which a handler that does not return raises
+            BlockedError in the test.
 
     """
     return Harness(app, broker, seconds("patience", patience))
@@ -334,7 +336,7 @@ def _borrow(
     records: dict[str, HandlerRecord],
     deaths: list[MessageDeadLettered],
 ) -> Callable[[], None]:
-    """Have `app` run in `world`; what is returned makes it what it was."""
+    """Have `app` run in `world`; returns a function that restores `app` as it was."""
     app._check_not_running()  # noqa: SLF001 - what a harness needs of an app, nobody else does
     kept = dict(vars(app))
     consumers = app.consumers
@@ -362,48 +364,48 @@ def _borrow(
 
 
 class _Kept:
-    """An observer of the app's that goes on afterwards."""
+    """One of the app's own observers, which must survive the harness: its `close` is not passed on."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
 
     def observe(self, event: Event, source: Source) -> None:
-        """Pass it on."""
+        """Pass the event on."""
         self._observer.observe(event, source)
 
     def note_paused(self, destination: str, consumer: str, *, paused: bool) -> None:
-        """Pass it on, if it is for that."""
+        """Pass the note on, if the observer takes such notes."""
         note = getattr(self._observer, "note_paused", None)
         if note is not None:
             note(destination, consumer, paused=paused)
 
     def close(self) -> None:
-        """Do nothing: the observer is the app's, and goes on afterwards."""
+        """Do nothing: the observer belongs to the app, which goes on using it."""
 
 
 class _Deaths:
-    """An observer that keeps the dead letters."""
+    """An observer that collects dead letters."""
 
     def __init__(self, deaths: list[MessageDeadLettered]) -> None:
         self._deaths = deaths
 
     def observe(self, event: Event, _source: Source) -> None:
-        """Keep a dead letter."""
+        """Keep `event` if it tells of a dead letter."""
         if isinstance(event, MessageDeadLettered):
             self._deaths.append(event)
 
     def close(self) -> None:
-        """Do nothing: an observer's `close()`, and nothing is held."""
+        """Do nothing: every observer needs `close()`, and this one holds no resources."""
 
 
-#: What a handler that records is given besides, in front of all else.
+#: The extra first parameter of a recording handler: the message or batch.
 _TAKEN: Final = Parameter("taken", Part.MESSAGE)
 
 
 def _recording(
     handler: Callable[..., Any], record: HandlerRecord, machine: Machine
 ) -> Callable[..., Any]:
-    """Return a handler that records its calls of `handler`; it takes the message or batch as one argument more."""
+    """Return a handler that records its calls of `handler`; its extra first argument is the message or batch."""
 
     def note(
         taken: Message | list[Message],
@@ -413,7 +415,7 @@ def _recording(
     ) -> None:
         messages = tuple(taken) if isinstance(taken, list) else (taken,)
         if not messages:
-            return  # a middleware gave none, and the handler was called for no message
+            return  # a middleware passed on no message
         at = machine.monotonic() - START
         record.calls.append(HandlerCall(messages, arguments, at, error, returned))
 
@@ -445,7 +447,7 @@ def _recording(
 
 
 def _frame_of(view: object) -> MessageFrame:
-    """Return the MESSAGE that would show what the broker has."""
+    """Return the MESSAGE frame with which the broker would deliver the message behind `view`."""
     if isinstance(view, StoredMessage):
         return classic_frame(
             view,

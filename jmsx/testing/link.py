@@ -14,18 +14,18 @@ class FakeLink(ABC):
     """
     One connection; made by `FakeBroker.open_link`.
 
-    The client's side: `feed` or `receive`, then `take_frames`. What it writes on a closed link is lost, as on a dead
+    A client calls `feed` or `receive`, then `take_frames`. What it writes on a closed link is lost, as on a dead
     socket. The other attributes are for tests to look at.
     """
 
-    end_of_frame = b"\0"  #: what this broker writes behind a body
+    end_of_frame = b"\0"  #: what this broker writes after a body
 
     def __init__(self, runtime: Runtime, links: list[FakeLink], connection_id: str) -> None:
         self.runtime = runtime
-        self.links = links  #: all that the broker has, this one among them while it is open
+        self.links = links  #: all open links of the broker
         self.connection_id = connection_id
         self.client_id: str | None = None
-        self.heart_beat = (0, 0)  #: milliseconds: what we promised to send, what we expect
+        self.heart_beat = (0, 0)  #: milliseconds: what the broker sends, what it expects
         self.closed = False
         self._parser = FrameParser()
         self._out: list[Frame | MessageFrame] = []
@@ -41,7 +41,7 @@ class FakeLink(ABC):
             self.runtime.settle()
 
     def feed(self, frame: Frame, now: float) -> None:
-        """Take one frame of the client and do all that follows from it, on other links too."""
+        """Take one frame of the client and carry out all its effects, on other links too."""
         self.runtime.advance_to(now)
         if self.closed:
             return
@@ -54,12 +54,12 @@ class FakeLink(ABC):
         self.runtime.settle()
 
     def take_frames(self) -> list[Frame | MessageFrame]:
-        """Hand over what the broker wrote, oldest first, and forget it."""
+        """Return the frames that the broker has written since the last call, oldest first."""
         frames, self._out = self._out, []
         return frames
 
     def write(self, frame: Frame | MessageFrame) -> None:
-        """Put `frame` on the wire."""
+        """Write `frame` to the client."""
         if not self.closed:
             self._out.append(frame)
 
@@ -74,15 +74,18 @@ class FakeLink(ABC):
 
     @abstractmethod
     def _execute(self, frame: Frame) -> None:
-        """Do what `frame` says; raises a Fault for an ERROR and SocketFault for a closed socket."""
+        """Carry out `frame`; raises a Fault to be answered with an ERROR, or SocketFault to close the socket."""
 
     @abstractmethod
     def _refuse(self, fault: Fault, frame: Frame) -> None:
-        """Answer `frame` with the ERROR that `fault` means."""
+        """Answer `frame` with the ERROR for `fault`."""
 
 
 def newest_version(wanted: str | None) -> str:
-    """STOMP 1.2, if `accept-version` has it; the list is not trimmed: brokers read `1.1, 1.2` as 1.1."""
+    """
+    Return "1.2" if `accept-version` has it; raises NotImplementedError otherwise.
+    Spaces are not trimmed: brokers, too, read `1.1, 1.2` as 1.1.
+    """
     if wanted is None or "1.2" not in wanted.split(","):
         raise NotImplementedError(f"the fake broker has STOMP 1.2 only, and not {wanted or '1.0'}")
     return "1.2"

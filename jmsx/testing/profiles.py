@@ -1,4 +1,4 @@
-"""The kinds of broker that `FakeBroker` can be: their settings, with the numbers that they are shipped with."""
+"""The kinds of broker that `FakeBroker` can imitate, and their settings, with the brokers' own defaults."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class ClassicProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArtemisProfile:
-    """ActiveMQ Artemis 2.44.0 as `artemis create` makes it; the same settings for all addresses."""
+    """ActiveMQ Artemis 2.44.0 as `artemis create` configures it; the settings hold for all addresses."""
 
-    max_delivery_attempts: int = 10  #: after so many a message is dead; below 1: never
+    max_delivery_attempts: int = 10  #: then a message becomes a dead letter; below 1: never
     dead_letter_address: str | None = "DLQ"  #: None: dead messages are dropped
     expiry_address: str | None = "ExpiryQueue"  #: None: expired messages are dropped
 

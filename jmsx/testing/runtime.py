@@ -1,4 +1,4 @@
-"""What a fake broker runs on: time that is told, timers, work that waits its turn, numbers, and planned faults."""
+"""What a fake broker runs on: a time that its caller sets, timers, a queue of work, ids, and planned faults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jmsx.testing.faults import FaultPlan
 
 class Runtime:
     """
-    The time and the work of one broker; it has no clock and no thread.
+    The time, timers and pending work of one broker, without a clock or a thread.
 
     Args:
         origin: the wall-clock time at `now` = 0, in seconds since 1970.
@@ -20,7 +20,7 @@ class Runtime:
 
     def __init__(self, origin: float) -> None:
         self.faults = FaultPlan()
-        self.now = 0.0  #: the time that was last told (seconds, monotonic)
+        self.now = 0.0  #: the latest time that was given (seconds, monotonic)
         self._origin = origin
         self._waiting: deque[Callable[[], None]] = deque()
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
@@ -35,11 +35,11 @@ class Runtime:
         return next(self._ids)
 
     def later(self, work: Callable[[], None]) -> None:
-        """Do `work` after what is going on now: the broker's other threads."""
+        """Do `work` when the current step is done, as another thread of the real broker would."""
         self._waiting.append(work)
 
     def settle(self) -> None:
-        """Do all that waits, until the broker is at rest."""
+        """Do all pending work, and what that adds, until none is left."""
         while self._waiting:
             self._waiting.popleft()()
 
@@ -52,7 +52,7 @@ class Runtime:
         return self._timers[0][0] if self._timers else None
 
     def advance_to(self, now: float) -> None:
-        """Let time go on to `now`, doing what is due on the way; raises ValueError if it would go back."""
+        """Advance time to `now`, running the timers that are due on the way; raises ValueError if it would go back."""
         if not now >= self.now:  # also refuses NaN
             raise ValueError(f"time does not go back: it is {self.now}, not {now}")
         while self._timers and self._timers[0][0] <= now:

@@ -1,12 +1,12 @@
 """
 JMS selectors as both brokers evaluate them: SQL-92 conditions with three-valued logic.
 
-XPATH, XQUERY and functions are refused like bad syntax. None is SQL's UNKNOWN.
+XPATH, XQUERY and functions are refused like bad syntax. The value None stands for SQL's UNKNOWN.
 Source: activemq-client 6.1.8 SelectorParser.jj, ComparisonExpression, ArithmeticExpression, LogicExpression and
 UnaryExpression; artemis-selector 2.44.0 StrictParser.jj and HyphenatedParser.jj, which come from them.
 
-SQLite's expressions cannot stand in for the parser. Translated word by word (names to columns, numbers to REAL), 8 of
-the 59 selectors of tests/integration/parity/selecting.py got another answer than on Classic, and 9 than on Artemis.
+SQLite's expressions cannot replace the parser. Translated word by word (names to columns, numbers to REAL), 8 of the 59
+selectors of tests/integration/parity/selecting.py had another result than on Classic, and 9 another than on Artemis.
 With n = '5', f = '2.5', s = 'it''s', t = 'true' as STOMP brings them:
 
     selector    brokers                        SQLite
@@ -21,7 +21,7 @@ With n = '5', f = '2.5', s = 'it''s', t = 'true' as STOMP brings them:
                 what it is compared with
     n + 1 = 51  Classic: true, texts join      false: 6
 
-To tell these apart one has to know what is a condition, a property or a constant, which takes a parser.
+To get these right one must know what is a condition, a property or a constant, and that takes a parser.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class SelectorSyntaxError(ValueError):
 
 
 class SelectorValueError(ValueError):
-    """The selector calculates with a string; what that means is each broker's own affair."""
+    """The selector calculates with a string, of which each broker makes something else."""
 
 
 class Selector:
@@ -66,9 +66,10 @@ class Selector:
 
     Args:
         text: the condition.
-        convert: a string is read as what it is compared with, a number or a boolean. STOMP's properties are strings.
-            Classic does this for STOMP, Artemis on demand; without it such things are never equal.
-        hyphens: names may have hyphens inside.
+        convert: whether a string is converted to the type it is compared with, a number or a boolean, because all
+            properties sent over STOMP are strings. Classic always does this for STOMP, Artemis on demand; without it a
+            string never equals a number or boolean.
+        hyphens: whether names may contain hyphens.
     """
 
     __slots__ = ("_condition", "text")
@@ -80,7 +81,7 @@ class Selector:
 
     def matches(self, lookup: Lookup) -> bool:
         """
-        Return whether a message is wanted; `lookup` gives a property's value, None if there is none.
+        Return whether a message is selected; `lookup` returns the value of a property, or None if there is none.
 
         Raises SelectorValueError on arithmetic with a string.
         """
@@ -88,7 +89,7 @@ class Selector:
 
 
 def _tokens(text: str, pattern: re.Pattern[str]) -> list[tuple[str, str]]:
-    """Return kind and text of each token; raises SelectorSyntaxError on what is none."""
+    """Return kind and text of each token; raises SelectorSyntaxError on text that is no token."""
     found = []
     position = 0
     while position < len(text):
@@ -150,7 +151,7 @@ _ORDER: Final = {
 
 
 def _of_one_kind(compare: Compare) -> Compare:
-    """Do as `compare`, except that a string never equals what is none."""
+    """Return `compare` changed so that a string never equals a value that is no string."""
 
     def apply(left: Value, right: Value) -> Value:
         known = left is not None and right is not None
@@ -163,7 +164,7 @@ def _of_one_kind(compare: Compare) -> Compare:
 
 def _comparable(left: str | float, right: str | float) -> tuple[float | str, float | str] | None:
     """
-    Return both sides in one type, or None: a string becomes what the other side is.
+    Return both sides converted to one type, or None if that fails: a string is converted to the other side's type.
 
     A boolean on the left and a string on the right do not compare (the broker casts the wrong side).
     """
@@ -181,7 +182,7 @@ def _comparable(left: str | float, right: str | float) -> tuple[float | str, flo
 
 
 def _number_like(text: str, other: float) -> float | None:
-    """Return `text` as a number of the type of `other`: `5.5` is not one beside an integer."""
+    """Return `text` as a number of the type of `other`, or None: `5.5` is no number beside an integer."""
     pattern = _INTEGER if isinstance(other, int) else _FLOAT
     return type(other)(text) if pattern.fullmatch(text) else None
 
@@ -198,14 +199,14 @@ def _arithmetic(compute: Callable[[float, float], float]) -> Compare:
 
 
 def _plus(left: Value, right: Value) -> Value:
-    """Add; what is right of a string is joined to it."""
+    """Add numbers; if the left side is a string, append the right side to it."""
     if isinstance(left, str) and right is not None:
         return left + (str(right).lower() if isinstance(right, bool) else str(right))
     return _arithmetic(operator.add)(left, right)
 
 
 def _divide(left: float, right: float) -> float:
-    """Divide doubles as Java does, which never fails."""
+    """Divide as Java divides doubles: division by zero gives infinity or NaN."""
     if right:
         return left / right
     return math.nan if not left or math.isnan(left) else math.copysign(math.inf, left)
@@ -221,7 +222,7 @@ _ARITHMETIC: Final = {
 
 
 def _minus(value: Value) -> Value:
-    """Negate a number; unknown for what is none."""
+    """Negate a number; unknown if `value` is no number."""
     return None if value is None or isinstance(value, bool | str) else -value
 
 
@@ -254,7 +255,7 @@ class _Node:
     constant: object = _MISSING
 
     def truth(self) -> _Node:
-        """Return the same as a condition: a property counts only if it is a boolean."""
+        """Return this expression as a condition: a property counts only if it is a boolean."""
         if self.is_condition or isinstance(self.constant, bool):
             return self
         if not self.is_property:
@@ -263,7 +264,7 @@ class _Node:
         return _Node(lambda lookup: _not(_not(evaluate(lookup))), is_condition=True)
 
     def check_ordered(self) -> None:
-        """Raise SelectorSyntaxError for a condition and for a constant that is no number."""
+        """Raise SelectorSyntaxError if this is a condition or a constant that is no number: neither has an order."""
         is_number = isinstance(self.constant, int | float) and not isinstance(self.constant, bool)
         if self.is_condition or (self.constant is not _MISSING and not is_number):
             raise SelectorSyntaxError("Value cannot be compared.")
@@ -292,14 +293,14 @@ class _Parser:
         self._same = (lambda compare: compare) if convert else _of_one_kind
 
     def selector(self) -> Callable[[Lookup], Value]:
-        """Parse all of it."""
+        """Parse the whole selector; returns a function that evaluates it."""
         condition = self._either().truth()
         if self._tokens[self._at][0] != "end":
             self._fail("the end")
         return condition.evaluate
 
     def _word(self, ahead: int = 0) -> str:
-        """Return the next word or sign, in capitals; empty for literals, names and the end."""
+        """Return the next keyword or sign, in capitals; empty for literals, names and the end."""
         kind, text = self._tokens[min(self._at + ahead, len(self._tokens) - 1)]
         word = text.upper()
         return word if kind == "sign" or (kind == "name" and word in _RESERVED) else ""
@@ -387,7 +388,7 @@ class _Parser:
         return _both(_and, low, self._ordered("<=", left, self._sum()))
 
     def _like(self, left: Callable[[Lookup], Value]) -> _Node:
-        """LIKE: false for what is no string."""
+        """Parse LIKE, which is false for a value that is no string."""
         pattern = self._string()
         escape = self._string() if self._accept("ESCAPE") else None
         if escape is not None and len(escape) != 1:
@@ -401,7 +402,7 @@ class _Parser:
         return _Node(like, is_condition=True)
 
     def _in(self, left: _Node) -> _Node:
-        """IN: of strings only; unknown for what is no string."""
+        """Parse IN, whose list holds strings only; unknown for a value that is no string."""
         if not left.is_property:
             raise SelectorSyntaxError("IN needs a property")
         self._expect("(")

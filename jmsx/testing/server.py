@@ -1,7 +1,7 @@
 """
 The fake broker behind a real socket, for code that opens its own connections.
 
-One thread owns the sockets and runs the broker on real time; tests reach the broker between its steps.
+One thread owns the sockets and runs the broker in real time; tests access the broker between that thread's steps.
 
 Source of the heart-beats: jmsx_classic/BROKER.md C3.
 """
@@ -26,7 +26,7 @@ _SLOWEST: Final = 3600.0  #: seconds that the thread sleeps at most
 
 
 class _Connection:
-    """One client's socket, its link, and what is not written yet."""
+    """One client's socket, its link, and the bytes that are not written yet."""
 
     def __init__(self, sock: socket.socket, link: FakeLink, now: float) -> None:
         self.sock = sock
@@ -40,7 +40,7 @@ class _Connection:
         return self._last_write + promised / 2000 if promised else None
 
     def read(self, broker: FakeBroker, now: float) -> None:
-        """Give the broker what came; no bytes or an error mean that the client is gone."""
+        """Read from the socket and pass it to the broker; at its end or on an error, drop the link."""
         try:
             data = self.sock.recv(_CHUNK)
         except BlockingIOError:
@@ -69,8 +69,8 @@ class FakeBrokerServer:
     """
     A fake broker at `url`, from `start` (or `with`) to `stop`.
 
-    What the fake broker cannot do (NotImplementedError) is raised by `stop`, and at once closes the connection that
-    asked for it.
+    When a client asks for something that the fake broker lacks, its connection is closed at once, and `stop` raises the
+    NotImplementedError.
     """
 
     def __init__(self, profile: Profile | str = "classic") -> None:
@@ -87,7 +87,7 @@ class FakeBrokerServer:
 
     @property
     def port(self) -> int:
-        """The port of 127.0.0.1 at which it listens."""
+        """The TCP port on 127.0.0.1 at which the server listens."""
         port: int = self._listener.getsockname()[1]
         return port
 
@@ -97,7 +97,7 @@ class FakeBrokerServer:
         return f"stomp://127.0.0.1:{self.port}"
 
     def start(self) -> Self:
-        """Begin to serve; raises RuntimeError the second time."""
+        """Begin to serve; raises RuntimeError when called a second time."""
         for sock in (self._listener, self._alarm):
             sock.settimeout(0)
             self._selector.register(sock, selectors.EVENT_READ)
@@ -105,7 +105,7 @@ class FakeBrokerServer:
         return self
 
     def stop(self) -> None:
-        """Close all sockets; raises the first thing that the fake broker could not do, if there was one."""
+        """Close all sockets; raises the first NotImplementedError or other failure of the fake broker, if any."""
         self._stopping = True
         self._wake()
         if self._thread.is_alive():
@@ -130,7 +130,7 @@ class FakeBrokerServer:
 
     @contextmanager
     def broker(self) -> Iterator[FakeBroker]:
-        """Yield the broker while it stands still, to look at it or to plan faults; afterwards it goes on."""
+        """Yield the broker while its thread is held, so that a test can inspect it or plan faults."""
         with self._lock:
             self._broker.handle_timer(self._now())
             yield self._broker
@@ -176,7 +176,7 @@ class FakeBrokerServer:
     def _accept(self) -> None:
         try:
             sock, _ = self._listener.accept()
-        except OSError:  # it was gone before we came
+        except OSError:  # the client was gone before it was accepted
             return
         sock.settimeout(0)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

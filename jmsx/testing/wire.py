@@ -17,13 +17,13 @@ from jmsx.testing.faults import ProtocolFault
 
 _NO_BEAT: Final = re.compile(rb"[^\r\n]")
 _END_OF_HEAD: Final = re.compile(rb"\r?\n\r?\n")
-_END_SIZE: Final = 4  #: bytes of that at most
+_END_SIZE: Final = 4  #: bytes of the longest end of a head
 _CONTENT_LENGTH: Final = re.compile(rb"^content-length:([0-9]+)\r?$", re.MULTILINE)
 _NOT_ESCAPED: Final = frozenset({"CONNECT", "STOMP"})
 
 
 class FrameParser:
-    """Cuts what a client writes into frames, whatever chunks it comes in; heart-beats between frames are skipped."""
+    """Cuts a client's bytes into frames, in whatever chunks they arrive; heart-beats between frames are skipped."""
 
     __slots__ = ("_body_start", "_buffer", "_head", "_looked")
 
@@ -31,13 +31,13 @@ class FrameParser:
         self._buffer = bytearray()
         self._head = b""  #: of the frame whose body is to come
         self._body_start = 0
-        self._looked = 0  #: bytes in which the end was not found
+        self._looked = 0  #: bytes already searched for the end of the head or body
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """
-        Take more bytes and yield the frames that are whole now.
+        Take more bytes and yield the frames that are now complete.
 
-        Raises ProtocolFault (fatal) on bytes that are no STOMP; nothing can be read after that.
+        Raises ProtocolFault (fatal) on bytes that are not STOMP; nothing can be read after that.
         """
         self._buffer += data
         while (frame := self._next()) is not None:
@@ -54,7 +54,7 @@ class FrameParser:
         return _frame(head, body)
 
     def _find_head(self) -> bool:
-        """Return whether a head is whole; then it is taken note of."""
+        """Return whether a complete head has arrived; if so, remember it and where its body begins."""
         if not self._looked:
             begin = _NO_BEAT.search(self._buffer)
             del self._buffer[: begin.start() if begin else None]
@@ -94,7 +94,7 @@ def _frame(head: bytes, body: bytes) -> Frame:
 
 
 def encode(frame: Frame | MessageFrame, end: bytes = b"\0") -> bytes:
-    """Return the bytes of a frame that the broker writes; `end` stands behind the body."""
+    """Return the bytes of a frame that the broker writes; `end` follows the body."""
     if isinstance(frame, MessageFrame):
         return b"MESSAGE\n" + frame.block + b"\n\n" + frame.body + end
     return frame.encode().removesuffix(b"\0") + end

@@ -1,9 +1,11 @@
 """
-A machine whose time only a test moves, whose threads take turns, and whose links lead to one broker in memory.
+A `Machine` in which only the test advances time, threads run one at a time, and all links lead to one broker in memory.
 
-The sessions on it are those of production, with their own threads. But a thread that waits does so here, where one is
-let on at a time, in the order in which they began to wait, by whoever moves the world: the thread of the test. It moves
-on while somebody can go on; when nobody can, only time can change that.
+The sessions on it are those of production, with their own threads. But each wait of a thread goes through
+`World.wait`, and one thread, the mover (normally the test's), resumes the waiting threads one at a time, in the order
+in which they began to wait. The mover goes on while any thread can be resumed; when none can, only the passing of time
+changes that.
+Threads that this world did not start are its guests.
 """
 
 from __future__ import annotations
@@ -31,62 +33,62 @@ from jmsx.testing.fake_broker import FakeBroker
 from jmsx.testing.link import FakeLink
 from jmsx.testing.wire import encode
 
-#: Where time begins, in seconds; not at 0, which is easily taken for nothing.
+#: Where virtual time begins, in seconds; not at 0, which code easily mistakes for "no time".
 START: Final = 1000.0
 
-#: Real seconds after which others go on beside a thread that has its turn and does not come back.
+#: Real seconds for which the resumed thread may run alone; after that others run beside it.
 GRACE: Final = 0.02
 
-#: Real seconds after which a handler on an event loop is taken to wait for what waits here.
+#: Real seconds after which a handler on an event loop is taken to await a thread that waits in this world.
 AWAITING: Final = 0.2
 
-#: Seconds that pass by themselves if something that is being done waits for so long.
+#: Virtual seconds that may pass by themselves while a thread waits in the middle of a task.
 SHORT: Final = 0.25
 
 
 class BlockedError(AssertionError):
-    """Something in the application under test waits for what cannot come, or does not come back."""
+    """A thread or handler of the application under test does not return, or waits for what cannot happen."""
 
 
 class _Wait:
-    """A thread that waits until `check()`, or until `deadline` (seconds, virtual; None: for ever)."""
+    """A thread that waits until `check()` is true or virtual time reaches `deadline` (seconds; None: for ever)."""
 
     def __init__(self, check: Callable[[], bool], deadline: float | None, *, idle: bool) -> None:
         self.check = check
         self.deadline = deadline
-        self.idle = idle  #: it waits for something to do, and not in the middle of it
+        self.idle = idle  #: it waits for work, and not in the middle of a task
         self.thread = threading.current_thread()
-        #: The session's thread whose handler, on an event loop, awaits this one.
+        #: The session's thread whose handler, on an event loop, awaits this thread; None: no handler does.
         self.awaited_by: int | None = getattr(CALL.get(), "thread", None)
-        self._go = threading.Lock()  #: held until it is let on
+        self._go = threading.Lock()  #: held until the thread is resumed
         self._go.acquire()
 
     def ready(self, now: float) -> bool:
-        """Return whether it may go on."""
+        """Return whether the thread may be resumed."""
         return self.check() or (self.deadline is not None and self.deadline <= now)
 
     def is_of(self, world: World) -> bool:
-        """Return whether `world` made its thread."""
+        """Return whether `world` started the thread."""
         return isinstance(self.thread, _Thread) and self.thread.world is world
 
     def may_move(self, world: World) -> bool:
-        """Return whether its thread moves the world if nobody does: the test's own, unless a handler awaits it."""
+        """Return whether the thread becomes the mover when there is none: a guest does, unless a handler awaits it."""
         return not self.is_of(world) and self.awaited_by is None
 
     def go(self) -> None:
-        """Let it on."""
+        """Resume the thread."""
         self._go.release()
 
     def sleep(self) -> None:
-        """Wait until it is let on."""
+        """Wait until the thread is resumed."""
         self._go.acquire()
 
 
 class World(Machine):
     """
-    The machine, with the `broker` that all links on it lead to.
+    The machine, with the `broker` that all its links lead to.
 
-    `patience`: real seconds after which a thread that does not come back is given up.
+    `patience`: real seconds after which a thread that does not come back to wait raises BlockedError.
     """
 
     def __init__(self, broker: FakeBroker, origin: float, patience: float) -> None:
@@ -101,14 +103,14 @@ class World(Machine):
         self._wires = threading.RLock()  #: guards the broker and the links
         self._turn = threading.Condition()  #: guards what follows
         self._mover: threading.Thread | None = None
-        self._moving = 0  #: how often it does, one in the other
-        self._would_move = 0  #: threads that wait for the mover to have done
+        self._moving = 0  #: how deeply its moves are nested
+        self._would_move = 0  #: threads that wait for the mover to finish
         self._waits: list[_Wait] = []  #: oldest first
-        self._busy: set[threading.Thread] = set()  #: of ours, those that do not wait
-        #: Of ours, those whose handler, on an event loop, awaits another thread that waits here.
+        self._busy: set[threading.Thread] = set()  #: threads of this world that run
+        #: Threads of this world whose handler, on an event loop, awaits another thread that waits in this world.
         self._awaiting: set[threading.Thread] = set()
         self._came = 0  #: how often a thread has begun to wait
-        #: Threads that are not ours, and have waited here or moved it: what they do beside that nobody sees.
+        #: Threads that this world did not start, but that waited in it or moved it; it cannot see what else they do.
         self._guests: set[threading.Thread] = set()
         broker.handle_timer(START)
 
@@ -142,7 +144,7 @@ class World(Machine):
         return _Event(self)
 
     def thread(self, target: Callable[[], object], name: str) -> threading.Thread:
-        """Do as `Machine.thread` does; it takes turns with the others."""
+        """Make a thread as `Machine.thread` does; it takes turns with the others."""
         return _Thread(self, target, name)
 
     # Waiting ---------------------------------------------------------------------------------------------------------
@@ -150,7 +152,7 @@ class World(Machine):
     def wait(
         self, check: Callable[[], bool], timeout: float | None = None, *, idle: bool = False
     ) -> bool:
-        """Have this thread wait until `check()`, `timeout` seconds (virtual) at the most; returns `check()`."""
+        """Have this thread wait until `check()` is true, at most `timeout` virtual seconds; returns `check()`."""
         wait = _Wait(check, None if timeout is None else self._now + timeout, idle=idle)
         if wait.is_of(self):
             self._park(wait)
@@ -165,14 +167,14 @@ class World(Machine):
                     self._take_up_awaiting()
                     return check()
             with self._turn:
-                self._turn.wait(GRACE)  # another one is to move it first
+                self._turn.wait(GRACE)  # another thread moves first
 
     def _park(self, wait: _Wait) -> bool:
         """
-        Wait until a mover lets it on; False, at once, where its own thread moves the world, or does from now on.
+        Wait until the mover resumes this thread; at once return False if this thread is the mover, or becomes it now.
 
-        Both are decided in one step: a thread that only waited for another mover to end would not be seen by it, and a
-        handler that awaits that thread would never come back.
+        Waiting and becoming the mover are decided under one lock: a thread that merely waited for the mover to finish
+        would be invisible to it, and a handler that awaits that thread would never return.
         """
         with self._turn:
             if not wait.is_of(self):
@@ -188,7 +190,7 @@ class World(Machine):
         return True
 
     def begun(self, thread: threading.Thread) -> None:
-        """Note that a thread of ours is being started."""
+        """Note that a thread of this world is being started."""
         with self._turn:
             self._busy.add(thread)
 
@@ -207,7 +209,7 @@ class World(Machine):
 
     @contextlib.contextmanager
     def _moves(self) -> Iterator[bool]:
-        """Let this thread move the world, after any other one that does; yield whether it did not do so already."""
+        """Make this thread the mover, once any other mover has finished; yield whether it was not the mover already."""
         thread = threading.current_thread()
         with self._turn:
             if not isinstance(thread, _Thread):
@@ -231,13 +233,13 @@ class World(Machine):
                     self._turn.notify_all()
 
     def _wake_others(self) -> None:
-        """Wake the others, which move the world themselves now that nobody does."""
+        """Wake the waiting guests, which move the world themselves now that there is no mover."""
         for wait in [wait for wait in self._waits if wait.may_move(self)]:
             self._waits.remove(wait)
             wait.go()
 
     def settle(self) -> None:
-        """Wait until nobody can go on but by time; raises BlockedError if a thread does not come back."""
+        """Run the threads until only time can let any go on; raises BlockedError if one does not come back to wait."""
         with self._moves():
             while True:
                 self._let_all_on()
@@ -248,7 +250,7 @@ class World(Machine):
         self.check()
 
     def end(self) -> None:
-        """Let threads that have nothing to do any more end."""
+        """Let the threads that have no more work end."""
         with contextlib.suppress(BlockedError), self._moves():
             self._let_all_end()
 
@@ -259,12 +261,12 @@ class World(Machine):
             self._let_all_on()
 
     def check(self) -> None:
-        """Raise what the fake broker could not do."""
+        """Raise the first NotImplementedError or other failure of the fake broker, if there was one."""
         if self.failures:
             raise self.failures[0]
 
     def advance_to(self, moment: float) -> None:
-        """Let time go on to `moment`, with all that is due on the way."""
+        """Advance virtual time to `moment` (seconds), running all that is due on the way."""
         with self._moves():
             while True:
                 self.settle()
@@ -278,10 +280,10 @@ class World(Machine):
 
     def _until(self, wait: _Wait, *, alone: bool) -> bool:
         """
-        Move the world until the mover itself may go on; False if another one is to move it first.
+        Move the world until the mover's own wait is over; return False if another thread shall move it first.
 
-        Who is awaited by a handler leaves it to all others. Not `alone`: the mover does so in the middle of moving it
-        for something else, and cannot let others do it.
+        A thread that a handler awaits lets all others move first. If `alone` is False, this wait is nested in another
+        move by the same thread, which therefore cannot hand over.
         """
         while not wait.check():
             if self._let_one_on(wait):
@@ -306,9 +308,9 @@ class World(Machine):
 
     def _await_guests(self, wait: _Wait, *, alone: bool) -> bool:
         """
-        Wait for what other guests do beside the world, or want to; False if there is none, or none does anything.
+        Wait for guests that run outside this world, or want to move it; return False if none does anything.
 
-        Then nothing will happen any more, unless one of them takes longer for it than the world's patience.
+        Then nothing more will happen, unless a guest needs longer than the world's patience.
         """
         waited = 0.0
         while waited < self._patience:
@@ -327,7 +329,7 @@ class World(Machine):
         return False
 
     def _guests_beside(self, wait: _Wait) -> bool:
-        """Return whether there are guests who do not wait here; those that have ended are forgotten."""
+        """Return whether some guests are not waiting in this world; guests that have ended are forgotten."""
         self._guests = {one for one in self._guests if one.is_alive()}
         return bool(self._guests - {one.thread for one in self._waits} - {wait.thread})
 
@@ -336,7 +338,7 @@ class World(Machine):
             pass
 
     def _let_one_on(self, moves: _Wait | None = None) -> bool:
-        """Let the next thread on that can go on, and wait until it waits again; False if there is none."""
+        """Resume the next thread that is ready, and wait until it waits again; return False if none is ready."""
         with self._turn:
             wait = next((w for w in self._waits if w.ready(self._now)), None)
             if wait is None:
@@ -351,18 +353,17 @@ class World(Machine):
             return True
 
     def _take_up_awaiting(self) -> None:
-        """Now that a guest goes on, a handler may do so that has awaited it."""
+        """Count handlers that awaited a guest as running again: the guest goes on, and so may they."""
         with self._turn:
             self._busy |= self._awaiting
             self._awaiting.clear()
 
     def _await_turn(self, moves: _Wait | None) -> bool:
         """
-        Wait until the threads that had their turn are back; False if none was away.
+        Wait until the resumed threads wait again; return False if none was running.
 
-        If one waits for something outside of this world, others go on meanwhile. If the handlers of all of them run on
-        an event loop, and await threads that wait here, or the one that `moves` the world, then only time can change
-        that.
+        While one of them waits for something outside this world, others go on. If all of them have handlers on an event
+        loop that await threads waiting in this world, or the mover (`moves`), then only the passing of time can help.
         """
         if not self._busy:
             return False
@@ -394,14 +395,14 @@ class World(Machine):
         )
 
     def _due(self) -> float | None:
-        """Return when time changes something."""
+        """Return when the next timer or deadline is due (virtual seconds); None if there is none."""
         with self._wires:
             timer = self.broker.next_timer()
         dues = [w.deadline for w in list(self._waits) if w.deadline is not None]
         return min([*dues, *([] if timer is None else [timer])], default=None)
 
     def _awaited(self) -> float | None:
-        """Return when the first of those who wait in the middle of something waits no longer."""
+        """Return the earliest deadline of the threads that wait in the middle of a task; None if there is none."""
         waits = [w.deadline for w in list(self._waits) if not w.idle and w.deadline is not None]
         return min(waits, default=None)
 
@@ -414,17 +415,17 @@ class World(Machine):
     # Links -----------------------------------------------------------------------------------------------------------
 
     def dial(self, link: MemoryLink) -> FakeLink:
-        """Return the broker's end of a new link; raises what it could not do on another one, for it never will."""
+        """Return the broker's end of a new link; raises an earlier failure of the fake broker, which would recur."""
         with self._wires:
             self.check()
             self._links.append(link)
             return self.broker.open_link(self._now)
 
     def transmit(self, wire: FakeLink, data: bytes) -> None:
-        """Write bytes to the broker, and do all that follows on all links; raises OSError if the link is gone."""
+        """Write bytes to the broker, with all effects on all links; raises OSError if the broker closed the link."""
         with self._wires:
             if wire.closed:
-                self._deliver()  # the link may have got it when its end was delivered already
+                self._deliver()  # the link may not have been told of its end yet
                 raise ConnectionResetError("the broker has closed the connection")
             try:
                 wire.receive(data, self._now)
@@ -455,7 +456,7 @@ class World(Machine):
 
 
 class MemoryLink(StompLink):
-    """A link to the broker in memory: what it sends is answered before it returns."""
+    """A link to the broker in memory: `send` returns after the broker has answered."""
 
     in_memory = True
 
@@ -475,7 +476,7 @@ class MemoryLink(StompLink):
         self._world.transmit(self._wire, data)
 
     def written(self, data: bytes) -> int:
-        """Return all bytes: what is sent to memory is written at once."""
+        """Return the length of `data`: what is sent to a broker in memory is written at once."""
         return len(data)
 
     @property
@@ -493,7 +494,7 @@ class MemoryLink(StompLink):
             self._world.hang_up(self._wire)
 
     def take_in(self) -> None:
-        """Hand over what the broker wrote, and the end."""
+        """Hand over the bytes that the broker wrote, and the end of the link if it closed."""
         wire = self._wire
         if wire is None or self.ended:
             return
@@ -516,7 +517,7 @@ class MemoryLink(StompLink):
         return Frame("CONNECTED", {**connected.headers, "heart-beat": "0,0"})
 
     def _log_in(self) -> tuple[str | None, str | None]:
-        """Ask no secret of a test: the broker in memory lets everybody in."""
+        """Return user and password unchecked, and look up no secret: the broker in memory admits everybody."""
         return self._options.username, self._options.password
 
     def _say_connect(self, client_id: str | None) -> None:
@@ -530,7 +531,7 @@ class MemoryLink(StompLink):
         }
         self._wire = self._world.dial(self)
         told = {name: value for name, value in headers.items() if value is not None}
-        # the end that is handed over says why, as StompLink's reader does
+        # no error here: the end of the link that is handed over says why, as StompLink's reader does
         with contextlib.suppress(OSError):
             self.send(Frame("CONNECT", told).encode())
         self._answered.set()
@@ -628,7 +629,7 @@ class _Thread(threading.Thread):
 
 
 def _place(frame: FrameType | None) -> str:
-    """Return the innermost line of what is neither jmsx nor Python's own."""
+    """Return the innermost line of the stack that is neither in jmsx nor in Python's library."""
     lines = [*traceback.extract_stack(frame), *_on_a_loop(frame)]
     theirs = [line for line in lines if not _is_foreign(line.filename)]
     line = (theirs or lines)[-1]
@@ -636,7 +637,7 @@ def _place(frame: FrameType | None) -> str:
 
 
 def _on_a_loop(frame: FrameType | None) -> Iterator[traceback.FrameSummary]:
-    """Yield the lines in which the handler on an event loop is that a thread waits for."""
+    """Yield the stack of the handler on an event loop that a thread waits for."""
     inner: Any = None
     while frame is not None and inner is None:
         running = frame.f_locals.get("self")

@@ -1,8 +1,8 @@
 """
-One connection of an Artemis broker: what STOMP keeps of it, and what each frame of a client does.
+One STOMP connection to an Artemis broker: the state that the broker keeps for it, and what each client frame does.
 
 Source: jmsx_artemis/BROKER.md; artemis-stomp-protocol 2.44.0 VersionedStompFrameHandler, StompFrameHandlerV12,
-StompConnection and StompSession, with the words of their errors as a live broker writes them.
+StompConnection and StompSession; error texts are those of a live broker.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from jmsx.testing.link import FakeLink, newest_version
 from jmsx.testing.runtime import Runtime
 
 _SERVER: Final = "ActiveMQ-Artemis/2.44.0 ActiveMQ Artemis Messaging Engine"
-#: Bytes that a consumer may have in flight, if its SUBSCRIBE does not say.
+#: Bytes that a consumer may have in flight, if its SUBSCRIBE names no window.
 _WINDOW: Final = 10 * 1024
 _TTL: Final = 60_000  #: milliseconds without a byte that a client without heart-beats survives
 _SHORTEST_TTL: Final = 1000
@@ -55,7 +55,7 @@ _DURABLE_NAMES: Final = (
 
 
 class ArtemisLink(FakeLink):
-    """One connection."""
+    """One STOMP connection to the fake Artemis broker."""
 
     end_of_frame = b"\0\n"
 
@@ -65,8 +65,8 @@ class ArtemisLink(FakeLink):
         self._is_connected = False
         self.heart_beat = (0, _TTL)
         self._consumers: dict[int, ArtemisConsumer] = {}  #: by number, oldest first
-        self._transactions: dict[str, ArtemisTransaction] = {}  #: all that were ever named here
-        #: By consumer and message that an ACK may name: its bytes.
+        self._transactions: dict[str, ArtemisTransaction] = {}  #: by id, ended ones too
+        #: The size in bytes of each message that may be acknowledged, by consumer number and message id.
         self._sizes: dict[tuple[int, int], int] = {}
         self._commands: Mapping[str, Callable[[Frame], None]] = {
             "CONNECT": self._connect,
@@ -94,7 +94,7 @@ class ArtemisLink(FakeLink):
     # -- answers --------------------------------------------------------------------------------
 
     def _ask_broker(self, frame: Frame, work: Callable[[], None]) -> None:
-        """Do `work` for `frame`, with the faults that a test has planned, and answer."""
+        """Do `work` for `frame`, unless a fault that a test has planned prevents it, and write the RECEIPT."""
         self.runtime.faults.perform(frame.command, self, work)
         self._write_receipt(frame)
 
@@ -107,7 +107,7 @@ class ArtemisLink(FakeLink):
         return lambda frame: self._ask_broker(frame, lambda: work(frame))
 
     def _refuse(self, fault: Fault, frame: Frame) -> None:
-        """In STOMP 1.2 every ERROR is the end; that of a SUBSCRIBE does not say which receipt it stands for."""
+        """Write an ERROR and close, as STOMP 1.2 demands; the ERROR of a SUBSCRIBE has no `receipt-id`."""
         headers = {"message": fault.message}
         body = b""
         if isinstance(fault, Refused) and fault.body is not None:
@@ -137,7 +137,7 @@ class ArtemisLink(FakeLink):
 
     def _agree_on_beats(self, wanted: str) -> str:
         """
-        Return the beats that the client asked for, and half the time to live that the broker then has for it.
+        Return the broker's `heart-beat` header: it sends as often as asked, and wants beats at half the time to live.
 
         Source: artemis-stomp-protocol 2.44.0 StompFrameHandlerV11.HeartBeater.
         """
@@ -164,14 +164,14 @@ class ArtemisLink(FakeLink):
         self._end(attempts=1)
 
     def lose(self) -> None:
-        """End the connection because its socket is dead: every message in flight was an attempt."""
+        """End the connection because its socket is dead: every message in flight counts as a delivery attempt."""
         self._end(attempts=None)
 
     def _end(self, *, attempts: int | None) -> None:
         """
-        Give back what is in flight; transactions that are open leave nothing.
+        Give back the messages in flight, and discard open transactions.
 
-        Queues that were made for a subscription go with it. For `attempts` see `ArtemisConsumer.close`.
+        The temporary queues of its subscriptions are deleted. For `attempts` see `ArtemisConsumer.close`.
         """
         if self.closed:
             return
@@ -272,7 +272,7 @@ class ArtemisLink(FakeLink):
     # -- subscriptions --------------------------------------------------------------------------
 
     def _subscribe(self, frame: Frame) -> None:
-        """Make a consumer; nothing comes before the RECEIPT."""
+        """Make a consumer, which gets no message before the RECEIPT is written."""
         opened: list[ArtemisConsumer] = []
         self._ask_broker(frame, lambda: opened.append(self._open(frame.headers)))
         opened[0].open_window()
@@ -302,7 +302,7 @@ class ArtemisLink(FakeLink):
         queue: ArtemisQueue | None
         if queue_name is None and self.office.addresses[address].is_topic:
             queue = self._subscription_queue(headers, options, address, selector)
-            selector = None  # its queue has it
+            selector = None  # the subscription's queue filters already
         else:
             queue = self.office.queues.get(queue_name or address)
         if queue is None:
@@ -325,7 +325,7 @@ class ArtemisLink(FakeLink):
         address: str,
         selector: Filter | None,
     ) -> ArtemisQueue:
-        """Return the queue of a durable subscription, found or made, or one that lives as long as the consumer."""
+        """Return the queue of a durable subscription, made if need be, or a new one that goes with the consumer."""
         name = _durable_name(headers)
         if name is None:
             own = f"{address}-{self.runtime.next_id()}"
@@ -336,7 +336,7 @@ class ArtemisLink(FakeLink):
         return self.office.provide_subscription(durable, address, selector, temporary=False)
 
     def _unsubscribe(self, frame: Frame) -> None:
-        """End a consumer, and with a name its durable subscription; while others use that it is an ERROR."""
+        """End a consumer; with a durable name also delete that subscription, which is an ERROR while others use it."""
         name = _durable_name(frame.headers)
         subscription_id = frame.headers.get("id")
         if subscription_id is None and name is None:
@@ -373,7 +373,7 @@ def _routing(text: str | None) -> Routing | None:
 
 
 def _window(headers: Mapping[str, str]) -> int | None:
-    """Return the window in bytes, also where the header is Classic's, which means messages there."""
+    """Return the window in bytes. Artemis also takes Classic's `activemq.prefetchSize`, but reads it as bytes."""
     text = headers.get("consumer-window-size", headers.get("activemq.prefetchSize"))
     if text is None:
         return None

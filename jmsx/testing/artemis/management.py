@@ -1,8 +1,9 @@
 """
-The management address, as far as jmsx asks: an address's settings, which queues and addresses there are, their end.
+The management address with the operations that jmsx calls: read an address's settings, list queues and addresses,
+and delete them.
 
 Source: jmsx_artemis/BROKER.md; artemis-server 2.44.0 ManagementServiceImpl, ActiveMQServerControlImpl, QueueView and
-AddressView, with the words of a live broker. All values of a view are texts.
+AddressView; error texts are those of a live broker. All values in a listed row are strings.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ _T = TypeVar("_T")
 
 
 class _FailedError(Exception):
-    """The broker did not do it; the text is its answer."""
+    """A management operation failed; the exception's text is the broker's answer."""
 
 
 def ask(office: PostOffice, question: CoreMessage) -> None:
     """
-    Answer `question` to where it wants to be answered.
+    Carry out the management request `question`, and send the answer to its reply address.
 
-    Raises NotImplementedError for what the fake broker has not, and Refused for a call without a JSON array.
+    Raises NotImplementedError for an operation that the fake broker lacks, and Refused if its body is no JSON array.
     """
     resource = question.properties.get("_AMQ_ResourceName")
     name = str(question.properties.get("_AMQ_OperationName"))
@@ -87,7 +88,7 @@ def _list_addresses(office: PostOffice, wanted: str, *_: int) -> str:
 
 
 def _page(wanted: str, all_of_them: Iterable[_T], view: Mapping[str, Callable[[_T], str]]) -> str:
-    """Return the views that a filter for one field lets through; EQUALS is the only operation."""
+    """Return the rows whose field equals the wanted value, as JSON; EQUALS is the only filter operation."""
     told = json.loads(wanted)
     if told["operation"] != "EQUALS":
         raise NotImplementedError(f"the fake broker cannot list by {told['operation']}")
@@ -97,7 +98,7 @@ def _page(wanted: str, all_of_them: Iterable[_T], view: Mapping[str, Callable[[_
     return json.dumps({"data": data, "count": len(data)})
 
 
-#: What is told of a queue, by field.
+#: How to read each field of a listed queue.
 _QUEUE_VIEW: Final[Mapping[str, Callable[[ArtemisQueue], str]]] = {
     "name": lambda queue: queue.name,
     "address": lambda queue: queue.address,
@@ -115,7 +116,7 @@ _QUEUE_VIEW: Final[Mapping[str, Callable[[ArtemisQueue], str]]] = {
     "internalQueue": lambda _: "false",
 }
 
-#: The same of an address.
+#: How to read each field of a listed address.
 _ADDRESS_VIEW: Final[Mapping[str, Callable[[Address], str]]] = {
     "name": lambda address: address.name,
     "routingTypes": lambda address: json.dumps(sorted(map(str, address.routings))),

@@ -1,5 +1,5 @@
 """
-Addresses, messages and selectors: what a SEND means, and the MESSAGE that shows it.
+Addresses, messages and selectors: how a SEND frame becomes a message, and a message becomes a MESSAGE frame.
 
 Source: jmsx_artemis/BROKER.md; artemis-stomp-protocol 2.44.0 StompUtils, VersionedStompFrameHandler and
 ActiveMQStompException, artemis-core-client 2.44.0 Message.referenceOriginalMessage, artemis-selector 2.44.0
@@ -20,7 +20,7 @@ from jmsx.testing.selector import Selector, SelectorSyntaxError, SelectorValueEr
 
 
 class Refused(Fault):
-    """STOMP's side of the broker refuses a frame: ERROR, which may have a body, and the end of the connection."""
+    """The broker's STOMP protocol handler refuses a frame: an ERROR, perhaps with a body, ends the connection."""
 
     def __init__(self, message: str, body: str | None = None) -> None:
         super().__init__(message)
@@ -28,12 +28,12 @@ class Refused(Fault):
 
 
 def numbered(number: int, text: str) -> Refused:
-    """Return one of the errors with a number; such lose their colons, and never say the cause."""
+    """Return an error with an AMQ number; the broker strips colons from its text and leaves out the cause."""
     return Refused(f"AMQ{number} {text}".replace(":", ""))
 
 
 def explained(text: str) -> Refused:
-    """Return an exception from deeper down: its text is the message, without colons, and the body."""
+    """Return the ERROR for an exception inside the broker: `message` is its text without colons, the body all of it."""
     return Refused(text.replace(":", ""), text)
 
 
@@ -41,7 +41,7 @@ def explained(text: str) -> Refused:
 
 
 class Routing(StrEnum):
-    """How an address gives out messages."""
+    """How an address routes messages to its queues."""
 
     MULTICAST = "MULTICAST"  #: each queue gets a copy, as of a topic
     ANYCAST = "ANYCAST"  #: one queue gets the message
@@ -91,8 +91,8 @@ class CoreMessage:
     """One message; the same one in all the queues that it is routed to. Times are epoch milliseconds."""
 
     message_id: int
-    address: str  #: as the sender named it, so perhaps with a queue
-    routing: Routing | None  #: as the sender said it
+    address: str  #: as the sender wrote it, so perhaps `address::queue`
+    routing: Routing | None  #: the sender's `destination-type`; None if it gave none
     body: bytes
     is_bytes: bool = False  #: the sender gave a content-length
     persistent: bool = False
@@ -103,7 +103,7 @@ class CoreMessage:
 
     @property
     def scheduled(self) -> int:
-        """When it may be given out first; 0: at once. Only a number that the broker itself put there counts."""
+        """The earliest delivery time; 0: at once. Only a number that the broker itself put there counts."""
         value = self.properties.get(_SCHEDULED, 0)
         return value if isinstance(value, int) else 0
 
@@ -114,7 +114,7 @@ class CoreMessage:
 
     @property
     def duplicate_id(self) -> str | None:
-        """What the broker knows repeated messages by."""
+        """The id by which the broker detects duplicates; None if the sender gave none."""
         return self._text("_AMQ_DUPL_ID")
 
     def _text(self, name: str) -> str | None:
@@ -122,16 +122,16 @@ class CoreMessage:
         return None if value is None else str(value)
 
     def is_expired(self, now_ms: int) -> bool:
-        """Return whether its time to live is over."""
+        """Return whether the message's time to live is over."""
         return 0 < self.expires <= now_ms
 
     def copy_for(
         self, address: str, *, message_id: int, queue: str, expired_at: int | None = None
     ) -> CoreMessage:
         """
-        Return the copy that the broker moves to a dead letter or expiry address out of `queue`.
+        Return the copy of this message that the broker moves from `queue` to a dead letter or expiry address.
 
-        Source: QueueImpl.makeCopy and move: a routing type only if the original was such a copy itself.
+        The copy has a routing type only if the original was such a copy itself. Source: QueueImpl.makeCopy and move.
         """
         told: dict[str, str | int] = {
             "_AMQ_ORIG_QUEUE": queue,
@@ -171,9 +171,9 @@ _SELECTABLE: Final[Mapping[str, Callable[[CoreMessage], Value]]] = {
 
 def from_send(frame: Frame, *, message_id: int, now_ms: int) -> CoreMessage:
     """
-    Return the message that a SEND means; raises Refused on a bad number or routing type.
+    Return the message that a SEND frame carries; raises Refused on a bad number or routing type.
 
-    Raises NotImplementedError on a priority that is none: a real broker takes the message and loses it.
+    Raises NotImplementedError on a priority outside 0 to 9: a real broker takes such a message and loses it.
     """
     headers = dict(frame.headers)
     routing = headers.get("destination-type")
@@ -211,7 +211,7 @@ def from_send(frame: Frame, *, message_id: int, now_ms: int) -> CoreMessage:
 
 
 def _number(text: str) -> int:
-    """Return a number as Java reads it."""
+    """Return `text` read as a Java long; raises Refused if it is none."""
     number = whole(text, least=~LONG)
     if number is None:
         raise numbered(339031, "Error handling send")
@@ -222,15 +222,15 @@ def to_message_frame(
     message: CoreMessage, *, subscription: str, handle: str, redelivered: bool, acknowledged: bool
 ) -> MessageFrame:
     """
-    Return the MESSAGE that shows `message`, header by header with its repetitions, because the window counts their
-    bytes.
+    Return the MESSAGE frame for `message`, with every header that the real broker writes, even repeated ones, because
+    the consumer's window counts their bytes.
 
     Args:
-        message: what is to be shown.
-        subscription: its id.
-        handle: consumer and message, which is both `message-id` and `ack`.
-        redelivered: whether it was given out before.
-        acknowledged: whether the client acknowledges it; only then there is an `ack`.
+        message: the message to deliver.
+        subscription: the id of the subscription.
+        handle: consumer number and message id together, the value of both `message-id` and `ack`.
+        redelivered: whether the message was delivered before.
+        acknowledged: whether the client has to acknowledge it; only then the frame has an `ack` header.
     """
     properties = message.properties
     length = str(len(message.body)) if message.body else None
@@ -276,7 +276,7 @@ _PREFIXES: Final = {
 
 class Filter:
     """
-    A selector as Artemis reads it: strings stay strings, unless a prefix asks for numbers.
+    A selector as Artemis reads it: string properties are not converted to numbers, unless a prefix asks for that.
 
     Raises Refused if `text` is empty or makes no sense.
     """
@@ -296,7 +296,7 @@ class Filter:
             raise Refused(f'Invalid selector "{text}"'.replace(":", ""), rest) from error
 
     def wants(self, message: CoreMessage) -> bool:
-        """Return whether `message` fits; one that cannot be evaluated does not (FilterImpl.match)."""
+        """Return whether `message` matches; False if the selector cannot be evaluated on it (FilterImpl.match)."""
         try:
             return self._selector.matches(message.lookup)
         except SelectorValueError:

@@ -1,5 +1,5 @@
 """
-What is behind the links of an Artemis broker: addresses, their queues, and the way of a message into them.
+The part of an Artemis broker that all connections share: addresses, their queues, and how messages are routed to them.
 
 Source: jmsx_artemis/BROKER.md; artemis-stomp-protocol 2.44.0 StompConnection.autoCreateDestinationIfPossible and
 StompSession, artemis-server 2.44.0 PostOfficeImpl, BindingsImpl and QueueImpl.
@@ -16,7 +16,7 @@ from jmsx.testing.runtime import Runtime
 
 
 class ArtemisTransaction:
-    """The SENDs under one transaction id, until the connection ends; the id is used again and again."""
+    """The transactions that a connection runs, one after another, under one id; it holds the SENDs of the open one."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -25,20 +25,20 @@ class ArtemisTransaction:
         self._steps: list[Callable[[], None]] = []
 
     def begin(self) -> None:
-        """Start it; raises Refused if it has not ended."""
+        """Begin a transaction; raises Refused if the last one under this id has not ended."""
         if self._begun:
             raise Refused(f"Transaction already started: {self.name}")
         self._begun = True
 
     def enlist(self, step: Callable[[], None]) -> None:
-        """Do `step` at the commit. Nobody asks for BEGIN here."""
+        """Do `step` at the commit. As on a real broker, a BEGIN need not have come before."""
         self._steps.append(step)
 
     def commit(self) -> None:
         """
         Do all steps, in order.
 
-        Raises Refused if it was not begun, or if a duplicate is in it: then all of it is lost, and it is still begun.
+        Raises Refused if it was not begun, or contains a duplicate: then all its messages are lost, and it stays open.
         """
         if not self._begun:
             raise numbered(339013, f"Error committing {self.name}")
@@ -58,7 +58,7 @@ class ArtemisTransaction:
         self._begun = False
 
     def forget(self) -> None:
-        """Drop all that was sent under it."""
+        """Drop all messages that were sent in it."""
         self._steps = []
         self.rollback_only = False
 
@@ -70,7 +70,7 @@ class Address:
         self.name = name
         self.routings: set[Routing] = set()
         self.queues: list[ArtemisQueue] = []
-        self.duplicate_ids: set[str] = set()  #: of all that was ever sent to it
+        self.duplicate_ids: set[str] = set()  #: of all messages ever sent to it
         self._turn = 0
 
     @property
@@ -79,7 +79,7 @@ class Address:
         return self.routings == {Routing.MULTICAST}
 
     def targets(self, message: CoreMessage) -> list[ArtemisQueue]:
-        """Return the queues that `message` goes to: one of the ANYCAST ones, in turn, and all others that want it."""
+        """Return the queues that `message` goes to: one ANYCAST queue, in turn, and all MULTICAST ones that match."""
         wanting = [
             queue
             for queue in self.queues
@@ -107,16 +107,16 @@ class PostOffice:
                 self.queue(name)
 
     def queue(self, name: str) -> ArtemisQueue:
-        """Find the queue called `name`, or `address::name`; it is made for ANYCAST if it is not there."""
+        """Return the queue called `name`, or `address::name`; it is created as ANYCAST if it does not exist."""
         self.provide(name, Routing.ANYCAST)
         address, queue = split(name)
         return self.queues[queue or address]
 
     def provide(self, destination: str, routing: Routing | None) -> None:
         """
-        Make what a SEND or SUBSCRIBE to `destination` needs: the address for `routing`, and for ANYCAST its queue.
+        Create what a SEND or SUBSCRIBE to `destination` needs: the address with `routing`, and for ANYCAST its queue.
 
-        A queue of its own name too, if `destination` names one.
+        If `destination` is `address::queue`, that queue is created.
         """
         name, queue = split(destination)
         wanted = routing or Routing.MULTICAST
@@ -127,14 +127,14 @@ class PostOffice:
     def provide_subscription(
         self, name: str, address: str, selector: Filter | None, *, temporary: bool
     ) -> ArtemisQueue:
-        """Make the queue of a subscription to a topic; one that is there keeps its old selector."""
+        """Return the queue of a subscription to a topic; an existing queue keeps its old selector."""
         made = ArtemisQueue(
             self, name, address, Routing.MULTICAST, selector=selector, temporary=temporary
         )
         return self._provide_queue(made)
 
     def _provide_queue(self, made: ArtemisQueue) -> ArtemisQueue:
-        """Return the queue of that name; `made` is bound to its address if there is none."""
+        """Return the existing queue of the same name, or else bind `made` to its address and return it."""
         if made.name not in self.queues:
             self.queues[made.name] = made
             self.addresses[made.address].queues.append(made)
@@ -146,7 +146,7 @@ class PostOffice:
         self.addresses[queue.address].queues.remove(queue)
 
     def route(self, message: CoreMessage, transaction: ArtemisTransaction | None = None) -> None:
-        """Put `message` into its queues, now or at the commit; a duplicate is dropped, its transaction rolled back."""
+        """Put `message` into its queues, now or at COMMIT; a duplicate is dropped and makes the COMMIT fail."""
         address = self.addresses[split(message.address)[0]]
         if message.duplicate_id is None or message.duplicate_id not in address.duplicate_ids:
             self._store(message, address, transaction)
@@ -157,7 +157,7 @@ class PostOffice:
         self, message: CoreMessage, address: Address, transaction: ArtemisTransaction | None
     ) -> None:
         """
-        Put `message` into all queues that it belongs to; into none is no error.
+        Put `message` into all queues that it is routed to; it is no error if there are none.
 
         Source: artemis-server 2.44.0 PostOfficeImpl.route.
         """
@@ -182,7 +182,7 @@ class PostOffice:
         address: str | None,
         expired_at: int | None = None,
     ) -> None:
-        """Route a copy of a message of `queue` to `address`, duplicate or not; without one it is gone."""
+        """Route a copy of a message of `queue` to `address`, duplicate or not; if that is None the message is lost."""
         if address is None:
             return
         copy = message.copy_for(

@@ -1,5 +1,5 @@
 """
-A queue and its consumers: who gets which message, what comes back, and when a message is dead.
+A queue and its consumers: which consumer gets which message, redelivery, and when a message becomes a dead letter.
 
 Source: jmsx_artemis/BROKER.md; artemis-server 2.44.0 QueueImpl, ServerConsumerImpl, QueueConsumersImpl and
 ScheduledDeliveryHandlerImpl, artemis-commons 2.44.0 PriorityLinkedListImpl and ArrayResettableIterator.
@@ -18,7 +18,7 @@ from jmsx.testing.artemis.message import CoreMessage, Filter, Routing
 from jmsx.testing.profiles import ArtemisProfile
 from jmsx.testing.runtime import Runtime
 
-#: A window without end: acknowledgements give nothing back.
+#: The `consumer-window-size` that means no flow control: there are no credits to use up or give back.
 UNLIMITED: Final = -1
 
 _LEVELS: Final = 10
@@ -27,28 +27,31 @@ _PLACE: Final = attrgetter("place")
 
 @dataclass(slots=True, eq=False)
 class Reference:
-    """A message in one queue; a topic has the same message in others, too."""
+    """A message in one queue; the same message of a topic stands in the queues of other subscribers, too."""
 
     message: CoreMessage
-    sequence: int = 0  #: order of arrival; 0 for those that came with a delay
-    delivery_count: int = 0  #: how often it was given out, less what was taken back uncounted
-    place: int = 0  #: where it stands among those of its priority
+    sequence: int = 0  #: order of arrival; 0 for messages that were sent with a delay
+    delivery_count: int = 0  #: deliveries, without those that were given back uncounted
+    place: int = 0  #: its position among the messages of the same priority
 
     @property
     def level(self) -> int:
-        """Which priority comes first."""
+        """The index of its priority in the order of dispatch: 0 for priority 9, which goes first."""
         return _LEVELS - 1 - self.message.priority
 
 
 class QueueOrder:
-    """The messages that wait: highest priority first, then by arrival; what had a delay goes before all."""
+    """
+    The messages that wait: highest priority first, then by arrival.
+    Within a priority, messages that were delayed go before all others.
+    """
 
     def __init__(self) -> None:
         self._levels: list[list[Reference]] = [[] for _ in range(_LEVELS)]
         self._first = 0
 
     def add(self, reference: Reference) -> None:
-        """Put `reference` at its place, where it was before too; cursors that are beyond miss it until reset."""
+        """Insert `reference`, when redelivered at its old place; cursors that are past it miss it until their reset."""
         if reference.sequence:
             reference.place = reference.sequence
         else:
@@ -62,7 +65,7 @@ class QueueOrder:
         del level[bisect_left(level, reference.place, key=_PLACE)]
 
     def after(self, cursor: dict[int, int]) -> Reference | None:
-        """Return the first that is beyond `cursor`, a place for each level; None if there is none."""
+        """Return the first message after `cursor`, which has a place for each level; None if there is none."""
         for number, level in enumerate(self._levels):
             start = bisect_right(level, cursor[number], key=_PLACE) if number in cursor else 0
             if start < len(level):
@@ -78,7 +81,7 @@ class QueueOrder:
 
 
 class RoundRobin:
-    """Consumers in turn, from where the last one was served; a round is over when all had their turn."""
+    """The consumers in turn, going on after the one that was served last; a round ends when each had its turn."""
 
     def __init__(self) -> None:
         self._consumers: list[ArtemisConsumer] = []
@@ -86,21 +89,21 @@ class RoundRobin:
         self._left = 0
 
     def add(self, consumer: ArtemisConsumer) -> None:
-        """Let `consumer` be the last; the first is next."""
+        """Add `consumer` at the end, and let the turn begin again at the first consumer."""
         self._consumers.append(consumer)
         self._next = 0
 
     def remove(self, consumer: ArtemisConsumer) -> None:
-        """Take `consumer` out; the first is next."""
+        """Remove `consumer`, and let the turn begin again at the first consumer."""
         self._consumers.remove(consumer)
         self._next = 0
 
     def restart(self) -> None:
-        """Begin a new round, with whose turn it is."""
+        """Begin a new round at the consumer whose turn it is."""
         self._left = len(self._consumers)
 
     def next(self) -> ArtemisConsumer | None:
-        """Return whose turn it is; None if the round is over."""
+        """Return the consumer whose turn it is, and pass the turn on; None if the round is over."""
         if not self._left:
             return None
         consumer = self._consumers[self._next]
@@ -109,17 +112,17 @@ class RoundRobin:
         return consumer
 
     def repeat(self) -> None:
-        """Give the turn back to whom `next` told last."""
+        """Give the turn back to the consumer that `next` returned last."""
         self._next = (self._next - 1) % len(self._consumers)
         self._left += 1
 
 
 class Handled(Enum):
-    """What a consumer says to a message that is offered to it."""
+    """A consumer's answer to a message that is offered to it."""
 
     TAKEN = auto()
-    BUSY = auto()  #: not now
-    UNWANTED = auto()  #: never
+    BUSY = auto()  #: no credits: not now
+    UNWANTED = auto()  #: its selector does not match: never
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,23 +130,23 @@ class ConsumerOptions:
     """What a SUBSCRIBE asked for."""
 
     subscription_id: str
-    mode: str  #: `auto`, `client-individual`, and whatever else, which all is `client`
+    mode: str  #: `auto` or `client-individual`; any other value means `client`
     window: int  #: bytes
-    no_local: bool = False  #: nothing that the own connection sent
+    no_local: bool = False  #: do not deliver what the same connection sent
 
 
 class ArtemisConsumer:
     """
-    One consumer: its credits, and what it has in flight. It takes nothing before `open_window`.
+    One consumer: its credits, and its messages in flight. It takes no message before `open_window`.
 
-    The window is counted in bytes, by the length of whole frames; credits come back with an acknowledgement.
+    The window is counted in bytes of whole frames; credits come back with an acknowledgement.
 
     Args:
-        number: new with every SUBSCRIBE; the first part of message ids.
-        queue: whose messages it gets.
-        options: what it asked for.
-        wants: whether a message is for it at all.
-        write: writes a MESSAGE and returns its bytes.
+        number: a new one for every SUBSCRIBE, and the first part of the `message-id` headers.
+        queue: the queue whose messages it gets.
+        options: what its SUBSCRIBE asked for.
+        wants: tells whether its selector and no-local let a message in.
+        write: writes a MESSAGE frame and returns its length in bytes.
     """
 
     def __init__(
@@ -158,13 +161,13 @@ class ArtemisConsumer:
         self.queue = queue
         self.options = options
         self.delivering: dict[int, Reference] = {}  #: by message id, in order of dispatch
-        self.cursor: dict[int, int] = {}  #: what stands before it in each level did not suit
+        self.cursor: dict[int, int] = {}  #: by level: the last place it was offered
         self._wants = wants
         self._write = write
-        self._credits: int | None = 0  #: bytes; None: no end of them
+        self._credits: int | None = 0  #: bytes; None: unlimited
 
     def open_window(self) -> None:
-        """Let messages come, after the RECEIPT; a window of 0 lets one come, one below -1 never any."""
+        """Let messages come, after the RECEIPT; a window of 0 lets one message come, a window below -1 none ever."""
         if self.options.window == UNLIMITED:
             self._credits = None
             self.queue.wake()
@@ -181,7 +184,7 @@ class ArtemisConsumer:
             self.queue.wake()
 
     def offer(self, reference: Reference) -> Handled:
-        """Take `reference`, or say why not; taking it counts as a delivery at once."""
+        """Take `reference` or return why not; taking it raises its delivery count at once."""
         if self._credits is not None and self._credits <= 0:
             return Handled.BUSY
         if not self._wants(reference.message):
@@ -191,13 +194,13 @@ class ArtemisConsumer:
         return Handled.TAKEN
 
     def deliver(self, reference: Reference) -> None:
-        """Write what was taken; the last frame may go beyond the window."""
+        """Write the MESSAGE for a message that was taken; the last frame may exceed the window."""
         size = self._write(self, reference)
         if self._credits is not None:
             self._credits -= size
 
     def acknowledge(self, message_id: int) -> list[int]:
-        """Settle `message_id`, and outside `client-individual` all before it; returns their ids."""
+        """Settle `message_id`, and in mode `client` all before it; returns the ids of what was settled."""
         if self.options.mode == "client-individual":
             settled = [message_id]
         else:
@@ -208,7 +211,7 @@ class ArtemisConsumer:
         return settled
 
     def close(self, attempts: int | None = None) -> None:
-        """Give back what is in flight; the oldest `attempts` of it (None: all) were deliveries that failed."""
+        """Give back the messages in flight; the oldest `attempts` of them (None: all) count as delivery attempts."""
         taken = list(self.delivering.values())
         self.delivering.clear()
         for reference in [] if attempts is None else taken[attempts:]:
@@ -230,7 +233,7 @@ class Office(Protocol):
         address: str | None,
         expired_at: int | None = None,
     ) -> None:
-        """Route a copy of a message of `queue` to `address`; it is lost if that is not there."""
+        """Route a copy of a message of `queue` to `address`; if that is None the message is lost."""
 
 
 class ArtemisQueue:
@@ -238,12 +241,12 @@ class ArtemisQueue:
     One queue; `waiting`, `in_flight` and `browse` are for tests to look at.
 
     Args:
-        office: its broker.
+        office: the broker that it belongs to.
         name: unique in the whole broker.
-        address: whose messages it gets.
-        routing: how.
-        selector: of a subscription to a topic.
-        temporary: it goes with its only consumer.
+        address: the address whose messages it gets.
+        routing: the routing type.
+        selector: the filter of a subscription to a topic.
+        temporary: whether it is deleted with its only consumer.
     """
 
     def __init__(
@@ -294,7 +297,7 @@ class ArtemisQueue:
     # -- messages come and go -------------------------------------------------------------------
 
     def add(self, message: CoreMessage) -> None:
-        """Take a message in, at the end or, if it has a delay, apart."""
+        """Enqueue a message, or keep it aside until its delay is over."""
         reference = Reference(message)
         if message.scheduled:
             self._delay(reference)
@@ -306,7 +309,7 @@ class ArtemisQueue:
 
     def give_back(self, references: list[Reference]) -> None:
         """
-        Take back what a consumer had in flight: to its old place, or to the dead letter address.
+        Take back messages that a consumer had in flight: to their old places, or to the dead letter address.
 
         Source: RefsOperation.afterRollback, QueueImpl.checkRedelivery.
         """
@@ -335,7 +338,7 @@ class ArtemisQueue:
             self._runtime.later(self._release_due)
 
     def _release_due(self) -> None:
-        """Put what is due before all that waits: a delayed message overtakes."""
+        """Put delayed messages that are now due before all others of their priority, as the real broker does."""
         now_ms = self._runtime.now_ms()
         due = [r for r in self._delayed if r.message.scheduled <= now_ms]
         self._delayed = [r for r in self._delayed if r.message.scheduled > now_ms]
@@ -346,12 +349,12 @@ class ArtemisQueue:
     # -- consumers come and go ------------------------------------------------------------------
 
     def add_consumer(self, consumer: ArtemisConsumer) -> None:
-        """Let `consumer` take part."""
+        """Let `consumer` get messages of this queue."""
         self.consumers.append(consumer)
         self._turns.add(consumer)
 
     def remove_consumer(self, consumer: ArtemisConsumer) -> None:
-        """Take `consumer` out; its groups are free again."""
+        """Remove `consumer`; its message groups may go to others."""
         self.consumers.remove(consumer)
         self._turns.remove(consumer)
         self._group_owners = {g: o for g, o in self._group_owners.items() if o is not consumer}
@@ -360,7 +363,7 @@ class ArtemisQueue:
     # -- dispatch -------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Have messages given out after what is going on now."""
+        """Schedule a dispatch for when the current step is done."""
         if not self._is_awake:
             self._is_awake = True
             self._runtime.later(self._give_out)
@@ -372,7 +375,7 @@ class ArtemisQueue:
 
     def _give_out(self) -> None:
         """
-        Offer messages to the consumers in turn, until each is busy or has seen them all.
+        Offer messages to the consumers in turn, until each consumer is busy or was offered all messages.
 
         A message whose group belongs to a busy consumer stops everything behind it.
         Source: QueueImpl.deliver.
@@ -417,7 +420,7 @@ class ArtemisQueue:
 
     def _join_group(self, message: CoreMessage, taker: ArtemisConsumer) -> None:
         """
-        Give all the rest of a group to the first consumer that had a message of it.
+        Make `taker` the owner of the message's group, if the group has none: it gets all later messages of the group.
 
         A message of a group that has an owner does not use up a turn. Source: QueueImpl.handleMessageGroup.
         """

@@ -1,8 +1,8 @@
 """
-What the STOMP converter remembers of one subscription: which ACK fits which message, and which are in a transaction.
+The STOMP converter's state of one subscription: which ACK belongs to which message, and which are in a transaction.
 
-The list of what is in a transaction is one for all transactions of the connection: two of them with ACKs on the wire
-corrupt each other.
+A subscription has one list of transacted messages for all transactions of the connection: two open transactions that
+both contain ACKs corrupt each other.
 Source: jmsx_classic/BROKER.md; activemq-stomp 6.1.8 StompSubscription.
 """
 
@@ -43,9 +43,9 @@ class StompConsumer:
     One SUBSCRIBE of one connection.
 
     Args:
-        subscription_id: its `id`.
-        mode: its `ack`.
-        options: what else it asked for.
+        subscription_id: the `id` header of the SUBSCRIBE.
+        mode: its `ack` header.
+        options: what else the SUBSCRIBE asked for.
         pending_acks: all ack ids that are valid on the connection.
     """
 
@@ -65,13 +65,13 @@ class StompConsumer:
         self._transacted: list[AckEntry] = []
 
     def expect_ack(self, message_id: str, ack_id: str) -> None:
-        """Note that a MESSAGE is written which the client is to acknowledge."""
+        """Note that a MESSAGE is being written that the client has to acknowledge."""
         entry = AckEntry(message_id, ack_id, self)
         self._dispatched[message_id] = self._pending_acks[ack_id] = entry
 
     def pass_on(self, ack: Acknowledgement, transaction: ClassicTransaction | None) -> None:
         """
-        Give `ack` to the broker, which ignores it without a word if the consumer is gone.
+        Give `ack` to the broker, which silently ignores it if the consumer is gone.
 
         Source: TransportConnection.processMessageAck.
         """
@@ -81,7 +81,7 @@ class StompConsumer:
     def acknowledge(
         self, message_id: str, transaction: ClassicTransaction | None
     ) -> Acknowledgement | None:
-        """Return what an ACK of `message_id` means for the broker; None if it is not known here."""
+        """Return what an ACK of `message_id` means for the broker; None if this subscription does not know the id."""
         entry = self._dispatched.get(message_id)
         if entry is None:
             return None
@@ -100,7 +100,7 @@ class StompConsumer:
     def _acknowledge_up_to(
         self, last: AckEntry, transaction: ClassicTransaction | None
     ) -> Acknowledgement:
-        """Cumulative: at once, or in a transaction a DELIVERED now and the rest at COMMIT."""
+        """Acknowledge all up to `last`: at once, or in a transaction with a DELIVERED now and the rest at COMMIT."""
         count = 0
         for entry in list(self._dispatched.values()):
             if entry not in self._transacted or transaction is None:
@@ -114,7 +114,7 @@ class StompConsumer:
     def refuse(
         self, message_id: str, transaction: ClassicTransaction | None
     ) -> Acknowledgement | None:
-        """Return what a NACK of `message_id` means for the broker: a POISON of this one, never cumulative."""
+        """Return what a NACK of `message_id` means for the broker: a POISON of this message only, never cumulative."""
         if self.options.browser:
             raise ProtocolFault("Cannot Nack a message on a Queue Browser Subscription.")
         entry = self._dispatched.get(message_id)
@@ -125,9 +125,9 @@ class StompConsumer:
 
     def commit(self) -> Acknowledgement | None:
         """
-        Forget all that is in a transaction, in whichever; returns what to tell the broker first.
+        Forget all transacted messages, of whichever transaction; returns what the broker must be told first, or None.
 
-        In client-individual mode the list is not cleared, so it grows.
+        In client-individual mode the list is not cleared (as in the real converter), so it grows.
         """
         transacted = set(self._transacted)
         for message_id in [i for i, entry in self._dispatched.items() if entry in transacted]:
@@ -141,6 +141,6 @@ class StompConsumer:
         return ack
 
     def abort(self) -> None:
-        """Make the ack ids of all that is in a transaction, in whichever, valid again."""
+        """Make the ack ids of all transacted messages valid again, whichever transaction they are in."""
         self._pending_acks.update({entry.ack_id: entry for entry in self._transacted})
         self._transacted.clear()

@@ -1,8 +1,7 @@
 """
-One connection of a Classic broker: what STOMP keeps of it, and what each frame of a client does.
+One STOMP connection to a Classic broker: the state that the broker keeps for it, and what each client frame does.
 
-Source: jmsx_classic/BROKER.md; activemq-stomp 6.1.8 ProtocolConverter, with the words of its errors as a live broker
-writes them.
+Source: jmsx_classic/BROKER.md; activemq-stomp 6.1.8 ProtocolConverter; error texts are those of a live broker.
 """
 
 from __future__ import annotations
@@ -35,17 +34,17 @@ from jmsx.testing.faults import BrokerFault, Fault, ProtocolFault
 from jmsx.testing.link import FakeLink, newest_version
 from jmsx.testing.runtime import Runtime
 
-#: What stands in an ERROR as it is: a trace that a test tells whole, or a lack of rights, which has none.
+#: Begins error texts that go into the body of an ERROR unchanged: a whole trace given by a test, or a lack of rights.
 _TRACE: Final = re.compile(r"[\w.$]+Exception\b|User ")
 
-#: Headers of SUBSCRIBE that would change what happens in ways that are not modelled.
+#: SUBSCRIBE headers whose effects are not modelled.
 _NOT_MODELLED: Final = {
     "activemq.retroactive",
     "activemq.maximumPendingMessageLimit",
     "activemq.exclusive",
     "activemq.priority",
 }
-#: Messages that a consumer gets unacknowledged if its SUBSCRIBE does not say.
+#: How many unacknowledged messages a consumer may have if its SUBSCRIBE names no prefetch size.
 _QUEUE_PREFETCH: Final = 1000
 _TOPIC_PREFETCH: Final = 32767
 _DURABLE_PREFETCH: Final = 100
@@ -55,7 +54,7 @@ _BEFORE_CONNECTED: Final = frozenset({"CONNECT", "STOMP", "DISCONNECT"})
 
 
 class ClassicLink(FakeLink):
-    """One connection; `client_id` is None before CONNECTED."""
+    """One STOMP connection to the fake Classic broker; `client_id` is None before CONNECTED."""
 
     def __init__(self, runtime: Runtime, links: list[FakeLink], regions: RegionBroker) -> None:
         super().__init__(runtime, links, f"ID:fake-1-1:{runtime.next_id()}")
@@ -95,7 +94,7 @@ class ClassicLink(FakeLink):
     # -- answers --------------------------------------------------------------------------------
 
     def _write_error(self, fault: Fault, receipt_id: str | None) -> None:
-        """Tell the client; the body is what a Java stack trace would begin with, save where rights are missing."""
+        """Write an ERROR; its body is the first line of a Java stack trace, except where the client lacks rights."""
         whole_trace = _TRACE.match(fault.message)
         trace = fault.message if whole_trace else f"{fault.java_class}: {fault.message}"
         headers = {"content-type": "text/plain", "message": fault.message}
@@ -115,7 +114,7 @@ class ClassicLink(FakeLink):
         transaction: ClassicTransaction | None = None,
     ) -> bool:
         """
-        Have the broker do `work` for `frame` and answer; returns whether it was done.
+        Have the broker do `work` for `frame`, and write a RECEIPT or ERROR; returns whether the work was done.
 
         A failure without `receipt` makes `transaction` rollback-only; a failure with `receipt` does not.
         Source: activemq-broker 6.1.8 TransportConnection.service.
@@ -176,7 +175,7 @@ class ClassicLink(FakeLink):
 
     def lose(self) -> None:
         """
-        End the connection, from whichever side.
+        End the connection, whether the client or the broker ends it.
 
         Consumers go first, then temporary destinations, then transactions roll back
         (TransportConnection.processRemoveConnection, TransactionBroker.removeConnection).
@@ -222,7 +221,7 @@ class ClassicLink(FakeLink):
         return found or parse_broker_name(name)
 
     def _name_of(self, destination: Destination) -> str:
-        """Return how this connection sees `destination`: its own temporary ones under their alias."""
+        """Return the STOMP name of `destination` on this connection: its own temporary destinations have an alias."""
         for alias, real in self._temporary.items():
             if real == destination:
                 return alias
@@ -245,7 +244,7 @@ class ClassicLink(FakeLink):
         self._ask_broker(frame, send, transaction)
 
     def _message(self, frame: Frame, destination: str, message_id: str) -> StoredMessage:
-        """Return what a SEND brings to one of its destinations."""
+        """Return the message that a SEND delivers to one of its destinations."""
         message = from_send(
             frame,
             self._destination(destination),
@@ -262,7 +261,7 @@ class ClassicLink(FakeLink):
         return message
 
     def _deliver(self, consumer: StompConsumer, message: StoredMessage) -> None:
-        """Write `message`; in AUTO it is acknowledged even before the client can see it."""
+        """Write a MESSAGE; in mode AUTO the message is acknowledged even before the client can see it."""
         ack_id = None
         if consumer.mode is not StompAck.AUTO:
             ack_id = f"ID:fake-1-2:{self.runtime.next_id()}"
@@ -305,7 +304,7 @@ class ClassicLink(FakeLink):
         frame: Frame,
         convert: Callable[[StompConsumer, str, ClassicTransaction | None], Acknowledgement | None],
     ) -> None:
-        """Find whose message it is, and tell the broker; nobody's is an ERROR that changes nothing."""
+        """Pass an ACK or NACK of a message to the broker; an unknown ack id is answered with an ERROR."""
         transaction = self._transaction(frame.headers)
         entry = self._pending_acks.get(frame.headers["id"])
         ack = None if entry is None else convert(entry.consumer, entry.message_id, transaction)
@@ -336,7 +335,7 @@ class ClassicLink(FakeLink):
         self._ask_broker(frame, lambda: self._open_transactions.append(transaction))
 
     def _take_transaction(self, frame: Frame) -> ClassicTransaction:
-        """Return the transaction to end; its name is free from now on, whatever comes."""
+        """Return the transaction to end; its name may be used anew at once, even if the frame then fails."""
         name = frame.headers.get("transaction")
         if name is None:
             raise ProtocolFault("Must specify the transaction you are committing")
@@ -361,7 +360,7 @@ class ClassicLink(FakeLink):
     def _commit_ack(
         self, consumer: StompConsumer, ack: Acknowledgement, transaction: ClassicTransaction
     ) -> None:
-        """Settle what a cumulative ACK(tx) only announced; no frame of the client says so."""
+        """Settle what cumulative ACKs in the transaction only announced; the converter does so itself at COMMIT."""
         self._ask_broker(
             Frame("(the ACK of a COMMIT)"), lambda: consumer.pass_on(ack, transaction), transaction
         )
@@ -398,7 +397,7 @@ class ClassicLink(FakeLink):
         self._open(frame, consumer)
 
     def _options(self, headers: Mapping[str, str], destination: Destination) -> ConsumerOptions:
-        """Return what a SUBSCRIBE asks for; what is unknown or not a number is ignored, as the broker does."""
+        """Return what a SUBSCRIBE asks for; unknown options and bad numbers are ignored, as on the real broker."""
         name = headers.get("activemq.subscriptionName")
         if "*" in destination.name or ">" in destination.name:
             raise NotImplementedError(f"the fake broker has no wildcards: {destination}")
@@ -421,7 +420,8 @@ class ClassicLink(FakeLink):
         """
         Add the consumer; with a receipt its window stays shut until the RECEIPT is written.
 
-        Source: ProtocolConverter.onStompSubscribe: both the new consumer and its opened window wake the queue.
+        The new consumer wakes the queue, and so does its window when it opens.
+        Source: ProtocolConverter.onStompSubscribe.
         """
         options = consumer.options
         prefetch = options.prefetch

@@ -1,5 +1,5 @@
 """
-Destinations and messages: what a SEND means, and the MESSAGE that shows it.
+Destinations and messages: how a SEND frame becomes a message, and a message becomes a MESSAGE frame.
 
 Source: jmsx_classic/BROKER.md; activemq-stomp 6.1.8 FrameTranslator and LegacyFrameTranslator, activemq-client 6.1.8
 ActiveMQMessage (the property setters).
@@ -19,17 +19,17 @@ from jmsx.testing.selector import Value
 
 _HIGHEST_PRIORITY: Final = 9
 
-#: SEND headers that never become a property of the message.
+#: SEND headers that never become message properties.
 _STRIPPED: Final = frozenset(
     {"receipt", "transaction", "message-id", "redelivered", "subscription", "JMSXUserID"}
 )
 
-#: The one transformation that is modelled: a MapMessage as XML, which is kept as it came.
+#: The only `transformation` that is modelled: a MapMessage as XML, whose text is kept unparsed.
 MAP_XML: Final = "jms-map-xml"
 
 
 class Kind(StrEnum):
-    """The four kinds; the value is the broker's own URI scheme."""
+    """The four kinds of destination; the value is the broker's own URI scheme."""
 
     QUEUE = "queue"
     TOPIC = "topic"
@@ -63,7 +63,7 @@ class Destination:
 
     @property
     def is_temporary(self) -> bool:
-        """Whether it lives as long as the connection that made it."""
+        """Whether it is temporary: deleted with the connection that created it."""
         return self.kind in {Kind.TEMP_QUEUE, Kind.TEMP_TOPIC}
 
     @property
@@ -76,7 +76,7 @@ class Destination:
 
 
 def parse_stomp_name(name: str) -> Destination | None:
-    """Return the destination behind a STOMP name without aliases; None where the prefix is none of STOMP's."""
+    """Return the destination that a STOMP name (not an alias) stands for; None if it has no known prefix."""
     for prefix, kind in _PREFIXES.items():
         if name.startswith(prefix):
             return Destination(kind, name.removeprefix(prefix))
@@ -117,7 +117,7 @@ class StoredMessage:
     dropped: bool = False  #: gone from its queue
 
     def is_expired(self, now_ms: int) -> bool:
-        """Return whether its time to live is over."""
+        """Return whether the message's time to live is over."""
         return 0 < self.expires < now_ms
 
     def dead_letter(self, destination: Destination, cause: str | None) -> StoredMessage:
@@ -165,7 +165,7 @@ _SELECTABLE: Final[dict[str, Callable[[StoredMessage], Value]]] = {
 
 
 def integer(text: str) -> int:
-    """Return a number as Java reads it; raises SocketFault, because the broker just closes the socket on others."""
+    """Return `text` read as a Java long; raises SocketFault if it is none, as the broker then closes the socket."""
     number = whole(text, least=~LONG)
     if number is None:
         raise SocketFault(f'For input string: "{text}"', "java.lang.NumberFormatException")
@@ -180,7 +180,7 @@ def _set_delivery_mode(message: StoredMessage, text: str) -> None:
     message.persistent = text.upper() in {"PERSISTENT", "2", "TRUE"}
 
 
-#: Property names that set a field instead. Source: ActiveMQMessage.java, JMS_PROPERTY_SETERS.
+#: Properties that set a field of the message instead. Source: ActiveMQMessage.java, JMS_PROPERTY_SETERS.
 _SETTERS: Final[dict[str, Callable[[StoredMessage, str], None]]] = {
     "JMSXDeliveryCount": lambda m, v: setattr(m, "redelivery_counter", integer(v) - 1),
     "JMSXGroupID": lambda m, v: setattr(m, "group_id", v),
@@ -200,7 +200,7 @@ def from_send(
     frame: Frame, destination: Destination, *, message_id: str, connection_id: str, now_ms: int
 ) -> StoredMessage:
     """
-    Return the message that a SEND means, without its `reply-to` (only the link knows its temporary destinations).
+    Return the message that a SEND carries, without its `reply-to` (only the link knows its temporary destinations).
 
     Raises ProtocolFault on an unknown message type and SocketFault on a bad number.
     """
@@ -223,7 +223,7 @@ def from_send(
 
 
 def _is_bytes(headers: dict[str, str]) -> bool:
-    """Return whether the body is bytes; takes `content-length` out only where the broker does."""
+    """Return whether the body is bytes; removes `content-length` from `headers` where the real broker does."""
     wanted = headers.get("amq-msg-type")
     if wanted is None:
         return headers.pop("content-length", None) is not None
@@ -252,9 +252,9 @@ def to_message_frame(
     transformation: str | None,
 ) -> MessageFrame:
     """
-    Return the MESSAGE that shows `message`; `name_of` gives a destination's name on the link it is for.
+    Return the MESSAGE frame for `message`; `name_of` returns a destination's STOMP name on the receiving link.
 
-    A subscription's `transformation` is put on all but bytes; without one a map shows no body.
+    All but BytesMessages get the subscription's `transformation` header; without one a MapMessage has an empty body.
     """
     optional = {
         "correlation-id": message.correlation_id,

@@ -1,8 +1,8 @@
 """
-A queue: a backlog that is paged in by wake-ups, and the messages that are ready to be given out.
+A queue: a backlog that is paged in by wake-ups, and the messages that are ready to be dispatched.
 
 Every wake-up runs `iterate` once, and one `iterate` pages in at most `max_page_size` messages. That is why a consumer
-that waits with its acknowledgements stalls on a backlog.
+that delays its acknowledgements stalls on a backlog.
 Source: jmsx_classic/BROKER.md; activemq-broker 6.1.8 Queue, QueueDispatchPendingList and QueueSubscription.
 """
 
@@ -31,17 +31,17 @@ class ClassicQueue:
     One queue; `waiting`, `in_flight` and `browse` are for tests to look at.
 
     Args:
-        region: its broker.
-        max_page_size: messages that one wake-up pages in.
-        later: does work after what is going on now.
+        region: the broker that it belongs to.
+        max_page_size: how many messages one wake-up pages in at most.
+        later: runs a function when the current step is done.
     """
 
     def __init__(
         self, region: Region, max_page_size: int, later: Callable[[Callable[[], None]], None]
     ) -> None:
         self.region = region
-        self.consumers: list[QueueSubscription] = []  #: whose turn it is first
-        self.delayed: list[StoredMessage] = []  #: what the scheduler keeps back
+        self.consumers: list[QueueSubscription] = []  #: the one whose turn it is first
+        self.delayed: list[StoredMessage] = []  #: messages that the scheduler holds
         self._max_page_size = max_page_size
         self._later = later
         self._backlog: deque[StoredMessage] = deque()
@@ -72,13 +72,13 @@ class ClassicQueue:
         return len(self.waiting) + len(self.in_flight)
 
     def wake(self) -> None:
-        """Ask for one `iterate`, after what is going on now."""
+        """Ask for one `iterate` when the current step is done."""
         self._later(self.iterate)
 
     # -- messages come and go -------------------------------------------------------------------
 
     def send(self, message: StoredMessage, transaction: ClassicTransaction | None) -> None:
-        """Store `message`, now or at the commit; one that is expired already is a dead letter."""
+        """Store `message`, now or at the commit; if it has already expired, it goes to the dead letter queue."""
         if message.is_expired(self.region.now_ms()):
             self.region.send_to_dead_letter_queue(message, expiry_cause(message))
             return
@@ -94,7 +94,7 @@ class ClassicQueue:
         self.wake()
 
     def remove(self, message: StoredMessage, transaction: ClassicTransaction | None) -> None:
-        """Take `message` out, now or at the commit; a rollback makes it acknowledgeable again."""
+        """Remove `message`, now or at the commit; after a rollback it can be acknowledged again."""
         message.acked = True
         if transaction is None:
             message.dropped = True
@@ -111,22 +111,22 @@ class ClassicQueue:
         transaction.enlist(on_commit=commit, on_rollback=rollback)
 
     def expire(self, message: StoredMessage) -> None:
-        """Give up `message`: its time is over."""
+        """Remove `message`, whose time to live is over, and send it to the dead letter queue."""
         self.region.send_to_dead_letter_queue(message, expiry_cause(message))
         self.remove(message, None)
 
     # -- consumers come and go ------------------------------------------------------------------
 
     def add_consumer(self, consumer: QueueSubscription) -> None:
-        """Let `consumer` take part."""
+        """Let `consumer` get messages of this queue."""
         self.consumers.append(consumer)
         self.wake()
 
     def remove_consumer(self, consumer: QueueSubscription) -> None:
         """
-        Take `consumer` out; all that it had in flight goes back to the front with its counter raised.
+        Remove `consumer`; its messages in flight go back to the front, with their redelivery counters raised.
 
-        Source: Queue.removeSubscription with LAST_DELIVERED_UNKNOWN, which is all STOMP can say.
+        Source: Queue.removeSubscription with LAST_DELIVERED_UNKNOWN: STOMP cannot say what was delivered last.
         """
         self.consumers.remove(consumer)
         self._group_owners = {g: o for g, o in self._group_owners.items() if o is not consumer}
@@ -142,7 +142,7 @@ class ClassicQueue:
     # -- dispatch -------------------------------------------------------------------------------
 
     def iterate(self) -> None:
-        """Page in once and dispatch: what one wake-up does."""
+        """Page in once and dispatch; one wake-up does exactly this."""
         if self._backlog or self._paged or self._redelivered:
             self._dispatch(self._page_in())
 
@@ -161,7 +161,7 @@ class ClassicQueue:
         return page
 
     def _dispatch(self, page: list[StoredMessage]) -> None:
-        """Give out first what was ready before; a fresh page must wait if any of that is left."""
+        """Dispatch first the messages that were ready before; a fresh page waits if any of these are left."""
         self._give_out([*self._redelivered, *self._paged])
         if page:
             must_wait = bool(self._paged or self._redelivered)
@@ -268,7 +268,7 @@ class BrowserSubscription(QueueSubscription):
         """Ignore `ack`: a browser has nothing to settle."""
 
     def open_window(self) -> None:
-        """Deliver what the queue holds now, in order, then the end; the second time nothing."""
+        """Deliver what the queue holds now, in order, then the end frame; a second call does nothing."""
         if self.options.prefetch == 0 or self._is_done:
             return
         self._is_done = True

@@ -1,5 +1,5 @@
 """
-What is behind the links of a Classic broker: queues, topics, durable subscriptions, and the way of a message.
+The part of a Classic broker that all connections share: queues, topics, durable subscriptions, and message routing.
 
 Source: jmsx_classic/BROKER.md; activemq-broker 6.1.8 RegionBroker, TopicRegion and SchedulerBroker.
 """
@@ -35,7 +35,7 @@ class RegionBroker:
         self._dead_letters_seen: set[str] = set()
 
     def queue(self, name: str) -> ClassicQueue:
-        """Find the queue called `name` (with or without `/queue/`); it is made if it is not there."""
+        """Return the queue called `name` (with or without `/queue/`); it is created if it does not exist."""
         return self._queue(parse_stomp_name(name) or Destination(Kind.QUEUE, name))
 
     def now_ms(self) -> int:
@@ -45,7 +45,7 @@ class RegionBroker:
     # -- destinations ---------------------------------------------------------------------------
 
     def create(self, destination: Destination) -> None:
-        """Make `destination` if it is not there."""
+        """Create `destination` if it does not exist."""
         if destination.is_queue:
             self._queue(destination)
         else:
@@ -89,7 +89,7 @@ class RegionBroker:
             self._topic(message.destination).send(message, transaction)
 
     def _schedule(self, message: StoredMessage, transaction: ClassicTransaction | None) -> None:
-        """Keep `message` back for its delay, which counts from the commit; scheduledJobId tells its id."""
+        """Hold `message` for its delay, which counts from the commit; its property scheduledJobId is its id."""
         delay = (whole(message.properties.pop("AMQ_SCHEDULED_DELAY")) or 0) / 1000
         message.properties["scheduledJobId"] = message.message_id
         to_queue = message.destination.is_queue
@@ -116,7 +116,7 @@ class RegionBroker:
 
     def send_to_dead_letter_queue(self, message: StoredMessage, cause: str | None) -> None:
         """
-        Copy `message` there, unless it is not persistent, comes from there, or was there before.
+        Copy `message` into the dead letter queue if it is persistent, does not come from there, and is no repetition.
 
         Source: activemq-broker 6.1.8 AbstractDeadLetterStrategy and RegionBroker.
         """
@@ -136,13 +136,13 @@ class RegionBroker:
         finish: Callable[[], None],
     ) -> Subscription:
         """
-        Begin a subscription; raises BrokerFault on a bad selector or a durable one in use.
+        Begin a subscription; raises BrokerFault on a bad selector, or if a durable subscription is in use.
 
         Args:
             options: what the SUBSCRIBE asked for.
-            client_id: of the connection.
+            client_id: the client id of the connection.
             deliver: writes a MESSAGE.
-            finish: tells a browser that it has seen all.
+            finish: tells a browser that it has seen all messages.
         """
         if options.selector_text is not None:
             try:
@@ -174,7 +174,7 @@ class RegionBroker:
         deliver: Callable[[StoredMessage], None],
     ) -> DurableSubscription:
         """
-        Come back to a durable subscription, or begin it; another selector or topic begins it anew, without its backlog.
+        Resume a durable subscription, or begin it; with another selector or topic it begins anew, without its backlog.
 
         Source: activemq-broker 6.1.8 TopicRegion.addConsumer.
         """
@@ -208,5 +208,5 @@ class RegionBroker:
 
 
 def _terms(options: ConsumerOptions) -> tuple[Destination, str | None, bool]:
-    """Return what a durable subscription cannot change."""
+    """Return the options that a durable subscription cannot change without losing its backlog."""
     return options.destination, options.selector_text, options.no_local

@@ -1,5 +1,5 @@
 """
-The broker's side of a subscription and of a transaction: its window, what is dispatched, and what an ACK does.
+The broker's side of subscriptions and transactions: a subscription's window, what is dispatched, what an ACK does.
 
 A subscription does not know STOMP: `deliver` hands a message to the connection, and acknowledgements come as
 `Acknowledgement` values.
@@ -21,7 +21,7 @@ from jmsx.testing.selector import Selector, SelectorValueError
 
 
 class Region(Protocol):
-    """What a destination needs of its broker."""
+    """What a destination needs from its broker."""
 
     def now_ms(self) -> int:
         """Return epoch milliseconds."""
@@ -31,7 +31,7 @@ class Region(Protocol):
 
 
 def expiry_cause(message: StoredMessage) -> str:
-    """Return the broker's words for a message whose time is over."""
+    """Return the broker's text for the cause of an expired message's dead letter."""
     return f"java.lang.Throwable: Message Expired. Expiration:{message.expires}"
 
 
@@ -52,7 +52,7 @@ class ClassicTransaction:
         on_commit: Callable[[], None] = _nothing,
         on_rollback: Callable[[], None] = _nothing,
     ) -> None:
-        """Remember what is to be done at the end of the transaction."""
+        """Remember what is to be done when the transaction commits or rolls back."""
         self._steps.append((on_commit, on_rollback))
 
     def commit(self) -> None:
@@ -81,7 +81,7 @@ class ClassicTransaction:
 class AckType(StrEnum):
     """What an acknowledgement inside the broker means; the value is ActiveMQ's number."""
 
-    DELIVERED = "0"  #: opens the window, settles nothing
+    DELIVERED = "0"  #: widens the window, settles nothing
     POISON = "1"  #: to the dead letter queue
     STANDARD = "2"  #: everything up to `last`
     INDIVIDUAL = "4"  #: only `last`
@@ -89,7 +89,7 @@ class AckType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """One MessageAck as the STOMP converter makes it."""
+    """One acknowledgement command (ActiveMQ's MessageAck) as the STOMP converter makes it."""
 
     type: AckType
     last: str  #: message id
@@ -108,17 +108,17 @@ class ConsumerOptions:
 
     connection_id: str
     destination: Destination
-    prefetch: int  #: messages; 0: nothing, for ever, as STOMP cannot pull
+    prefetch: int  #: messages; 0: none ever come, as STOMP cannot pull
     selector_text: str | None = None
     selector: Selector | None = None
-    subscription_name: str | None = None  #: a durable subscription
-    no_local: bool = False  #: nothing that the own connection sent
+    subscription_name: str | None = None  #: of a durable subscription; else None
+    no_local: bool = False  #: do not deliver what the same connection sent
     browser: bool = False
-    transformation: str | None = None  #: how bodies that STOMP does not know are shown
+    transformation: str | None = None  #: how bodies that STOMP lacks are encoded
 
 
 class Subscription(ABC):
-    """One consumer: what it has in flight and how much more it takes."""
+    """One consumer: its messages in flight, and how many more it takes."""
 
     def __init__(
         self, options: ConsumerOptions, region: Region, deliver: Callable[[StoredMessage], None]
@@ -127,7 +127,7 @@ class Subscription(ABC):
         self.region = region
         self.deliver = deliver
         self.dispatched: dict[str, StoredMessage] = {}  #: by message id, in order of dispatch
-        self.extension = 0  #: messages that the window is wider than `options.prefetch`
+        self.extension = 0  #: by how many messages the window exceeds `options.prefetch`
 
     @property
     def is_full(self) -> bool:
@@ -159,18 +159,18 @@ class Subscription(ABC):
         self.deliver(message)
 
     def expand(self, messages: int) -> None:
-        """Open the window; nothing happens with prefetch 0."""
+        """Widen the window by a number of messages; with prefetch 0 nothing happens."""
         if self.options.prefetch:
             self.extension += messages
 
     def contract(self, messages: int) -> None:
-        """Close what was opened, never below the prefetch."""
+        """Narrow a widened window by a number of messages, never below the prefetch."""
         if self.options.prefetch:
             self.extension = max(0, self.extension - messages)
 
     @abstractmethod
     def acknowledge(self, ack: Acknowledgement, transaction: ClassicTransaction | None) -> None:
-        """Do what `ack` says; raises BrokerFault if it does not fit."""
+        """Carry out `ack`; raises BrokerFault if it does not match the dispatched messages."""
 
     @abstractmethod
     def open_window(self) -> None:
@@ -178,22 +178,22 @@ class Subscription(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Take part no more; what is in flight goes back, where it is kept at all."""
+        """End the subscription; its messages in flight go back to a queue or durable subscription, or are lost."""
 
 
 class StoreSubscription(Subscription):
-    """A subscription whose messages are settled one by one: of a queue, or durable."""
+    """A subscription whose messages are stored until they are settled: to a queue, or a durable one."""
 
     @abstractmethod
     def settle(self, message: StoredMessage, transaction: ClassicTransaction | None) -> None:
-        """Take `message` out of where it is stored, now or when `transaction` commits."""
+        """Remove `message` from its store, now or when `transaction` commits."""
 
     def acknowledge(self, ack: Acknowledgement, transaction: ClassicTransaction | None) -> None:
         """Do what `ack` says, then dispatch what the window now allows."""
         if ack.type is AckType.STANDARD:
             self._acknowledge_range(ack, transaction)
         elif ack.last not in self.dispatched:
-            if ack.type is not AckType.INDIVIDUAL:  # an INDIVIDUAL of nothing is ignored
+            if ack.type is not AckType.INDIVIDUAL:  # the broker ignores an unknown INDIVIDUAL
                 raise BrokerFault(
                     f"Could not correlate acknowledgment with dispatched message: {ack}"
                 )
@@ -254,7 +254,7 @@ class StoreSubscription(Subscription):
         self.settle(message, None)
 
     def _leave(self, message: StoredMessage) -> None:
-        """Take `message` out of the window."""
+        """Remove `message` from the window."""
         self.dispatched.pop(message.message_id, None)
         self.contract(1)
 
@@ -262,8 +262,8 @@ class StoreSubscription(Subscription):
         """
         Leave `message` in the window until the end of `transaction`.
 
-        Both ends contract the window by one: that is why an ABORT of INDIVIDUAL acks is balanced and one of DELIVERED
-        acks leaves it wider for good.
+        COMMIT and ABORT both contract the window by one. So an ABORT of INDIVIDUAL acks leaves the window as it was,
+        but an ABORT of DELIVERED acks leaves it wider for good.
         """
 
         def commit() -> None:

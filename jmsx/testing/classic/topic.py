@@ -1,5 +1,5 @@
 """
-A topic: everyone who is there gets a copy, and durable subscriptions get theirs later.
+A topic: each active subscriber gets a copy at once, and an inactive durable subscription when it is active again.
 
 Source: jmsx_classic/BROKER.md; activemq-broker 6.1.8 Topic, TopicSubscription and DurableTopicSubscription.
 """
@@ -24,7 +24,7 @@ from jmsx.testing.faults import BrokerFault
 
 
 class Topic:
-    """One topic, and who takes part in it."""
+    """One topic and its subscriptions."""
 
     def __init__(self, region: Region) -> None:
         self.region = region
@@ -47,9 +47,9 @@ class Topic:
 
 class TopicSubscription(Subscription):
     """
-    A subscription to a topic that is not durable: what it does not take is gone.
+    A non-durable subscription to a topic: messages that it has not acknowledged are lost when it ends.
 
-    Source: activemq-broker 6.1.8 TopicSubscription. NACK only counts: there is no dead letter.
+    A NACK only frees room in the window: there is no dead letter. Source: activemq-broker 6.1.8 TopicSubscription.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class TopicSubscription(Subscription):
         self._pending: deque[StoredMessage] = deque()
 
     def add(self, message: StoredMessage) -> None:
-        """Take a message that was published, now or when there is room."""
+        """Take a published message, and dispatch it now or when the window has room."""
         self._pending.append(message)
         self.open_window()
 
@@ -75,7 +75,7 @@ class TopicSubscription(Subscription):
                 self.dispatch(message)
 
     def acknowledge(self, ack: Acknowledgement, transaction: ClassicTransaction | None) -> None:
-        """Do what `ack` says; raises BrokerFault on a NACK in a transaction."""
+        """Carry out `ack`; raises BrokerFault on a NACK in a transaction."""
         if ack.type is AckType.DELIVERED:
             self.expand(ack.count)
         elif transaction is None:
@@ -106,15 +106,15 @@ class TopicSubscription(Subscription):
                 break
 
     def close(self) -> None:
-        """Leave the topic, and get no more copies of what is published."""
+        """Leave the topic: messages published from now on do not reach this subscription."""
         self._topic.subscriptions.remove(self)
 
 
 class DurableSubscription(StoreSubscription):
     """
-    A named subscription to a topic that keeps its messages while nobody is there.
+    A durable subscription to a topic, which keeps its messages while no consumer is active.
 
-    It never raises the counter of a message: over STOMP nothing of it is ever `redelivered`.
+    It never raises a message's redelivery counter: over STOMP none of its messages is ever `redelivered`.
     Source: activemq-broker 6.1.8 DurableTopicSubscription.
     """
 
@@ -129,7 +129,7 @@ class DurableSubscription(StoreSubscription):
         self._pending: deque[StoredMessage] = deque()
 
     def add(self, message: StoredMessage) -> None:
-        """Keep a message that was published, and dispatch it if somebody is there."""
+        """Keep a published message, and dispatch it if a consumer is active."""
         self._pending.append(message)
         self.open_window()
 
@@ -146,14 +146,14 @@ class DurableSubscription(StoreSubscription):
         """Do nothing: a message that left the window has left the store."""
 
     def close(self) -> None:
-        """Keep what comes from now on; what was in flight goes back to the front, in order."""
+        """Become inactive and keep what is published from now on; messages in flight go back to the front, in order."""
         self.active = False
         self._pending.extendleft(reversed(self.dispatched.values()))
         self.dispatched.clear()
         self.extension = 0
 
     def activate(self, options: ConsumerOptions, deliver: Callable[[StoredMessage], None]) -> None:
-        """Dispatch to somebody who is back; persistent messages come before the others, each in order."""
+        """Dispatch to a consumer that is back: persistent messages first, then the others, each kind in order."""
         self.options = options
         self.deliver = deliver
         self._pending = deque(sorted(self._pending, key=lambda message: not message.persistent))
