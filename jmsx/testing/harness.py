@@ -121,7 +121,7 @@ class Harness:
         self._deaths: list[MessageDeadLettered] = []
         self._restore: Callable[[], None] = lambda: None
         self._loop: asyncio.AbstractEventLoop | None = (
-            None  #: the test's, on which async handlers run
+            None  #: of the test, where async handlers run
         )
 
     # A test's steps --------------------------------------------------------------------------------------------------
