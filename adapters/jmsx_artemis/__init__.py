@@ -1,4 +1,4 @@
-"""ActiveMQ Artemis: what its STOMP does, and how to live with it."""
+"""The adapter for ActiveMQ Artemis: how its STOMP behaves, and how jmsx copes with it."""
 
 from jmsx_artemis.dialect import DIALECT
 

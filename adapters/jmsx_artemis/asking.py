@@ -1,4 +1,4 @@
-"""Questions to the management of a session's broker: for counts, checks and dead letters."""
+"""Questions to the management API of a session's broker: for counts, checks and dead letters."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ MANAGEMENT: Final = ArtemisManagement()
 
 
 def may_ask(session: Session) -> bool:
-    """Return whether its user lets jmsx ask (`use_management`)."""
+    """Return whether the session's user allows jmsx to use the broker's management (`use_management`)."""
     return link_of(session).options.use_management
 
 
 def ask(session: Session, inquiry: Inquiry[T], patience: float | None = None) -> T:
     """
-    Return what the inquiry comes to, on a link of its own; raises CannotAskError if the broker cannot be asked.
+    Conduct the inquiry on a link of its own and return its result; raises CannotAskError if the broker cannot be asked.
 
-    An answer is waited for as long as `patience` (seconds; None: as `RequestLink` does).
+    Each answer may take `patience` seconds (None: as long as `RequestLink` allows).
     """
     link = link_of(session)
-    # It lives for some questions, and nobody sends heart-beats on it
+    # The link lives for a few questions only, and nobody sends heart-beats on it
     options = replace(link.options, heartbeat=(0.0, 0.0))
     return conduct(
         inquiry,
@@ -43,7 +43,7 @@ def ask(session: Session, inquiry: Inquiry[T], patience: float | None = None) ->
 
 
 def ask_if_it_answers(session: Session, inquiry: Inquiry[T]) -> T | None:
-    """Do as `ask` does, but return None if the broker may not be asked or does not answer. Raises JmsxError."""
+    """Do what `ask` does, but return None if the broker may not be asked or does not answer. Raises JmsxError."""
     if not may_ask(session):
         return None
     try:

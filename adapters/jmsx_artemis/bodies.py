@@ -1,4 +1,4 @@
-"""How Artemis and jmsx tell what the body of a message is."""
+"""How the type of a message body is recognized on Artemis."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-#: Tells maps from texts, and empty bodies apart, which Artemis does not over STOMP (BROKER.md A51).
+#: The header in which jmsx sends the body's type: over STOMP Artemis tells neither a map from a text nor a message
+#: without a body from one with an empty body (BROKER.md A51).
 TYPE_HEADER: Final = "jmsx_type"
 NO_TEXT: Final = "none"  #: a message without a body
 
 
 def has_bytes(headers: Mapping[str, str]) -> bool:
     """
-    Return whether a MESSAGE shows a BytesMessage: its length stands before its id, a text's at the end.
+    Return whether a MESSAGE is a BytesMessage: its content-length precedes its message-id, while a text's comes last.
 
-    Source: `VersionedStompFrameHandler.java:325-365`, from 2.33 to 2.56. An empty one has its sender's length.
+    An empty BytesMessage has the content-length of its sender.
+    Source: `VersionedStompFrameHandler.java:325-365`, from 2.33 to 2.56.
     """
     for name in headers:
         if name in ("content-length", "message-id"):

@@ -1,5 +1,5 @@
 """
-The headers of a dead letter's copy on Artemis, such that its own tools take it for one of the broker's.
+The headers of a dead letter's copy on Artemis, by which the broker's own tools treat it like a dead letter of its own.
 
 An auto-created dead letter queue filters by `_AMQ_ORIG_ADDRESS`, and management's `retryMessages` sends a message back
 to where `_AMQ_ORIG_ADDRESS` and `_AMQ_ORIG_QUEUE` say. Source: BROKER.md A46 and A47.
@@ -18,21 +18,21 @@ from jmsx.core.values import ConsumerSettings
 from jmsx_artemis.bodies import TYPE_HEADER, has_bytes
 from jmsx_artemis.destinations import parted
 
-#: Rather a value that is cut than a copy that cannot be sent.
+#: Limits in bytes for what a copy says of the failure: a value is better cut than the copy refused for its size.
 ROOM: Final = Room(lines=10_000, line=16_000, total=64_000)
 
-#: Bytes of a body that may be a large message, a text having two for each character at the broker; its headers, which
-#: have as many there, are refused at 100 KiB (BROKER.md A52), with what tells why it died: 10 kB.
+#: Bytes from which a body may become a large message: the broker stores a text with two bytes for each character. It
+#: refuses a large message whose headers, stored likewise, exceed 100 KiB (BROKER.md A52), so its copy has less room.
 LARGE: Final = 50_000
 ROOM_OF_A_LARGE_ONE: Final = Room(lines=500, line=16_000, total=36_000)
 
-#: The property that tells the connection of a JMS client's message.
+#: The property in which a JMS client's message names the connection that sent it.
 CLIENT: Final = "__AMQ_CID"
 
-#: How the properties begin that hold what OpenWire said of a message.
+#: The prefix of the properties in which the broker keeps the OpenWire fields of a message.
 OPENWIRE: Final = "__HDR_"
 
-#: Headers of MESSAGE that a copy does not carry on: what the broker makes itself, and what binds to a connection.
+#: Headers of MESSAGE that a copy leaves out: those that the broker sets itself, and those that hold for one connection.
 _LEFT: Final = frozenset(
     {
         "destination", "destination-type", "message-id", "ack", "subscription", "redelivered", "expires", "persistent",
@@ -45,7 +45,7 @@ _LEFT: Final = frozenset(
 
 
 class ArtemisCopying(Copying):
-    """Makes what takes the place of a message on Artemis, where a NACK deletes (BROKER.md A27)."""
+    """Makes the copies that replace a message on Artemis, where a NACK deletes the original (BROKER.md A27)."""
 
     def __init__(self, writing: Writing, reading: Reading) -> None:
         self._writing = writing
@@ -62,7 +62,7 @@ class ArtemisCopying(Copying):
     def scheduled_copy(
         self, delivery: Delivery, settings: ConsumerSettings, key: str, delay: float
     ) -> Frame:
-        """Return the SEND of a message that the broker shall deliver again in `delay` seconds."""
+        """Return the SEND of a copy that the broker is to deliver in `delay` seconds."""
         headers = postponed_headers(delivery, settings, key, delay)
         return self._copy(delivery, headers, settings.destination)
 
@@ -70,13 +70,13 @@ class ArtemisCopying(Copying):
         body = delivery.frame.body
         if has_bytes(delivery.headers):
             headers["content-length"] = str(len(body))
-        elif b"\0" in body:  # it would end there, so it has to become a BytesMessage
+        elif b"\0" in body:  # a text would end at the NUL, so send a BytesMessage
             headers = {TYPE_HEADER: "text", **headers, "content-length": str(len(body))}
         return Frame("SEND", headers | self._writing.send_headers(destination), body)
 
 
 def dead_letter_headers(delivery: Delivery, death: DeathRecord, address: str) -> dict[str, str]:
-    """Return what the copy carries on, and why it died; `address` is where the original lay."""
+    """Return the headers that the copy keeps, and those that say why it is dead; `address` is the original's."""
     headers = _carried(delivery)
     headers["persistent"] = "true"
     headers["_AMQ_ORIG_ADDRESS"] = address.partition("::")[0]
@@ -91,7 +91,7 @@ def dead_letter_headers(delivery: Delivery, death: DeathRecord, address: str) ->
 def postponed_headers(
     delivery: Delivery, settings: ConsumerSettings, key: str, delay: float
 ) -> dict[str, str]:
-    """Return what a message that is sent back keeps, for a redelivery in `delay` seconds; without its destination."""
+    """Return the headers of a message sent back for redelivery in `delay` seconds, without its destination."""
     given = delivery.headers
     headers = _carried(delivery)
     headers["persistent"] = given.get("persistent", "false")

@@ -1,4 +1,4 @@
-"""What ActiveMQ Artemis counts of its queues, by its management."""
+"""The counts that ActiveMQ Artemis keeps of its queues, read through its management."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def counts(session: Session, uris: Sequence[str]) -> dict[str, QueueCounts] | No
 
 
 def inquiry(uris: Sequence[str]) -> Inquiry[dict[str, QueueCounts]]:
-    """Return the counts of each queue; of `queue://address::queue` those of the queue."""
+    """Return the counts of each queue that exists, by URI; for `queue://address::queue` the counts of that queue."""
     found = {}
     for uri in uris:
         listed = yield from queues("NAME", uri.removeprefix("queue://").rpartition("::")[2])

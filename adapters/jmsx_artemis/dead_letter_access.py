@@ -1,8 +1,9 @@
 """
-Dead letter queues of ActiveMQ Artemis, by its management: STOMP has no browser there, and ACKs no transaction.
+Access to the dead letter queues of ActiveMQ Artemis through its management.
 
-The broker itself moves one message at each question, from queue to queue, so whoever is killed between two leaves each
-message in exactly one of them. Source: BROKER.md A44, A47, A62 and A63.
+Over STOMP Artemis has no queue browser, and an ACK is never part of a transaction. The broker itself moves one message
+per request from queue to queue, so if jmsx is killed in between, each message is in exactly one of the two queues.
+Source: BROKER.md A44, A47, A62 and A63.
 """
 
 from __future__ import annotations
@@ -53,14 +54,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Messages between two reports, and on one link.
+#: Messages that are handled between two reports of progress, and on one link.
 BATCH: Final = 50
 
-#: Messages on a page, of which each takes 8 KB on the wire.
+#: Messages on a page of `browse`; each takes 8 KB on the wire.
 PAGE: Final = 200
 
-#: Seconds for an answer of a management that has answered before, so that it is busy if it does not: a page far behind
-#: the head of a long queue takes its time, and an operator who was woken has more of it than a session.
+#: Seconds to wait for an answer once the management has answered before: it is then only busy, as with a page far
+#: behind the head of a long queue, and an operator can wait longer than a session.
 BUSY: Final = 60.0
 
 #: Seconds in which a broker reads a page of a queue, unless it does not read on.
@@ -69,12 +70,12 @@ READING: Final = 20.0
 _FIRST_LOOK: Final = 0.02
 _LAST_LOOK: Final = 1.0
 
-#: What a copy by `copyMessage` does not tell of the message, or only as its sender would have it: the lists do.
+#: Fields that must be read from the lists: a copy by `copyMessage` lacks them, or has values that its sender chose.
 _LISTED: Final = frozenset(
     {"messageID", "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE", "_AMQ_ORIG_MESSAGE_ID", "timestamp"}
 )
 
-#: Headers of the frame that shows a copy, which are not of the message.
+#: Headers that belong to the MESSAGE frame of a copy and not to the message.
 _FRAMES: Final = frozenset({"destination", "subscription", "message-id"})
 
 
@@ -96,7 +97,7 @@ class ArtemisDeadLetters:
         self._patience: float | None = None
 
     def queues(self) -> list[str]:
-        """Return the queues of each dead letter address that a setting names, and those whose names are like one."""
+        """Return the queues of each dead letter address in the settings, and queues whose names say dead letters."""
         return sorted(self._ask(dead_letter_queues()))
 
     def count(self, queue: str) -> int | None:
@@ -109,21 +110,21 @@ class ArtemisDeadLetters:
         return self._ask(inquiry())
 
     def counts(self, queues: Sequence[str]) -> dict[str, int | None]:
-        """Return what `count` does, of each of `queues`."""
+        """Return the result of `count` for each of `queues`."""
         return {queue: self.count(queue) for queue in queues}
 
     def is_same(self, queue: str, uri: str) -> bool:
-        """Return whether the queue with that URI is `queue`; each may have the name of its address before its own."""
+        """Return whether `uri` means the queue `queue`; both may be written `ADDRESS::QUEUE`."""
         return _target(uri)[1] == _bare(queue)
 
     def look(
         self, queue: str, *, bodies: bool = False, names: Collection[str] = ()
     ) -> Iterator[DeadLetter]:
         """
-        Yield what waits in the queue; texts longer than the management tells (256 characters) are cut.
+        Yield the messages that wait in the queue; the management cuts texts after 256 characters.
 
-        With `bodies` the broker copies each message to a topic that nobody else reads. Where messages leave the queue
-        meanwhile, others may not be shown.
+        With `bodies` the broker copies each message to a topic that nobody else reads, and all of it is shown. If
+        messages leave the queue meanwhile, others may be skipped.
         """
         queue = _bare(queue)
         pages = (
@@ -142,11 +143,11 @@ class ArtemisDeadLetters:
 
     def _pages(self, queue: str) -> Iterator[Sequence[Mapping[str, Any]]]:
         """
-        Yield what waits in the queue, from its head, each message once.
+        Yield the messages that wait in the queue, from its head, each message once.
 
-        One list shows the head alone (`management-browse-page-size` messages, 200); the other one has pages, but to
-        read it costs a hundred times as much. Where that setting is larger, the first list of a long queue is, too: one
-        of 20,000 dead letters took all of a broker's memory. So it is asked for where no more than a page waits.
+        `listMessagesAsJSON` shows the head alone (`management-browse-page-size` messages, by default 200); `browse` has
+        pages, but costs a hundred times as much. If that setting is large, the first list of a long queue is large,
+        too: one of 20,000 dead letters took all of a broker's memory. So it is used only if at most a page waits.
         """
         total, listed = self._ask(_listed(queue))
         yield listed
@@ -160,7 +161,7 @@ class ArtemisDeadLetters:
             number += 1
 
     def _chosen(self, queue: str, chosen: str) -> Iterator[Sequence[Mapping[str, Any]]]:
-        """Yield what waits in the queue and fits a filter; raises InvalidDestinationError if there is no such queue."""
+        """Yield the waiting messages that match a filter; raises InvalidDestinationError if there is no such queue."""
         self._ask(_there(queue))
         listed = self._ask(_page(queue, number := 1, chosen))
         while listed:
@@ -177,10 +178,10 @@ class ArtemisDeadLetters:
         at_once: int | None = None,
     ) -> Iterator[list[str]]:
         """
-        Have the broker move each letter; a queue that it had removed because it was empty is made again.
+        Have the broker move each letter; a target queue that it had removed because it was empty is made again.
 
-        Raises ResourceAllocationError at the first for which there is no room, and InvalidDestinationError before the
-        first, where a queue is not there or does not keep what it gets.
+        Raises ResourceAllocationError at the first letter for which there is no room. Before any letter is moved,
+        raises InvalidDestinationError if a target queue does not exist or does not keep what it gets.
         """
         targets = {letter.id: _target(to or letter.origin) for letter in letters}
         limited = self._ask(_made(set(targets.values()), is_named=to is not None))
@@ -193,7 +194,7 @@ class ArtemisDeadLetters:
         )
 
     def remove(self, queue: str, letters: Sequence[DeadLetter]) -> Iterator[list[str]]:
-        """Have the broker delete `letters`, and give the ids of each batch that is gone."""
+        """Have the broker delete `letters`; yields the ids of each batch that is deleted."""
         here = _bare(queue)
         return self._each(here, letters, lambda one: _told(here, "removeMessage", whole(one)))
 
@@ -251,10 +252,10 @@ class ArtemisDeadLetters:
     def _copying(
         self, queue: str
     ) -> Iterator[Callable[[Sequence[Mapping[str, Any]]], Iterator[DeadLetter]]]:
-        """Yield a function that yields messages, as listed, whole; but for those that have left the queue."""
+        """Yield a function that takes listed messages and yields them whole, except those that have left the queue."""
         topic = f"jmsx.copies.{uuid.uuid4().hex}"
         link = link_of(self._session)
-        # Its pauses are the caller's, and nobody sends heart-beats in them
+        # The caller may pause between messages, and nobody sends heart-beats meanwhile
         options = replace(link.options, heartbeat=(0.0, 0.0))
         shown_to = RequestLink(link.address, options, link.dialect, Machine())
         try:
@@ -281,7 +282,7 @@ class ArtemisDeadLetters:
 
 
 def _advice(error: CannotAskError) -> str:
-    """Return what to do where the broker could not be asked, as the end of a sentence; empty: the cause says it."""
+    """Return advice for a broker that could not be asked, to end a sentence with; empty if the cause says enough."""
     if isinstance(error.cause, BrokerTimeoutError) and error.reached:
         return f"; it is busy, or its management has another address than {ADDRESS}"
     if silent(error.cause):
@@ -291,10 +292,10 @@ def _advice(error: CannotAskError) -> str:
 
 def dead_letter_queues(addresses: Iterable[str] | None = None) -> Inquiry[dict[str, int]]:
     """
-    Return how many messages wait in each queue of what the settings of `addresses` (None: all) name as a dead letter
-    address, and in each that is called so.
+    Return how many messages wait in each dead letter queue: each queue of a dead letter address that the settings of
+    `addresses` (None: all) name, and each queue whose name says that it holds dead letters.
 
-    The settings of each address are a question of their own: those of 2,000 took 7 s.
+    Each address costs a question for its settings: 2,000 addresses took 7 s.
     """
     if addresses is None:
         addresses = yield Question("broker", "getAddressNames")
@@ -307,7 +308,7 @@ def dead_letter_queues(addresses: Iterable[str] | None = None) -> Inquiry[dict[s
     for address in dead:
         for one in (yield from queues("ADDRESS", address)):
             found[one["name"]] = count(one, "messageCount")
-    # Queues that no settings name: that of jmsx's copies, and those that applications have for them.
+    # Queues that no settings name: the one for copies that jmsx makes, and dead letter queues of applications.
     for name in filter(NAMES.search, (yield Question("broker", "getQueueNames"))):
         for one in () if name in found else (yield from queues("NAME", name)):
             found[name] = count(one, "messageCount")
@@ -323,29 +324,29 @@ def _there(queue: str) -> Inquiry[int]:
 
 
 def _listed(queue: str) -> Inquiry[tuple[int, list[Mapping[str, Any]]]]:
-    """Return how many messages a queue has, and those at its head; raises InvalidDestinationError if there is none."""
+    """Return how many messages a queue has, and its first ones; raises InvalidDestinationError if it does not exist."""
     total = yield from _there(queue)
     if total > PAGE:
         return total, (yield from _page(queue, 1))
     try:
         told = yield Question(f"queue.{queue}", "listMessagesAsJSON", ("",))
-    except BrokerError:  # JSON has no NaN and no Infinity, and one property that is such a number costs the whole list
+    except BrokerError:  # JSON has no NaN or Infinity, and one such property spoils the list
         return total, (yield from _page(queue, 1))
     listed: list[Mapping[str, Any]] = json.loads(told)
     return total, listed
 
 
 def _page(queue: str, number: int, chosen: str = "") -> Inquiry[list[Mapping[str, Any]]]:
-    """Return the messages on a page of what fits a filter in a queue; the first is 1."""
+    """Return one page of the messages in a queue that match the filter `chosen`; pages are numbered from 1."""
     return messages((yield Question(f"queue.{queue}", "browse", (number, PAGE, chosen))))
 
 
 def _naming(names: Collection[str]) -> str | None:
     """
-    Return the filter of the messages that one of `names` names; None: the broker cannot choose them.
+    Return a filter for the messages that have one of `names` as id or key; None if the broker cannot select them.
 
-    No filter asks for the number of a message itself: of what is known by it all is listed, or by the key with its
-    time what came in that millisecond.
+    A filter cannot test the broker's own number of a message. So if a name is a bare number, all messages are listed;
+    for a key NUMBER@TIME the filter selects all messages of that millisecond.
     """
     if not names or any(whole(name) is not None for name in names):
         return None
@@ -365,10 +366,11 @@ def _naming(names: Collection[str]) -> str | None:
 
 def _made(wanted: set[tuple[str, str]], *, is_named: bool) -> Inquiry[Mapping[str, str]]:
     """
-    Have the queues of addresses, as (address, queue); `is_named`: by the operator, and not by the messages.
+    Make sure that the queues `wanted`, pairs of address and queue, exist; `is_named`: the operator named them.
 
-    Returns the addresses that lose what they have no room for. Raises InvalidDestinationError if a queue is not there
-    that nobody but its subscriber makes; then none is made. So it does for one that does not keep what it gets.
+    Returns the addresses that lose messages when they are full, with the setting that says so. Raises
+    InvalidDestinationError if a missing queue is one that only its subscriber may make (then no queue is made), or if a
+    queue does not keep what it gets.
     """
     for address, queue in sorted(wanted, key=_is_own):
         if (yield from queues("NAME", queue)):
@@ -403,9 +405,9 @@ def _moved(
     """
     Have the broker move a letter from a queue to another one, and return whether it did.
 
-    `limited` has the setting that limits each address which has one. Raises ResourceAllocationError where there is no
-    room, or may be none: what the broker refuses is in no queue then until it is restarted, and what it drops never
-    again (BROKER.md A75). How many pages are left it does not tell.
+    `limited` has, by address, the setting that limits it. Raises ResourceAllocationError if the target has no room, or
+    may have none (the broker does not tell how many pages are left): a move that it refuses leaves the message in no
+    queue until the broker is restarted, and a message that it drops is lost for good (BROKER.md A75).
     """
     address, queue = target
     setting = limited.get(address)
@@ -425,7 +427,7 @@ def _unread(queue: str, letters: int) -> BrokerTimeoutError:
 
 
 def _is_own(target: tuple[str, str]) -> bool:
-    """Return whether an (address, queue) is the one queue of its address, by their names."""
+    """Return whether the queue is named like its address, as the only queue of an anycast address is."""
     address, queue = target
     return address == queue
 
@@ -446,13 +448,13 @@ def _those(ids: Sequence[str], act: Callable[[str], Inquiry[bool]]) -> Inquiry[l
 
 
 def _told(queue: str, operation: str, *arguments: int | str | None) -> Inquiry[bool]:
-    """Return whether the broker did it; not with a message that is not there."""
+    """Have a queue do `operation`, and return whether it did: False if the message is not there."""
     told = yield Question(f"queue.{queue}", operation, arguments)
     return told is True
 
 
 def _bare(queue: str) -> str:
-    """Return the name that a queue has in the whole broker, of `ADDRESS::QUEUE` too."""
+    """Return the queue's name, unique in the whole broker, also when written `ADDRESS::QUEUE`."""
     return queue.rpartition("::")[2]
 
 
@@ -484,10 +486,10 @@ def _letter(listed: Mapping[str, Any], body: bytes | None = None) -> DeadLetter:
 
 def _astray(address: str, queue: str) -> str:
     """
-    Return why a message cannot go back to a queue of an address.
+    Return why a message cannot go back to a queue of an address; empty if it may.
 
-    One that is called as its address is made if it is not there, and one called like a pattern would be given what is
-    sent to all that fit it. Of another one, such as a subscription's, the name says nothing: it is there, or not.
+    A missing queue that is named like its address is made; but if the name is a pattern, the queue would get the
+    messages of all addresses that match. The name of another queue, such as a subscription's, tells nothing.
     """
     if not (address and queue):
         return "it does not tell the queue that it came from"

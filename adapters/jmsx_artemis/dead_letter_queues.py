@@ -1,11 +1,12 @@
 """
 Where a copy of a dead letter is safe on Artemis.
 
-The broker answers RECEIPT also when no queue takes a message, and the queues of a dead letter address may be none, or
-filter, or vanish when they are empty (BROKER.md A7 and A46). So a copy goes to one queue by its full name, to one that
-keeps what it gets, and otherwise to a queue of our own. Queues that the broker makes for the dead letters of one
-address vanish when they were emptied, and a SEND would make them anew without their filter: they would then take the
-dead letters of other addresses too. So before each copy the broker is told to make the queue as it would itself.
+The broker answers a SEND with RECEIPT even when no queue takes the message, and a dead letter address may have no
+queue, or one with a filter, or one that is removed when it is empty (BROKER.md A7 and A46). So a copy goes by its full
+name to a queue that keeps what it gets, or if there is none to a queue of jmsx's own. The queue that the broker makes
+for the dead letters of one address is removed when it is empty, and a SEND would make it anew without its filter: it
+would then take the dead letters of other addresses, too. So before each copy the broker is told to make that queue as
+the broker itself would.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-#: Where copies go when nothing safer is known: an anycast queue of our own, made at its first use.
+#: Where copies go when no safe queue is known: an anycast queue of jmsx's own, made at its first use.
 DEAD_LETTER_QUEUE: Final = "jmsx.DLQ"
 
 OWN: Final = DeadLetterQueue(f"queue://{DEAD_LETTER_QUEUE}")
@@ -31,7 +32,7 @@ OWN: Final = DeadLetterQueue(f"queue://{DEAD_LETTER_QUEUE}")
 def choose_dead_letter_queue(
     settings: AddressSettings, lying: Sequence[Queue]
 ) -> Inquiry[DeadLetterQueue]:
-    """Return where the copies of an address's dead letters go; `lying` are the queues of its dead letter address."""
+    """Return the queue for copies of an address's dead letters; `lying` are the queues of its dead letter address."""
     address = settings.dead_letter_address
     if not address:
         return OWN
@@ -55,7 +56,7 @@ def _made_by_broker(
         return None  # a queue of that name belongs to another address
     if known is not None:
         ours = known["filter"] in ("", settings.dead_letter_filter)
-        if not ours or not keeps(known, internal="false"):  # what it makes so is not internal
+        if not ours or not keeps(known, internal="false"):  # such a queue is not internal
             return None
         routing = known["routingType"]
     else:
@@ -75,7 +76,7 @@ def _made_by_broker(
 
 
 def _safe(queue: Queue, settings: AddressSettings) -> bool:
-    """Return whether a copy that is sent to this queue is, and stays, in it."""
+    """Return whether a copy that is sent to this queue gets into it and stays there."""
     ours = queue["filter"] in ("", settings.dead_letter_filter)
     lasting = queue["routingType"] == ANYCAST or queue["autoDelete"] == "false"
     return ours and lasting and keeps(queue)
@@ -85,7 +86,7 @@ def keeps(queue: Queue, internal: str = "unknown") -> bool:
     """
     Return whether a queue keeps every message until somebody takes it.
 
-    `internal`: what is taken to be true where the broker does not tell whether it is (BROKER.md A73).
+    `internal`: what to assume where the broker does not tell whether the queue is an internal one (BROKER.md A73).
     """
     return (
         queue["durable"] == "true"
@@ -109,7 +110,7 @@ def _preference(queue: Queue) -> tuple[bool, bool, bool, str]:
 
 
 def _uri(queue: Queue, lying: Sequence[Queue]) -> str:
-    """Return the queue by its full name, unless its address means it alone."""
+    """Return the URI of the queue: with its full name, or only its address if that has no other anycast queue."""
     anycast = [one for one in lying if one["routingType"] == ANYCAST]
     name, address = queue["name"], queue["address"]
     if queue not in anycast:

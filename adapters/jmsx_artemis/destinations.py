@@ -1,4 +1,4 @@
-"""Destination URIs as Artemis has them: an address, and how it spreads messages over its queues."""
+"""Destination URIs on Artemis: an address, and the routing type by which it distributes messages to its queues."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROUTING: Final = {
 
 
 def parted(uri: str) -> tuple[str, str]:
-    """Return routing type and address of a URI; options after `?` are for the client and stay here."""
+    """Return routing type and address of a URI; options after `?` are for the client and left out."""
     kind, separator, name = uri.partition("?")[0].partition("://")
     if not separator or kind not in _ROUTING or not name:
         raise InvalidDestinationError(
@@ -39,7 +39,7 @@ def single(uri: str) -> str:
 
 
 def readable(uri: str) -> str:
-    """Return `uri` of a consumer; raises InvalidDestinationError for Classic's `>`, an address that nobody sends to."""
+    """Return `uri` of a consumer; raises InvalidDestinationError for Classic's wildcard `>`, which matches nothing."""
     if uri.partition("?")[0].endswith((".>", "/>")):
         here = f"{uri.partition('?')[0].removesuffix('>')}#"
         raise InvalidDestinationError(
@@ -49,5 +49,5 @@ def readable(uri: str) -> str:
 
 
 def address_of(uri: str) -> str:
-    """Return the address of a URI, also of one that names a queue of it, such as `queue://address::queue`."""
+    """Return the address in a URI, also in one that names a queue of it, such as `queue://address::queue`."""
     return parted(uri)[1].partition("::")[0]

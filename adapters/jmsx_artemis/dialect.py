@@ -23,9 +23,9 @@ from jmsx_artemis.writing import ArtemisWriting
 
 class _Reserved:
     """
-    Names of what is the broker's or the dialect's: of a JMS client's message, what OpenWire said of it, too.
+    Header names reserved for the broker or this dialect, with those in which the broker keeps OpenWire fields.
 
-    On another message the JMS client would take `__HDR_MESSAGE_ID` for its JMSMessageID.
+    If an application set `__HDR_MESSAGE_ID`, a JMS client would take its value for the JMSMessageID.
     Source: `OpenWireConstants.java:21-57`, `MessageUtil.getPropertyNames`; probed on 2.44.0.
     """
 
@@ -37,7 +37,7 @@ class _Reserved:
     )  # fmt: skip
 
     def __contains__(self, name: object) -> bool:
-        """Whether no application may set or see this header as a property."""
+        """Return True if no application may set or see this header as a property."""
         return isinstance(name, str) and (name in self._NAMES or name.startswith(OPENWIRE))
 
 
@@ -58,8 +58,8 @@ DIALECT: Final = Dialect(
     window=ByteWindow,
     management=ArtemisManagement(),
     header_limit=64 * 1024,  # a large message's header block of 100 KiB is refused (BROKER.md A52)
-    # The same as `ack`. The broker writes that behind the properties, so a property named `ack`, which a forwarder
-    # makes that sends on all headers of a MESSAGE, would win over it (seen live on 2.44.0).
+    # `message-id` has the same value as `ack`. The broker writes `ack` after the properties, so a property named `ack`
+    # would win over it (seen live on 2.44.0); a forwarder that sends on all headers of a MESSAGE makes such a property.
     # Source: `StompFrameHandlerV12.java:53-64`.
     ack_header="message-id",
     duplicate_id_header="_AMQ_DUPL_ID",  # per address, 20,000 ids (BROKER.md A14)

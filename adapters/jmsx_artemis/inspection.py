@@ -1,4 +1,4 @@
-"""What ActiveMQ Artemis tells of queues by its management, for `jmsx check`; of their settings, `settings` advises."""
+"""What ActiveMQ Artemis's management tells about queues, for `jmsx check`; `settings` has advice on their settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 
-#: What is wrong with a queue called as plain clients write it.
+#: What is wrong with a queue whose name is written as plain STOMP clients write destinations.
 _REMOVED: Final = (
     "plain STOMP clients write a queue so: a minute after its last consumer the broker removes it, if it is empty, and"
     " what they send then is gone; set auto-delete-queues to false in the broker's address-setting until the last of"
@@ -31,7 +31,8 @@ def inspect(session: Session, names: Sequence[str]) -> Iterator[Finding]:
     """
     Yield how many messages and consumers each queue has, and how many dead letters wait.
 
-    That is where the broker's default settings or those of `names` put them, and in queues that are called so.
+    Dead letters are looked for where the broker's default settings and those of `names` put them, and in queues whose
+    names say dead letters.
     """
     if not may_ask(session):
         return
@@ -46,7 +47,7 @@ def inspect(session: Session, names: Sequence[str]) -> Iterator[Finding]:
     plain = {name: queue for name, queue in found.items() if name.startswith("/queue/")}
     removed: list[str] = []
     dead: dict[str, int] = {}
-    try:  # by itself, for this user may not be allowed to ask that
+    try:  # asked apart, as the user may lack the permission
         if plain:
             removed = ask(session, _removed(plain))
         dead = ask(session, dead_letter_queues(("#", *names)))
@@ -61,7 +62,7 @@ def inspect(session: Session, names: Sequence[str]) -> Iterator[Finding]:
 
 
 def _told(name: str, queue: Queue | None) -> Iterator[Finding]:
-    """Yield what lies in a queue, and what it forgets."""
+    """Yield how much a queue holds, and when it deletes messages."""
     if queue is None:
         told = "does not exist yet; it is made at its first use"
     else:
@@ -90,13 +91,13 @@ def _not_visible(check: str, error: Exception) -> Finding:
 
 
 def _counted(told: str, thing: str) -> str:
-    """Return a number of things, as the broker tells it."""
+    """Return the broker's number `told` with its noun in singular or plural."""
     number = whole(told)
     return f"{told} {thing}s" if number is None else counted(number, thing)
 
 
 def _find(names: Sequence[str]) -> Inquiry[dict[str, Queue | None]]:
-    """Return the queue of each name; a broker with none is asked something all the same."""
+    """Return the queue of each name, None if it does not exist; without names the broker is asked something anyway."""
     found: dict[str, Queue | None] = {}
     for name in names:
         listed = yield from queues("NAME", name)

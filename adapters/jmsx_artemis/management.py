@@ -1,9 +1,9 @@
 """
-What Artemis is asked through its management, because its STOMP does not tell, or do, it.
+What jmsx asks Artemis through its management API, because plain STOMP cannot tell or do it.
 
 A question is a SEND to `activemq.management` that names a resource and an operation, with a JSON array of arguments;
-the answer is a message to its reply-to, with a JSON array of one value. Who asks needs the permission to `manage`
-that address, and to make one for the answers.
+the answer is a message to its reply-to, with a JSON array of one value. The user needs the permission to `manage` that
+address, and to create an address for the answers.
 
 Source: BROKER.md A46, A56 and A62; `StompSession.java:308-364`.
 """
@@ -55,15 +55,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 
-#: A topic that nobody sends to.
+#: A topic that nobody sends to, on which selectors are tried.
 _TRIAL: Final = "jmsx.answers.selector"
 
-#: How a refusal there begins.
+#: How the broker's refusal of a selector on that topic begins.
 _TRIED: Final = re.compile(r"^.*\bjmsx\.answers\.[^\s:]+: ")
 
 
 class ArtemisManagement:
-    """The inquiries that ActiveMQ Artemis answers."""
+    """The inquiries that jmsx makes of ActiveMQ Artemis."""
 
     remedy: Final = (
         f"give the user the permissions to `manage` {ADDRESS} and to create and consume jmsx.answers.#,"
@@ -71,7 +71,7 @@ class ArtemisManagement:
     )
 
     def listen(self, answers: str) -> Frame:
-        """Return the SUBSCRIBE to a topic of its own, which the broker forgets with the subscription."""
+        """Return the SUBSCRIBE to the topic for answers, which the broker removes with the subscription."""
         headers = {"destination": answers, "subscription-type": MULTICAST, "ack": "auto"}
         return Frame("SUBSCRIBE", {"id": answers, **headers})
 
@@ -92,7 +92,7 @@ class ArtemisManagement:
         return told
 
     def examine(self, destination: str, kind: DestinationKind, policy: Policy) -> Inquiry[Findings]:
-        """Find out whose messages would come, where dead letters go, and whether the broker redelivers, too."""
+        """Check what a consumer would read, where dead letters go, and whether the broker itself also redelivers."""
         yield from _check(destination, kind)
         settings = yield from address_settings(address_of(destination))
         lying: list[Queue] = []
@@ -109,12 +109,12 @@ class ArtemisManagement:
         return Findings(dead_letter_queue, told, (yield from _of_expired(settings)))
 
     def examine_dead_letter_queue(self, destination: str) -> Inquiry[Findings]:
-        """Ask what is set for its address."""
+        """Return the queue with advice on the settings of its address."""
         settings = yield from address_settings(address_of(destination))
         return Findings(DeadLetterQueue(destination), _given(*_of_keeping(settings)))
 
     def try_selector(self, headers: Mapping[str, str]) -> Inquiry[None]:
-        """Try the selector on the link for questions: on Artemis a bad one costs the connection that it comes on."""
+        """Try the selector on the link for questions: Artemis closes the connection on which a bad selector comes."""
         if "selector" not in headers:
             return
         trial = {"destination": _TRIAL, "subscription-type": MULTICAST, "ack": "auto"}
@@ -124,7 +124,7 @@ class ArtemisManagement:
             raise InvalidSelectorError(_in_users_words(str(error))) from error
 
     def check_temporary(self, destination: str) -> Inquiry[None]:
-        """Ask for the queue: a SEND to one that is gone would make it anew, for nobody to read (seen on 2.44.0)."""
+        """Check that the queue exists: a SEND to a deleted one would make it anew, with no reader (seen on 2.44.0)."""
         found = yield from queues("ADDRESS", address_of(destination))
         if not any(one["temporary"] == "true" or whole(one["consumerCount"]) for one in found):
             raise InvalidDestinationError(
@@ -142,10 +142,11 @@ class ArtemisManagement:
         self, client_id: str, subscription: str, headers: Mapping[str, str]
     ) -> Inquiry[None]:
         """
-        Remove a queue of that name with another topic or selector: the broker would take it for the subscription.
+        Remove the subscription's queue if it was made for another topic or selector: the broker would still use it.
 
-        One that an older jmsx made for the same selector and no_local is kept, with what lies in it. Raises BrokerError
-        if another one cannot be removed, for somebody took it up meanwhile, and BrokerFaultError if the broker fails.
+        A queue that an older jmsx made for the same selector and no_local is kept, with its messages. Raises UsageError
+        if the subscription is in use, BrokerError if the queue cannot be removed because somebody began to use it
+        meanwhile, and BrokerFaultError if the broker fails.
         """
         queue = yield from _subscription(f"{client_id}.{subscription}")
         if queue is None:
@@ -188,7 +189,7 @@ def _given(*advice: Advice | None) -> tuple[Advice, ...]:
 
 
 def _of_keeping(settings: AddressSettings) -> Iterator[Advice | None]:
-    """Yield advice where a queue does not keep what it is given until somebody is done with it, or keeps it longer."""
+    """Yield advice where queues delete messages before they are acknowledged, or keep them after that."""
     for look in (drops, forgets, replaces, purges, keeps_what_is_done):
         yield look(settings)
 
@@ -200,9 +201,9 @@ def _queue(name: str) -> Inquiry[Queue | None]:
 
 def _subscription(name: str) -> Inquiry[Queue | None]:
     """
-    Return the queue of a subscription; raises InvalidDestinationError if the name is that of another queue.
+    Return the queue of a subscription; raises InvalidDestinationError if an anycast queue has that name.
 
-    Subscriptions are removed and made anew; what an application sends to a queue must never be.
+    A subscription may be removed and made anew, but never a queue that applications send to.
     """
     queue = yield from _queue(name)
     if queue is not None and queue["routingType"] != MULTICAST:
@@ -211,7 +212,7 @@ def _subscription(name: str) -> Inquiry[Queue | None]:
 
 
 def _of_expired(settings: AddressSettings) -> Inquiry[DeadLetterQueue | None]:
-    """Return where the broker's expired messages lie; None: it deletes them, or no copy would be safe there."""
+    """Return the queue of expired messages; None if the broker deletes them, or no copy would be safe there."""
     if not settings.expiry_address:
         return None
     lying = yield from queues("ADDRESS", settings.expiry_address)
@@ -223,8 +224,8 @@ def _check(destination: str, kind: DestinationKind) -> Inquiry[None]:
     """
     Raise InvalidDestinationError if a consumer would read another queue than the one that is meant.
 
-    A topic's subscriber reads the queue that is called like the topic, if there is one (`StompSession.java:308-364`);
-    and a queue has its name in the whole broker, whatever address stands before it.
+    A subscriber of a topic reads the queue that has the topic's name, if there is one (`StompSession.java:308-364`).
+    And queue names are unique in the whole broker: `ADDRESS::QUEUE` may find a queue of another address.
     """
     _, address = parted(destination)
     address, _, name = address.partition("::")
@@ -242,6 +243,6 @@ def _check(destination: str, kind: DestinationKind) -> Inquiry[None]:
 
 
 def _in_users_words(refusal: str) -> str:
-    """Return what the broker says against a selector, without the address it was tried on and jmsx's own part of it."""
+    """Return the broker's refusal of a selector, without the address it was tried on and the prefix jmsx added."""
     told = _TRIED.sub("", refusal)
     return told.replace(NUMBERS.rstrip(":"), "")

@@ -1,7 +1,7 @@
 """
-Lists of messages as the management's `browse` tells them: Java objects, serialized, in Base64.
+Reads the lists of messages that the management's `browse` returns: serialized Java objects in Base64.
 
-Only what such a stream is made of is read: no class is loaded, and nothing of it is run.
+The stream is only parsed as data: no class is loaded and no code runs.
 
 Source: Java Object Serialization Specification, 6.4; `JsonUtil.addToArray`; BROKER.md A63.
 """
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-#: How the management calls such a list.
+#: The key under which the management returns such a list.
 _NAME: Final = "javax.management.openmbean.CompositeData"
 
-#: What the broker says of a message, by the names that its other list has, too.
+#: The broker's own fields of a message; `listMessagesAsJSON` has the same names.
 _OWN: Final = (
     "messageID", "userID", "address", "type", "durable", "expiration", "priority", "timestamp",
 )  # fmt: skip
@@ -37,10 +37,10 @@ _PRIMITIVES: Final = {
     "B": ">b", "C": ">H", "D": ">d", "F": ">f", "I": ">i", "J": ">q", "S": ">h", "Z": ">?",
 }  # fmt: skip
 
-#: All layouts that are read, ready.
+#: All binary layouts that are read, compiled.
 _LAYOUTS: Final = {one: struct.Struct(one) for one in (*_PRIMITIVES.values(), ">B")}
 
-#: Flags of a class: it writes more than its fields; it writes its fields; it writes all by itself, in blocks.
+#: Flags of a class: it writes data beside its fields; it writes its fields; it writes everything itself, in blocks.
 _WRITES: Final = 0x01
 _FIELDS: Final = 0x02
 _BLOCKS: Final = 0x0C
@@ -48,9 +48,9 @@ _BLOCKS: Final = 0x0C
 
 def messages(told: Mapping[str, Sequence[str]]) -> list[Mapping[str, Any]]:
     """
-    Return each message of an answer, its properties and what the broker says of it: as `listMessagesAsJSON` has them.
+    Return each message of an answer as `listMessagesAsJSON` would: properties and the broker's fields in one mapping.
 
-    Raises ValueError for what is none.
+    Raises ValueError if the answer is no such list.
     """
     found: list[Mapping[str, Any]] = []
     types = None
@@ -72,12 +72,12 @@ def _message(contents: _Object) -> dict[str, Any]:
             for _, row in _pairs(table.fields["dataMap"]):
                 one = dict(_values(row.fields["contents"]))
                 found[one["key"]] = one["value"]
-    # what the broker says wins over a property of that name, as in its other list
+    # the broker's field wins over a property of the same name, as in listMessagesAsJSON
     return {**found, **{name: items[name] for name in _OWN if items.get(name) not in (None, "")}}
 
 
 def _values(contents: _Object) -> Iterator[tuple[str, Any]]:
-    """Yield the values of a CompositeData, by their names; a number as such."""
+    """Yield name and value of each item of a CompositeData; boxed numbers are unboxed."""
     for name, value in _pairs(contents):
         boxed = isinstance(value, _Object) and "value" in value.fields
         yield name, value.fields["value"] if boxed else value
@@ -101,7 +101,7 @@ class _Class:
 
 @dataclass(slots=True, eq=False)
 class _Object:
-    """An object: its fields, and the objects that it wrote beside them."""
+    """A Java object: its fields, and the objects that its class wrote beside them."""
 
     fields: dict[str, Any] = field(default_factory=dict)
     beside: list[Any] = field(default_factory=list)
@@ -111,8 +111,8 @@ class _Stream:
     """
     Reads one CompositeData.
 
-    Each message begins with the same description of its `types`, which is longer than the message: what it was and what
-    may be referred to in it is taken over from the one before.
+    Each message begins with the same description of its `types`, which is longer than the message itself. So the
+    description's bytes, and the objects in it that later data may refer to, are taken over from the message before.
     """
 
     def __init__(self, data: bytes, types: tuple[bytes, list[Any]] | None = None) -> None:
@@ -120,7 +120,7 @@ class _Stream:
             raise ValueError("no serialized Java object")
         self._data = data
         self._at = len(_HEAD)
-        self._known: list[Any] = []  #: what may be referred to, in the order of its first bytes
+        self._known: list[Any] = []  #: objects that later references may name, in order
         self._readers: dict[int, Callable[[], Any]] = {
             0x70: lambda: None,
             0x72: self._class,
@@ -135,7 +135,7 @@ class _Stream:
         self.types = types
 
     def contents(self) -> _Object:
-        """Return its values, a TreeMap."""
+        """Return the TreeMap that holds the values of the CompositeData."""
         if self.types is not None and self._data.startswith(self.types[0]):
             self._at, self._known = len(self.types[0]), list(self.types[1])
             made = self.read()
@@ -147,9 +147,9 @@ class _Stream:
         return made
 
     def read(self) -> Any:
-        """Return the next thing; a block of raw bytes comes as bytes."""
+        """Return the next object, class or text; a block of raw bytes comes as bytes."""
         kind = self._block(1)[0]
-        if kind == _REFERENCE:  # most of it
+        if kind == _REFERENCE:  # the most frequent kind
             return self._known[int.from_bytes(self._block(4), "big") - _FIRST]
         if kind not in self._readers:
             raise ValueError(f"nothing is known of type {kind:#x} in a serialized Java object")
@@ -168,7 +168,7 @@ class _Stream:
         return block
 
     def _utf(self, layout: str) -> str:
-        """Return a text as Java writes it: NUL in two bytes, and what is beyond 16 bits as two surrogates."""
+        """Read a text in Java's modified UTF-8: NUL takes two bytes, characters beyond 16 bits are two surrogates."""
         raw = self._block(self._number(layout))
         if raw.isascii():
             return raw.decode("ascii")
@@ -228,7 +228,7 @@ class _Stream:
         return self._number(_PRIMITIVES[kind]) if kind in _PRIMITIVES else self.read()
 
     def _beside(self) -> list[Any]:
-        """Return what stands before an end mark; of raw bytes nothing is kept."""
+        """Return the objects up to the next end mark; raw bytes are dropped."""
         found = []
         while self._data[self._at : self._at + 1] != _END:
             one = self.read()
@@ -239,7 +239,7 @@ class _Stream:
 
 
 def _line(of: _Class | None) -> Iterator[_Class]:
-    """Yield a class and all above it."""
+    """Yield a class and all its superclasses."""
     while of is not None:
         yield of
         of = of.parent

@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-#: One queue as `listQueues` tells it: all values are texts.
+#: One queue as `listQueues` returns it: all values are strings.
 Queue: TypeAlias = "Mapping[str, str]"
 
 
-#: `management-address`, as long as nobody has given it another name in broker.xml.
+#: The default `management-address`; broker.xml may set another one.
 ADDRESS: Final = "activemq.management"
 
-#: Queues or addresses in one answer; nobody has so many of one name.
+#: Queues or addresses in one answer: more than ever match one name.
 _PAGE: Final = 1000
 
 
 def command(question: Question) -> Frame:
-    """Return the SEND that has the broker do it, without a place for the answer."""
+    """Return the SEND that has the broker carry out `question`, without a `reply-to` for the answer."""
     headers = {
         "destination": ADDRESS,
         "_AMQ_ResourceName": question.resource,
@@ -36,7 +36,7 @@ def command(question: Question) -> Frame:
 
 
 def address_settings(address: str) -> Inquiry[AddressSettings]:
-    """Return what is set for an address."""
+    """Ask for the address-setting that holds for `address`."""
     told = yield Question("broker", "getAddressSettingsAsJSON", (address,))
     return AddressSettings.read(address, told)
 
@@ -49,7 +49,7 @@ def queues(field: str, value: str) -> Inquiry[list[Queue]]:
 
 
 def consumers(queue: str) -> Inquiry[int]:
-    """Return how many messages the consumers of a queue have, unsettled or acknowledged in an open transaction."""
+    """Return how many messages the consumers of a queue hold, unacknowledged or acknowledged in an open transaction."""
     told = yield Question("broker", "listConsumers", (_filter("QUEUE", queue), 1, _PAGE))
     return sum(
         count(one, "messagesInTransit") + count(one, "messagesAcknowledgedAwaitingCommit")
@@ -58,7 +58,7 @@ def consumers(queue: str) -> Inquiry[int]:
 
 
 def count(told: Mapping[str, Any], field: str) -> int:
-    """Return a number that the management tells, as a text or not; raises ValueError for what is none."""
+    """Return a field of a management answer as a number, even if given as text; raises ValueError if it is none."""
     number = whole(str(told[field]))
     if number is None:
         raise ValueError(f"{field} is {told[field]!r}")
@@ -66,26 +66,26 @@ def count(told: Mapping[str, Any], field: str) -> int:
 
 
 def routing_types(address: str) -> Inquiry[frozenset[str]]:
-    """Return how an address spreads messages over its queues: ANYCAST, MULTICAST, both; none if it does not exist."""
+    """Return the routing types of an address: ANYCAST, MULTICAST or both; an empty set if it does not exist."""
     told = yield Question("broker", "listAddresses", (_filter("NAME", address), 1, _PAGE))
     found = json.loads(told)["data"]
     return frozenset(json.loads(found[0]["routingTypes"])) if found else frozenset()
 
 
 def make_queue(queue: str, routing_type: str) -> Inquiry[None]:
-    """Make a queue of its own address, as a sender would have it made: it goes when it is empty and nobody reads it."""
+    """Make a queue on the address of the same name, auto-deleted when empty and unread, as a SEND would make it."""
     wanted = {"name": queue, "address": queue, "routing-type": routing_type, "durable": True}
     options = {**wanted, "auto-create-address": True, "auto-created": True, "auto-delete": True}
     yield Question("broker", "createQueue", (json.dumps(options), True))
 
 
 def destroy(queue: str) -> Inquiry[None]:
-    """Remove a queue that nobody reads, with what lies in it."""
+    """Remove a queue that has no consumers, with its messages."""
     yield Question("broker", "destroyQueue", (queue,))
 
 
 def refilter(queue: str, selector: str) -> Inquiry[None]:
-    """Give a queue another filter; what lies in it stays."""
+    """Give a queue another filter; its messages stay."""
     yield Question(
         "broker", "updateQueue", (json.dumps({"name": queue, "filter-string": selector}),)
     )

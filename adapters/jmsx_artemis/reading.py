@@ -1,4 +1,4 @@
-"""What ActiveMQ Artemis says to jmsx. Source: BROKER.md."""
+"""How jmsx reads the frames of ActiveMQ Artemis. Source: BROKER.md."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-#: How the body of a JMS client's message begins that is no text: the broker shows nothing of it, or, as if it were one,
-#: the inside of a map or stream, whose first bytes are those of a length or type (probed on 2.44.0).
+#: Matches the body of a JMS client's message that is not a text: STOMP gets it empty, or gets the encoding of a map or
+#: stream as if it were text, which begins with a length or type byte (probed on 2.44.0).
 _NO_TEXT: Final = re.compile(rb"[\0-\x08\x0b]|\Z")
 
-#: What the broker says with a number at its beginning is its own refusal. Any other text is that of a Java exception,
-#: such as `null`; and what follows the number may be anybody's: a queue's name, a plugin's.
+#: An error text that begins with such a number is a refusal by the broker itself; any other is the text of a Java
+#: exception, such as `null`. What follows the number proves nothing: it may be a queue's name, or a plugin's text.
 _CODE: Final = re.compile(r"AMQ[0-9]{6}\b")
 
-#: How those of its words begin that have no number.
+#: How refusals by the broker itself begin that have no number.
 _PLAIN: Final = re.compile(
     "Invalid selector|Selector cannot be empty|Security Error|consumer with ID"
 )
 
-#: What such a beginning means; another number is a refusal for another cause.
+#: The error class for each such beginning; any other number is a refusal, too, and raises BrokerError.
 _ERRORS: Final[Mapping[str, type[JmsxError]]] = {
     "Invalid selector": InvalidSelectorError,
     "Selector cannot be empty": InvalidSelectorError,
@@ -57,19 +57,21 @@ _ERRORS: Final[Mapping[str, type[JmsxError]]] = {
     "AMQ229213": SecurityError,
 }
 
-#: But these stand for any exception of its sending and committing, and do not tell which: it may come behind the work.
+#: These numbers are no refusals: they stand for any exception while the broker sends or commits, which may already
+#: have taken effect.
 #: Source: `StompProtocolManager.sendServerMessage`, `StompConnection.commitTransaction`.
 _UNEXPLAINED: Final = ("AMQ339011", "AMQ339013")
 
-#: Not the frame is at fault, but its connection: the broker had ended that before it looked at it, or ends it for its
-#: silence, or because somebody has it close the connection, or remove the queue of a consumer. Of a COMMIT the first is
-#: a refusal all the same. Source: `StompConnection.validate`, `StompSession.disconnect`, `ActiveMQMessageBundle`.
+#: Errors that concern the connection and not the frame: the broker ended it before it handled the frame, or ends it
+#: because the client was silent, or because an administrator closed it or removed the queue of a consumer. For a COMMIT
+#: they are a refusal all the same.
+#: Source: `StompConnection.validate`, `StompSession.disconnect`, `ActiveMQMessageBundle`.
 _ENDED: Final = (
     "AMQ339010", "AMQ229014",
     "AMQ229005", "AMQ229078", "AMQ229107", "AMQ229108", "AMQ229120", "consumer with ID",
 )  # fmt: skip
 
-#: The broker keeps the cause to itself.
+#: What is added to an error for which the broker gives no cause.
 _UNTOLD: Final = (
     "; it does not tell why, but for its log: often the user may not send there, or the address is full"
     " (address-full-policy FAIL), or its disk (max-disk-usage)"
@@ -78,17 +80,17 @@ _UNTOLD: Final = (
 
 class ArtemisReading(Reading):
     """
-    Understands Artemis' frames.
+    Reads the frames of Artemis.
 
-    They are genuine: the broker's headers stand in front of properties of the same name (measured on 2.44.0). It
-    numbers messages together with much else, so that their ids cannot be foreseen.
+    The broker's headers can be trusted: they precede properties of the same name (measured on 2.44.0). Message ids
+    cannot be predicted, as the broker draws them from one sequence with many other ids.
     """
 
     def addresses(self, headers: Mapping[str, str]) -> Addresses:
         """
-        Read address and routing type; a sender that gave no type is taken to mean a queue.
+        Read address and routing type; without a type the destination counts as a queue.
 
-        A dead letter that is back where it was still has the routing type of its copy (seen live on 2.44.0).
+        A dead letter that was moved back still has the routing type of its copy (seen live on 2.44.0).
         """
         address = headers.get("destination", "")
         kind = "topic" if headers.get("destination-type") == MULTICAST else "queue"
@@ -102,7 +104,7 @@ class ArtemisReading(Reading):
         return Addresses(f"{kind}://{address}" if address else None, original, reply_to)
 
     def decode_body(self, headers: Mapping[str, str], body: bytes) -> Body:
-        """Read the body as the sender's header says; without one, bytes are what the broker has as a BytesMessage."""
+        """Decode the body by the sender's type header; without one, as bytes if the broker has a BytesMessage."""
         kind = headers.get(TYPE_HEADER)
         if not self.carries(headers, body):
             raise unreadable("a StreamMessage, an ObjectMessage or a MapMessage")
@@ -118,7 +120,7 @@ class ArtemisReading(Reading):
             return body
 
     def carries(self, headers: Mapping[str, str], body: bytes) -> bool:
-        """Return False for what a JMS client sent as neither text nor bytes: it comes empty, or as other bytes."""
+        """Return False if a JMS client sent neither text nor bytes: its body arrives empty or in another encoding."""
         if UNREADABLE_HEADER in headers:
             return False
         if self.sender(headers) is not Sender.JMS or has_bytes(headers):
@@ -127,10 +129,10 @@ class ArtemisReading(Reading):
 
     def sender(self, headers: Mapping[str, str]) -> Sender:
         """
-        Return what kind of client sent it: JMS's put their connection's id in, or what OpenWire said of it (2.44.0).
+        Return what kind of client sent the message: one of a JMS client has its connection's id or OpenWire fields.
 
-        That counts although there are headers of jmsx, too: a JMS client may have copied them, with all the properties
-        of a message, while jmsx sends none of a JMS client's on.
+        These count even if there are headers of jmsx, too: a JMS client may have copied all properties of a message,
+        while jmsx never sends on a JMS client's own headers. Probed on 2.44.0.
         """
         if CLIENT in headers or f"{OPENWIRE}MESSAGE_ID" in headers:
             return Sender.JMS
@@ -141,30 +143,30 @@ class ArtemisReading(Reading):
         return canonical_map(body) if headers.get(TYPE_HEADER) == "map" else body
 
     def message_id(self, headers: Mapping[str, str]) -> str:
-        """Return the part of the message id after the comma; before it stands the subscription's (BROKER.md A31)."""
+        """Return the message's number: what follows the comma in `message-id`, after the consumer's (BROKER.md A31)."""
         return headers.get("message-id", "").rpartition(",")[2]
 
     def message_key(self, headers: Mapping[str, str]) -> str:
         """
-        Return the broker's id of the message and its time.
+        Return the broker's number of the message together with its timestamp.
 
-        Each broker numbers its messages from about 20 on, so a new one, or the other one of two, gives each number once
-        more: an idempotency store would take those messages for done.
+        Every broker numbers its messages from about 20 on, so a reinstalled or second broker repeats the numbers: by
+        the number alone, an idempotency store would take new messages for done.
         """
         number, stamp = self.message_id(headers), headers.get("timestamp", "")
         return f"{number}@{stamp}" if number and stamp else number
 
     def refuses_subscription(self, text: str) -> bool:
-        """Return whether it has the code of a subscription that cannot be made, such as a further one (A81)."""
+        """Return whether an ERROR's text has the code of a refused subscription, such as a further one (A81)."""
         return text.startswith("AMQ339016")
 
     def complaint(self, frame: Frame) -> str:
-        """Return the `message` header of an ERROR, or else its body, without the refused message that it repeats."""
+        """Return the `message` header of an ERROR, or else its body, without the refused message quoted in it."""
         told = frame.headers.get("message") or frame.body.decode("utf-8", "replace").strip()
         return told.partition(" CoreMessage[")[0]
 
     def error(self, command: str, subject: str, frame: Frame, broker: str) -> JmsxError:
-        """Return the typed error for an ERROR; in STOMP 1.2 the broker closes the connection with it."""
+        """Return the typed error for an ERROR; after one the broker closes the connection, as STOMP 1.2 demands."""
         told = self.complaint(frame).partition("\n")[0]
         begin = _CODE.match(told) or _PLAIN.match(told)
         code = begin[0] if begin else ""

@@ -1,8 +1,8 @@
 """
-JMS selectors in Artemis' own words.
+Translates JMS selectors into Artemis' core filters.
 
-Over STOMP a selector is a core filter: the JMS headers have other names there, and texts are not compared with numbers
-unless told so. Source: BROKER.md A21; the names are those of `SelectorTranslator.java` of Artemis' JMS client.
+Over STOMP a selector is a core filter: it names the JMS headers differently, and compares strings with numbers only
+with a prefix. Source: BROKER.md A21; the names are those of `SelectorTranslator.java` of Artemis' JMS client.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jmsx.core.selectors import (
 )
 from jmsx.errors import InvalidSelectorError
 
-#: Compares texts with numbers too; every property is a text over STOMP.
+#: The prefix by which strings are compared with numbers, too: over STOMP every property is a string.
 NUMBERS: Final = "convert_string_expressions:"
 
 _NAMES: Final = {
@@ -35,8 +35,8 @@ _NAMES: Final = {
     "'PERSISTENT'": "'DURABLE'",
     "'NON_PERSISTENT'": "'NON_DURABLE'",
 }
-#: What `no_local` alone was for a durable subscription, until it meant the connection: a header that the broker made a
-#: filter of, which names a socket that is long gone. And what it is now.
+#: The filters of a durable subscription with `no_local` and no selector: the former one, which the broker made itself
+#: and which names a connection that is long gone, and the present one.
 _FORMER_OTHERS: Final = re.compile(r"\(__AMQ_CID <> '[^']*' OR __AMQ_CID IS NULL\)")
 _OTHERS: Final = re.compile(
     rf"{NUMBERS}\({SENDER_HEADER} IS NULL OR {SENDER_HEADER} <> '(?:[^']|'')*'\)"
@@ -49,10 +49,10 @@ def core_filter(selector: str, *, durable: bool = False) -> str:
     """
     Return the `selector` header for a JMS selector.
 
-    A text has no sign to the broker, but can be multiplied. That of a durable subscription keeps its numbers and signs
-    as they are: another text would begin it anew.
+    The broker cannot negate a string property, but can multiply it, so minus signs become multiplications. The
+    selector of a durable subscription keeps its numbers and signs: with another text the subscription would begin anew.
     """
-    if not durable:  # in other words it would begin anew
+    if not durable:  # a changed text would begin it anew
         check_quotes(selector)
     selector = spelled_out(selector if durable else signs_multiplied(in_decimals(selector)))
     modes = "JMSDeliveryMode" in selector
@@ -65,7 +65,7 @@ def core_filter(selector: str, *, durable: bool = False) -> str:
 
 
 def signs_multiplied(selector: str) -> str:
-    """Write each minus sign of a property, or of what is calculated with one, as a multiplication."""
+    """Replace each minus sign before a property, or before an expression with one, by a multiplication by -1."""
     tokens = tokens_of(selector)
     signs: list[tuple[int, str]] = []
     for index, token in enumerate(tokens):
@@ -81,9 +81,9 @@ def signs_multiplied(selector: str) -> str:
 
 def check_quotes(selector: str) -> None:
     """
-    Raise InvalidSelectorError where `selector` compares with a word in double quotes, which is meant as a text.
+    Raise InvalidSelectorError if `selector` compares with a word in double quotes, by which its author meant a string.
 
-    Only the name of a property that is no identifier needs them, as `"my-prop"` does.
+    Double quotes are for property names that are no identifiers, such as `"my-prop"`.
     """
     tokens = tokens_of(selector)
     for sign, token in itertools.pairwise(tokens):
@@ -97,10 +97,10 @@ def check_quotes(selector: str) -> None:
 
 def formerly(meant: str, found: str) -> bool:
     """
-    Return whether an older jmsx wrote the filter `found` for what is now `meant`: the application wants no other
-    subscription.
+    Return whether an older jmsx wrote the filter `found` for the same selector that is now written `meant`, so that
+    the subscription is still the one that the application wants.
 
-    It left a bare `flag` as it was, and `no_local` without a selector to the broker.
+    The older jmsx left a bare `flag` as it was, and left `no_local` without a selector to the broker.
     """
     if _OTHERS.fullmatch(meant) and _FORMER_OTHERS.fullmatch(found):
         return True

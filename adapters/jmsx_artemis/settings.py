@@ -1,4 +1,4 @@
-"""What is set on the broker for an address, as far as it concerns redelivery and dead letters."""
+"""The broker's address-settings that concern redelivery, dead letters and lost messages, with advice on them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jmsx_artemis.destinations import MULTICAST
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressSettings:
-    """The address-setting that holds for one address; what is not set has the broker's default (BROKER.md A62)."""
+    """The address-setting that holds for one address; unset fields have the broker's defaults (BROKER.md A62)."""
 
     address: str
     dead_letter_address: str | None = None
@@ -27,7 +27,7 @@ class AddressSettings:
     redelivery_delay: int = 0  #: milliseconds
     default_queue_routing_type: str = MULTICAST
     address_full_policy: str = "PAGE"
-    page_full_policy: str | None = None  #: where pages have a limit, which is none without it
+    page_full_policy: str | None = None  #: only set where paging is limited
     default_ring_size: int = -1  #: messages that a queue keeps; -1: all
     default_last_value_queue: bool = False
     default_last_value_key: str | None = None
@@ -39,7 +39,7 @@ class AddressSettings:
 
     @classmethod
     def read(cls, address: str, told: str) -> AddressSettings:
-        """Read the answer to `getAddressSettingsAsJSON`, which tells only what somebody has set."""
+        """Read the answer to `getAddressSettingsAsJSON`, which holds only settings that somebody has made."""
         given = json.loads(told)
         given.setdefault("deadLetterAddress", given.get("DLA") or None)  # BROKER.md A73
         names = {
@@ -70,7 +70,7 @@ class AddressSettings:
 
     @property
     def of_expired(self) -> AddressSettings:
-        """Return the settings as if expired messages were dead letters: the broker puts both away by the same rules."""
+        """Return these settings with the expiry address as dead letter address: the same rules hold for both."""
         return replace(
             self,
             dead_letter_address=self.expiry_address,
@@ -81,28 +81,28 @@ class AddressSettings:
 
     @property
     def full_policy(self) -> tuple[str, str]:
-        """The setting that says what becomes of what the address has no room for, by its name, and what it says."""
+        """Name and value of the setting that decides what happens to messages when the address is full."""
         if self.address_full_policy == "PAGE" and self.page_full_policy is not None:
             return "page-full-policy", self.page_full_policy
         return "address-full-policy", self.address_full_policy
 
     @property
     def dead_letter_queue(self) -> str:
-        """The queue that the broker makes for the dead letters of this address, where it makes them."""
+        """The name of the queue that the broker makes for this address's dead letters, if it auto-creates any."""
         return f"{self.dead_letter_queue_prefix}{self.address}{self.dead_letter_queue_suffix}"
 
     @property
     def dead_letter_filter(self) -> str:
-        """Which of the dead letters that queue takes, as the broker writes it (`QueueImpl.java:3741-3764`)."""
+        """The filter that the broker gives that queue (`QueueImpl.java:3741-3764`)."""
         return f"_AMQ_ORIG_ADDRESS = '{self.address}'"
 
 
 def redelivers_too(settings: AddressSettings, policy: Policy) -> Advice | None:
     """
-    Return advice where the broker's redelivery comes on top of the client's.
+    Return advice if the broker's redelivery limits or delays come on top of the client's.
 
-    The broker counts a delivery that ended with its connection, and delays what it takes back; the client counts the
-    deliveries that its application failed. Source: BROKER.md A37 to A39.
+    The broker counts deliveries that ended with their connection, and delays messages that it takes back; the client
+    counts deliveries in which the application failed. Source: BROKER.md A37 to A39.
     """
     limit, most = settings.max_delivery_attempts, policy.maximum_redeliveries
     first = limit > 0 and (most == UNLIMITED or most + 1 > limit)
@@ -120,7 +120,7 @@ def redelivers_too(settings: AddressSettings, policy: Policy) -> Advice | None:
 
 
 def deletes(settings: AddressSettings, *, kept: bool) -> Advice | None:
-    """Return advice where the broker has no dead letter queue (`kept` is False) and deletes instead (BROKER.md A45)."""
+    """Return advice if the broker deletes dead letters as it has no queue for them (`kept` is False; BROKER.md A45)."""
     if kept or settings.max_delivery_attempts <= 0:
         return None
     return Advice(
@@ -135,7 +135,7 @@ def deletes(settings: AddressSettings, *, kept: bool) -> Advice | None:
 
 
 def drops(settings: AddressSettings) -> Advice | None:
-    """Return advice where the broker confirms what it throws away once the address is full."""
+    """Return advice if the broker confirms messages and then drops them when the address is full."""
     setting, policy = settings.full_policy
     if policy != "DROP":
         return None
@@ -148,7 +148,7 @@ def drops(settings: AddressSettings) -> Advice | None:
 
 
 def forgets(settings: AddressSettings) -> Advice | None:
-    """Return advice where a queue deletes its oldest messages to take new ones, also those that a consumer has."""
+    """Return advice if queues delete their oldest messages for new ones, even messages that a consumer holds."""
     if settings.default_ring_size < 0:
         return None
     return Advice(
@@ -159,7 +159,7 @@ def forgets(settings: AddressSettings) -> Advice | None:
 
 
 def replaces(settings: AddressSettings) -> Advice | None:
-    """Return advice where a queue deletes a message for a newer one of its key."""
+    """Return advice if queues delete a message when a newer one with the same key comes (last-value)."""
     if not (settings.default_last_value_queue or settings.default_last_value_key):
         return None
     return Advice(
@@ -170,7 +170,7 @@ def replaces(settings: AddressSettings) -> Advice | None:
 
 
 def purges(settings: AddressSettings) -> Advice | None:
-    """Return advice where a queue is emptied as often as nobody reads it, if only for a moment (BROKER.md A82)."""
+    """Return advice if queues are emptied whenever they have no consumer, even for a moment (BROKER.md A82)."""
     if not settings.default_purge_on_no_consumers:
         return None
     return Advice(
@@ -182,7 +182,7 @@ def purges(settings: AddressSettings) -> Advice | None:
 
 
 def keeps_what_is_done(settings: AddressSettings) -> Advice | None:
-    """Return advice where an acknowledged message stays in its queue (BROKER.md A82)."""
+    """Return advice if acknowledged messages stay in their queue (BROKER.md A82)."""
     if not settings.default_non_destructive:
         return None
     return Advice(
@@ -193,7 +193,7 @@ def keeps_what_is_done(settings: AddressSettings) -> Advice | None:
 
 
 def hangs_up(settings: AddressSettings) -> Advice | None:
-    """Return advice where a slow handler costs its consumer the connection."""
+    """Return advice if the broker closes the connection of a consumer whose handler is slow."""
     if settings.slow_consumer_threshold < 0 or settings.slow_consumer_policy != "KILL":
         return None
     return Advice(

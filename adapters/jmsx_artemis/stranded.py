@@ -1,9 +1,9 @@
 """
-Messages that the broker keeps "in delivery" for nobody.
+Messages that the broker keeps "in delivery" although no consumer has them.
 
-When a consumer's socket breaks, Artemis 2.44.0 may keep what it had just been sent as delivering to it, although it is
-gone (measured: 11 messages in 641 breaks under load). Nobody gets them until the broker is restarted, and a client
-sees an empty queue. Management tells: what the queue has in delivery, and what each of its consumers has.
+When a consumer's socket breaks, Artemis 2.44.0 may keep the messages just sent to it in delivery, although the consumer
+is gone (measured: 11 messages in 641 breaks under load). No consumer gets them until the broker is restarted, and the
+queue looks empty to clients. The management shows them: the queue has more in delivery than its consumers together.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from jmsx.core.management import Inquiry
 from jmsx_artemis.asking import ask_if_it_answers, may_ask
 from jmsx_artemis.questions import consumers, count, queues
 
-#: Looks at a queue that is at work: what is on its way between two answers is not there at each of them.
+#: How often the queue is looked at: a message that is just being delivered may look stranded once, but not each time.
 _LOOKS: Final = 3
 
 
 def stranded(session: Session, destination: Destination) -> int | None:
     """
-    Return how many messages of a queue are in delivery for nobody; None if the broker cannot be asked. Raises
-    JmsxError.
+    Return how many messages of a queue are in delivery although no consumer has them; None if the broker cannot be
+    asked. Raises JmsxError.
     """
     if destination.is_topic:
         return 0 if may_ask(session) else None
@@ -30,7 +30,7 @@ def stranded(session: Session, destination: Destination) -> int | None:
 
 
 def inquiry(name: str) -> Inquiry[int]:
-    """Return what a queue has in delivery, less what its consumers have: the least of some looks."""
+    """Return the queue's messages in delivery minus those that its consumers hold: the least of some looks."""
     seen = []
     for _ in range(_LOOKS):
         found = yield from queues("NAME", name)

@@ -1,14 +1,14 @@
 """
 The window of a consumer on Artemis: bytes, not messages.
 
-The broker sends while it has credits for the subscription, and takes the size of each frame off them, so that one frame
-may overshoot; only an ACK gives the credits of what it covers back. The window of a subscription never changes. A
-session that must hold more than it (CLIENT, INDIVIDUAL, a transaction) would wait for ever, so jmsx then opens another
-subscription of the same queue on the same connection: what the queue sends, it still sends in its order, for all goes
-through one socket. On a topic another subscription would get copies, so there such a session asks for no limit.
+The broker sends while the subscription has credits, and subtracts the size of each frame, so one frame may overshoot;
+only an ACK returns the credits of the messages it covers. The window of a subscription never changes. A session that
+must hold more messages than fit (CLIENT, INDIVIDUAL, a transaction) would wait for ever, so jmsx then opens a further
+subscription to the same queue on the same connection: the order of the queue is kept, because all frames come through
+one socket. On a topic a further subscription would get copies, so there such a session asks for an unlimited window.
 
-A queue with `max-consumers` may refuse another subscription, and with it the link. So where a link is refused on which
-a further one has brought nothing, the first one of the next link is wider.
+A queue with `max-consumers` may refuse a further subscription and then closes the link. So if a link is refused on
+which a further subscription has brought nothing, the first window of the next link is wider.
 
 Source: BROKER.md A16 to A18, A81.
 """
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-#: Bytes of a small frame, what one is taken for before the first has come: some 400 are headers.
+#: The assumed size of a frame in bytes until the first has come: a small one, with some 400 bytes of headers.
 SMALL: Final = 512
 
 #: The share of the window that may wait for one common ACK, as the Java client's optimizeAcknowledge has it.
 SHARE: Final = 0.65
 
-#: Times what is held for which the next link has room from the beginning, where a further subscription was refused:
-#: each link that is not wide enough costs what was done on it, and a delivery that the broker counts.
+#: After a further subscription was refused, the first window of the next link has room for this many times what was
+#: held: each link that is too narrow wastes the work done on it, and a delivery that the broker counts.
 AMPLE: Final = 8
 
 UNLIMITED: Final = -1
 
-#: Bytes of one window at most: the broker reads a Java int, and ends the link of who says more (seen live on 2.44.0).
+#: The widest window in bytes: the broker reads a Java int, and closes the link on a larger number (seen on 2.44.0).
 LARGEST: Final = 2**31 - 1
 
 
@@ -53,7 +53,7 @@ class _Credits:
 
     @property
     def spent(self) -> bool:
-        """Return whether the broker sends nothing more."""
+        """Return whether all credits are used up, so that the broker sends nothing more."""
         return self.window != UNLIMITED and self._used >= self.window
 
     def take(self, delivery: Delivery) -> None:
@@ -75,12 +75,12 @@ class ByteWindow:
     """The windows of all subscriptions that feed one consumer."""
 
     def __init__(self, settings: ConsumerSettings, least: int = 0) -> None:
-        """Begin without messages; the first window has `least` bytes at the least."""
+        """Begin without messages; the first window has at least `least` bytes."""
         self._settings = settings
         self._frames = 0
         self._bytes = 0
         holds = settings.individual or not settings.acknowledges_itself
-        #: Each ACK gives credits back; a session that acknowledges before it waits for more never asks for them
+        #: Whether credits are counted; not for a session that acknowledges each message before it waits for the next
         self.counting: Final = holds
         self._grows = settings.kind is DestinationKind.QUEUE
         first = self._room(settings.prefetch) if self._grows or not holds else UNLIMITED
@@ -88,9 +88,9 @@ class ByteWindow:
             first = max(first, least)
         self._credits = {settings.subscription_id: _Credits(first)}
         self._first = first
-        #: The further subscription that was opened last, until something comes by it
+        #: The further subscription that was opened last, until a message comes through it
         self._newest = ""
-        self._wanted = 0  #: bytes of a first window beside which that one would not be needed
+        self._wanted = 0  #: bytes of a first window that would make that one needless
         self._least = first  #: bytes of the next link's first window
 
     @property
@@ -123,7 +123,7 @@ class ByteWindow:
                     self._newest = ""
 
     def settled(self, batch: Sequence[Delivery], older: int = 0) -> None:  # noqa: ARG002 - a credit counts that itself
-        """Give the credits of `batch`, and of what its cumulative ACKs cover, back."""
+        """Return the credits of `batch`, and of older messages that its cumulative ACKs cover."""
         for delivery in batch:
             if delivery.arrival.wire_subscription in self._credits:
                 credits_ = self._credits[delivery.arrival.wire_subscription]
@@ -141,7 +141,7 @@ class ByteWindow:
         return 0.0 if self.full(unsettled) else None
 
     def open(self, unsettled: Unsettled) -> Sequence[Frame]:
-        """Return a further subscription, for as much as is unsettled, and for as much as the first one at the least."""
+        """Return a further SUBSCRIBE, whose window fits all unsettled messages and is no smaller than the first."""
         settings = self._settings
         name = f"{settings.subscription_id}{SUBSCRIPTION_SEPARATOR}{len(self._credits)}"
         window = max(self._first, self._room(len(unsettled)))
@@ -157,7 +157,7 @@ class ByteWindow:
         return []
 
     def refused(self) -> None:
-        """Have room from the beginning on the next link, if it may be the last one that was refused."""
+        """Make the next link's first window wider, if the newest further subscription may be what was refused."""
         if self._newest:
             self._least = self._wanted
 
@@ -167,9 +167,9 @@ class ByteWindow:
 
     def _room(self, messages: int) -> int:
         """
-        Return bytes for so many messages of the size seen so far, or as many as a window may have; exactly one for one.
+        Return the bytes of a window for so many messages of the average size so far, at most `LARGEST`; 1 for one.
 
-        The broker sends as long as a single byte is left, so the last message needs one only.
+        The broker sends as long as a single byte is left, so the last message needs only one.
         """
         size = self._bytes // self._frames if self._frames else SMALL
         return min((messages - 1) * size + 1, LARGEST)

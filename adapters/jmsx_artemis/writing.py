@@ -1,4 +1,4 @@
-"""What jmsx says to ActiveMQ Artemis. Source: BROKER.md."""
+"""How jmsx writes frames for ActiveMQ Artemis. Source: BROKER.md."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ _CLASSIC_SCHEDULES: Final = frozenset(
     {"AMQ_SCHEDULED_PERIOD", "AMQ_SCHEDULED_REPEAT", "AMQ_SCHEDULED_CRON"}
 )
 
-#: Keys that a filter names at most: the broker looks up a message's own among them (5,000 took it 0.7 s with a queue
-#: of 3,000 messages).
+#: How many message keys a filter may name: the broker looks up each message's key among them (5,000 keys took it 0.7 s
+#: with a queue of 3,000 messages).
 _KEYS: Final = 5_000
 
-#: Times that it names at most: the broker compares each of them with that of each message (1,000 took it 4 s there).
+#: How many timestamps a filter may name: the broker compares each with each message (1,000 took it 4 s there).
 _TIMES: Final = 100
 
-#: A key that can stand in a filter as it is; what jmsx makes itself is one.
+#: A message key that needs no quoting in a filter, as all keys made by jmsx.
 _KEY: Final = re.compile(r"[\w.:@/-]{1,200}", re.ASCII)
 
 _WINDOW: Final = "consumer-window-size"
 
-#: Bytes that a frame has more, at the most, when its message comes again: the names of the subscription and, twice, of
-#: the broker's consumer are other ones.
+#: By how many bytes a frame may be longer when its message is redelivered: the id of the subscription and, twice, of
+#: the broker's consumer may be longer.
 _LONGER: Final = 64
 
-#: A window in which no message has room; 0 is one for one message.
+#: The `consumer-window-size` with which no message is ever sent; with 0 the broker sends one.
 _NOTHING: Final = "-2"
 
 
 def _named(wanted: Sequence[Delivery]) -> str | None:
-    """Return what is true of these messages in a filter, and of few others; None: they are too many."""
+    """Return a filter that matches these messages, and few others; None if they are too many for a filter."""
     told = [(one.headers.get(KEY_HEADER, ""), one.headers.get("timestamp")) for one in wanted]
     keys = sorted({key for key, _ in told if _KEY.fullmatch(key)})
     times = sorted({whole(time) or 0 for key, time in told if not _KEY.fullmatch(key)})
@@ -61,8 +61,8 @@ def _named(wanted: Sequence[Delivery]) -> str | None:
 
 def _roomier(headers: Mapping[str, str], wanted: Sequence[Delivery]) -> Mapping[str, str]:
     """
-    Return the window of `headers`, with room for all that is `wanted`: nothing of it is acknowledged before all is
-    here.
+    Return the window header with room for all the messages `wanted`, because none of them is acknowledged before all
+    have come; empty if the window is unlimited anyway.
     """
     window = whole(headers.get(_WINDOW), least=-1)
     if window is None or window == UNLIMITED:
@@ -80,11 +80,11 @@ class ArtemisWriting(Writing):
         return {"destination": address, "destination-type": routing}
 
     def queue_name(self, name: str) -> str:
-        """Return the queue's own name, which it has in the whole broker, of `address::queue` too (BROKER.md A9)."""
+        """Return the queue's own name, unique in the broker, also from `address::queue` (BROKER.md A9)."""
         return name.rpartition("::")[2]
 
     def check_properties(self, properties: Mapping[str, str]) -> None:
-        """Refuse repeated schedules (BROKER.md A13), and ends of groups by their sequence, which STOMP cannot tell."""
+        """Refuse repeated schedules (BROKER.md A13) and the closing of groups by sequence, impossible over STOMP."""
         for name in _CLASSIC_SCHEDULES & properties.keys():
             raise UnsupportedError(
                 f"Artemis does not know {name}; it has AMQ_SCHEDULED_DELAY and AMQ_SCHEDULED_TIME"
@@ -132,9 +132,10 @@ class ArtemisWriting(Writing):
 
     def narrowed(self, headers: Mapping[str, str], wanted: Sequence[Delivery]) -> Mapping[str, str]:
         """
-        Name messages by keys, or by times: a filter cannot name the broker's own id of a message (BROKER.md A21).
+        Return `headers` with a selector that lets only the messages `wanted` come, and a window with room for them all.
 
-        Where they are too many for that there is room for all of them at the least, among the others of the queue.
+        The selector names their keys or timestamps: a filter cannot test the broker's own message id (BROKER.md A21).
+        If they are too many for a selector, only the window is widened, and other messages of the queue come, too.
         """
         roomy = {**headers, **_roomier(headers, wanted)}
         named = _named(wanted)

@@ -1,5 +1,5 @@
 """
-A real broker for development and tests: ActiveMQ Classic or Artemis as a process, in a container, or one that runs.
+A real broker for development and tests: ActiveMQ Classic or Artemis as a process, in a container, or already running.
 
 Names are loaded when first used: the pytest plugin of this package is imported in every test run of everyone who has
 jmsx installed, and must cost them nothing.

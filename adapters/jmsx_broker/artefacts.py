@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("jmsx.broker")
 
-#: Options of a Java machine that lives for seconds: what it would compile well it would not use for long.
+#: JVM options for a Java that lives for seconds: optimized compilation would not pay.
 _BRIEF: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 _MAVEN_GOAL: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 
-#: What stands in a fetching tool's line that says why it failed; the first such line is shown.
+#: Matches the line of a fetching tool's output that says why it failed; the first such line is shown.
 _BLAME: Final = re.compile(r"\[ERROR\] \S|not found|Exception")
 
 #: Seconds for one fetch of 15 MB in some 40 files.
@@ -97,7 +97,7 @@ def is_cached(product: Product) -> bool:
 
 
 def is_complete(product: Product, folder: Path) -> bool:
-    """Return whether `folder` has each artefact of `product`; what these depend on came with them."""
+    """Return whether `folder` has each artefact of `product`; their dependencies were fetched with them."""
     return all(
         (folder / f"{name}-{version}.jar").is_file() for _, name, version in product.coordinates
     )
@@ -173,7 +173,7 @@ def fetch(product: Product, java: Path, scratch: Path) -> Path:
 
 
 def _tools(product: Product, java: Path, scratch: Path) -> dict[str, tuple[list[str | Path], Path]]:
-    """Return of each tool that is installed its command, and the folder that it copies the jars to."""
+    """Return, by the name of each installed tool, its command and the folder that it copies the jars to."""
     tools: dict[str, tuple[list[str | Path], Path]] = {}
     if maven := shutil.which("mvn"):
         (scratch / "pom.xml").write_text(maven_project(product), encoding="utf-8")

@@ -102,7 +102,7 @@ class ArtemisRecipe:
     users: Mapping[str, str] = field(default_factory=dict)
 
     def files(self, listeners: Listeners) -> dict[str, str]:
-        """Return its broker.xml, and who may log in."""
+        """Return the broker's configuration files: broker.xml, and the users and roles that may log in."""
         roles = ",".join(map(_property, self.users))
         return {
             "etc/broker.xml": self._broker_xml(listeners),
@@ -136,7 +136,7 @@ def _acceptor(host: str, port: int, options: Mapping[str, Setting]) -> str:
 
 
 def _tls_options(tls: TlsConnector) -> dict[str, Setting]:
-    """Return what makes TLS of an acceptor."""
+    """Return the acceptor options that turn on TLS."""
     return {
         "sslEnabled": True,
         "needClientAuth": tls.require_client_certificate,
@@ -150,13 +150,13 @@ def _tls_options(tls: TlsConnector) -> dict[str, Setting]:
 
 
 def _address_setting(match: str, settings: Mapping[str, Setting]) -> str:
-    """Return what holds for the addresses that match."""
+    """Return the address-setting element for the addresses that match a pattern."""
     lines = "".join(f"<{name}>{escape(_text(value))}</{name}>" for name, value in settings.items())
     return f"      <address-setting match={quoteattr(match)}>{lines}</address-setting>"
 
 
 def _permissions() -> str:
-    """Return what holds for every address."""
+    """Return the security-setting element, the same for every address."""
     lines = "".join(f'<permission type="{kind}" roles="{_DOMAIN}"/>' for kind in PERMISSIONS)
     return f'<security-setting match="#">{lines}</security-setting>'
 
@@ -167,7 +167,7 @@ def _properties(values: Mapping[str, str]) -> str:
 
 
 def _property(text: str) -> str:
-    """Return a text as it stands in such a file, whatever is in it."""
+    r"""Return `text` for such a file, each UTF-16 unit written as \uXXXX, so that no character is special."""
     return "".join(f"\\u{unit:04x}" for unit in memoryview(text.encode("utf-16-le")).cast("H"))
 
 

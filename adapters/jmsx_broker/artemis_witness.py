@@ -1,8 +1,8 @@
 """
-What ActiveMQ Artemis counts, asked of its management over STOMP.
+The counts that ActiveMQ Artemis keeps, asked of its management over STOMP.
 
 A question is a message to `activemq.management` that names a resource and an operation; the answer is a message with a
-JSON array of one value. Who asks needs the permission to `manage`, and to make an address of his own.
+JSON array of one value. The user needs the permission to `manage`, and to create an address for the answers.
 
 Source: https://activemq.apache.org/components/artemis/documentation/latest/management.html; behaviour probed on 2.44.0.
 """
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 _MANAGEMENT: Final = "activemq.management"
 
-#: Copies asked for before the answers are read: neither side's buffers should have to hold a deep queue.
+#: How many copies are asked for before their answers are read, so that no buffer must hold a deep queue.
 _BATCH: Final = 200
 
 
 class ArtemisWitness:
     """Asks ActiveMQ Artemis on a connection that nobody else uses meanwhile."""
 
-    #: What helps when it shows less than there is: it lists the ids of no more messages than this setting says.
+    #: Advice for when `browse` shows too few messages: the broker lists at most as many ids as this setting allows.
     remedy = "raise management-browse-page-size, 200 by default, in its address-setting"
 
     def __init__(self, wire: Wire) -> None:
@@ -47,10 +47,10 @@ class ArtemisWitness:
 
     def browse(self, name: str) -> list[BrowsedMessage]:
         """
-        Return the messages that wait in one queue; what is in flight or scheduled, Artemis does not show.
+        Return the messages that wait in one queue; Artemis does not show messages in flight or scheduled ones.
 
-        Over STOMP there is no browser. So the broker is asked for the ids, and to copy each message to a topic of ours,
-        which keeps nothing; the copy gets back the id of its message.
+        Over STOMP there is no queue browser. So the broker is asked for the ids, and to copy each message to a topic
+        that only this witness reads; each copy is then given the id of its original.
         """
         (listed,) = self._ask(f"queue.{name}", "listMessagesAsJSON", [""])
         ids = [message["messageID"] for message in json.loads(listed)]
@@ -105,7 +105,7 @@ class ArtemisWitness:
 
 
 def _subscribe(wire: Wire, topic: str) -> None:
-    """Listen to a topic that the broker makes for it and forgets with it."""
+    """Subscribe to a topic that the broker creates for this subscription and deletes with it."""
     subscription = {"id": topic, "destination": topic, "subscription-type": "MULTICAST"}
     wire.request(Frame("SUBSCRIBE", {**subscription, "ack": "auto"}))
 

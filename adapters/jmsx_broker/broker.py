@@ -15,15 +15,15 @@ class Broker:
         raise NotImplementedError
 
     def statistics(self, queue: str) -> QueueStatistics:
-        """Return its own counts of `queue`; the errors are those of `queue_statistics`."""
+        """Return the broker's own counts of `queue`; raises the errors of `queue_statistics`."""
         return queue_statistics(self._asking_url(), queue)
 
     def browse(self, queue: str) -> list[BrowsedMessage]:
-        """Return all messages that lie in `queue`, oldest first; the errors are those of `browse_queue`."""
+        """Return all messages in `queue`, oldest first; raises the errors of `browse_queue`."""
         return browse_queue(self._asking_url(), queue)
 
     def _asking_url(self) -> str:
-        """Return its URL for these questions, which may have to say who asks."""
+        """Return the URL for such questions, with user and password if the broker demands them."""
         return self.url
 
 

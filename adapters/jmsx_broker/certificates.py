@@ -45,7 +45,7 @@ class Certificates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsConnector:
-    """What a broker's configuration has to say of its TLS; paths are relative to its working folder."""
+    """The TLS settings for a broker's configuration; paths are relative to its working folder."""
 
     port: int
     password: str  #: of both stores
@@ -83,7 +83,7 @@ def make_certificates(folder: Path, names: tuple[str, ...] = LOCAL_NAMES) -> Cer
 
 
 def _write_stores(made: Certificates, authority: trustme.CA, server: trustme.LeafCert) -> None:
-    """Write what Java reads."""
+    """Write the PKCS #12 stores that the broker's Java reads."""
     from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415 - comes with trustme
         BestAvailableEncryption,
         load_pem_private_key,

@@ -74,10 +74,10 @@ class ClassicRecipe:
         "-Dactivemq.base=.",
         "org.apache.activemq.console.Main",
         "start",
-        # Reading the schemas is a fifth of a start, and what is checked against them is written here.
+        # Reading the schemas takes a fifth of the start, and the file that they would check is written right here.
         f"xbean:file:{_FILE}?validate=false",
     )
-    # they start in their order; it is the last
+    # connectors start in the order of the configuration; this one is the last
     up: tuple[str, ...] = ("Connector openwire started",)
 
     users: Mapping[str, str] = field(default_factory=dict)
@@ -100,13 +100,13 @@ class ClassicRecipe:
 
 
 def _authentication(users: Mapping[str, str]) -> str:
-    """Return who may connect."""
+    """Return the configuration of the users who may connect."""
     entries = (_USER.format(*map(quoteattr, user)) for user in users.items())
     return _AUTHENTICATION.format("".join(entries))
 
 
 def _ssl_context(tls: TlsConnector) -> str:
-    """Return where its keys are."""
+    """Return the configuration of the broker's key and trust stores."""
     return _SSL_CONTEXT.format(
         keys=quoteattr(f"file:{tls.key_store}"),
         trusted=quoteattr(f"file:{tls.trust_store}"),
@@ -115,6 +115,6 @@ def _ssl_context(tls: TlsConnector) -> str:
 
 
 def _ssl_connector(host: str, tls: TlsConnector) -> str:
-    """Return STOMP over TLS."""
+    """Return the configuration of the connector for STOMP over TLS."""
     client = "&amp;transport.needClientAuth=true" if tls.require_client_certificate else ""
     return _SSL_CONNECTOR.format(host=host, port=tls.port, frame=_MAX_FRAME_SIZE, client=client)

@@ -1,8 +1,8 @@
 """
-What ActiveMQ Classic counts, asked over STOMP.
+The counts that ActiveMQ Classic keeps, asked over STOMP.
 
 A message to a reserved destination is answered by the `statisticsBrokerPlugin`; a broker without the plugin does not
-answer, and keeps the question as a message. A browser is a subscription that takes nothing.
+answer, and stores the question as a message. A queue browser is a subscription that consumes nothing.
 
 Source: https://activemq.apache.org/components/classic/documentation/statisticsplugin; behaviour probed on 6.1.8.
 """
@@ -28,8 +28,8 @@ _ANSWERS: Final = "/temp-queue/jmsx.statistics"
 class ClassicWitness:
     """Asks ActiveMQ Classic on a connection that nobody else uses meanwhile."""
 
-    #: What helps when it shows less than there is: a browser gets only what fits into the broker's memory (probed: 416
-    #: of 1,000 messages of 500 kB, with 256 MB), and is then told that this was all.
+    #: Advice for when `browse` shows too few messages: a browser gets only what fits into the broker's memory (probed:
+    #: 416 of 1,000 messages of 500 kB, with 256 MB), and is then told that this was all.
     remedy = "they do not fit into its memory; raise its memoryUsage limit"
 
     def __init__(self, wire: Wire) -> None:
@@ -39,7 +39,8 @@ class ClassicWitness:
         """
         Return the counts of one queue; raises UnsupportedError when the broker has no statistics plugin.
 
-        An unknown queue is not answered, so the broker is asked for its own counts next: that answer is the end.
+        A question about an unknown queue gets no answer, so the broker's own counts are asked for next: their answer
+        marks the end.
         """
         subscription = {"id": "statistics", "destination": _ANSWERS, "ack": "auto"}
         self._wire.request(Frame("SUBSCRIBE", {**subscription, "transformation": "jms-map-json"}))
@@ -59,7 +60,7 @@ class ClassicWitness:
         return _statistics(name, told)
 
     def browse(self, name: str) -> list[BrowsedMessage]:
-        """Return all that the broker shows of one queue, up to the message that says it was all."""
+        """Return the messages that a browser of one queue gets, up to the frame that marks the end."""
         subscription = {"id": "browser", "destination": f"/queue/{name}", "ack": "auto"}
         self._wire.send(Frame("SUBSCRIBE", {**subscription, "browser": "true"}))
         messages = []
@@ -75,7 +76,7 @@ class ClassicWitness:
 
 def parse_map(body: bytes) -> dict[str, str | int | float]:
     """
-    Return a MapMessage as the transformation jms-map-json writes it.
+    Return the values of a MapMessage that the broker's transformation jms-map-json has written as JSON.
 
     An entry is {"string": [key, text]} or {"string": key, "long": number}.
     """

@@ -1,7 +1,7 @@
 """
 `jmsx broker`: start a real broker on this machine, and ask one for its counts.
 
-What its commands need is imported by them: `jmsx --help` shows this one as well, and must not wait for it.
+Each command imports what it needs when it runs: `jmsx --help` lists this command, too, and must not wait for imports.
 """
 # ruff: noqa: PLC0415 - not for `jmsx --help`
 

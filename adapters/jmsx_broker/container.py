@@ -30,10 +30,10 @@ _STOMP: Final = 61613
 _OPENWIRE: Final = 61616
 _TLS: Final = 61614
 
-#: Java as root: files that are copied into a container belong to root, and so its folder can be written by nobody else.
+#: Java runs as root: files that are copied into a container belong to root, so only root can write to the folder.
 _USER: Final = "0"
 
-#: For the logging library of the published images, which tells errors only if not told; at INFO it tells each message.
+#: The log level for the published images: without it their library logs errors only; INFO would log each message.
 _LOGGING: Final = "-Dlog4j2.level=WARN"
 
 
@@ -62,7 +62,7 @@ class ContainerBroker(OwnBroker):
 
     @property
     def running(self) -> bool:
-        """Whether its container runs, paused or not."""
+        """Whether the broker's container runs, paused or not."""
         return self._container is not None and self._state() in {"running", "paused"}
 
     @property
@@ -165,7 +165,7 @@ class ContainerBroker(OwnBroker):
         return "".join(part.decode("utf-8", "replace") for part in self.container.get_logs())
 
     def _wrapped(self) -> Any:
-        """Return what the Docker library has of the container."""
+        """Return the Docker library's own object for the container."""
         return self.container.get_wrapped_container()
 
     def _state(self) -> str:
@@ -176,7 +176,7 @@ class ContainerBroker(OwnBroker):
         return str(wrapped.status)
 
     def _wake(self) -> bool:
-        """Make it ready to hear a signal; False if it does not run."""
+        """Unpause the container, so that it can receive a signal; return False if it does not run."""
         if (
             self._inherited
             or self._container is None
@@ -234,7 +234,7 @@ class ArtemisContainer(ContainerBroker):
 
 
 def _pull(client: Any, image: str) -> None:
-    """Pull an image that the daemon has not."""
+    """Pull an image unless the daemon has it."""
     if client.images.list(name=image):
         return
     try:

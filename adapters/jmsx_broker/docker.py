@@ -40,7 +40,7 @@ def why_no_docker() -> str | None:
 
 @contextlib.contextmanager
 def told_errors() -> Iterator[None]:
-    """Raise the daemon's errors as ConfigurationError, PortTakenError if it says that."""
+    """Raise the daemon's errors as ConfigurationError, or as PortTakenError if the daemon says that a port is taken."""
     from docker.errors import DockerException  # noqa: PLC0415 - the extra for containers may be missing
 
     try:
@@ -61,7 +61,7 @@ def _connect() -> Any:
             "containers need testcontainers: pip install 'jmsx[broker]'"
         ) from error
     with warnings.catch_warnings():
-        # the library leaves the socket of a failed attempt to the collector
+        # the library leaves the socket of a failed attempt to the garbage collector, which warns
         warnings.simplefilter("ignore", ResourceWarning)
         try:
             client = DockerClient().client

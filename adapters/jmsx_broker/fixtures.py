@@ -1,5 +1,5 @@
 """
-The pytest plugin: real brokers for tests, yours too.
+The pytest plugin: real brokers for the tests of jmsx and of applications.
 
 It is active wherever jmsx is installed; a test that takes the argument `classic_broker` or `artemis_broker` gets a
 running broker::
@@ -7,7 +7,7 @@ running broker::
     def test_orders_arrive(classic_broker):
         connection = jmsx.Connection(classic_broker.url)
 
-One that takes `jmsx_harness` gets no real broker, but one in memory, in virtual time (`jmsx.testing.harness`).
+A test that takes `jmsx_harness` gets a broker in memory, in virtual time (`jmsx.testing.harness`).
 
 Brokers are processes, unless one option says `container`: `--jmsx-broker` on the command line, else the environment
 variable JMSX_BROKER, else `jmsx_broker` in the ini file. Nothing is imported before a test asks for a broker.
@@ -81,10 +81,10 @@ def artemis_broker(pytestconfig: pytest.Config) -> Iterator[Broker]:
 @pytest.fixture
 def jmsx_harness() -> Iterator[Callable[..., Any]]:
     """
-    For applications under test without a broker; what it makes ends with the test.
+    Give the test a function like `jmsx.testing.harness`, whose harnesses end with the test; no real broker is needed.
 
-    It is called as `jmsx.testing.harness`: `mq = jmsx_harness(app, "artemis")`. A handler that has not returned at the
-    end is an error of the test.
+    Call it with the app: `mq = jmsx_harness(app, "artemis")`. A handler that has not returned when the test ends is an
+    error of the test.
     """
     from jmsx.testing import harness  # noqa: PLC0415 - the plugin must load light
 

@@ -1,8 +1,8 @@
 """
 Container images of the brokers, made on this machine where none can be pulled.
 
-They have the names of those that the brokers' makers publish, and the broker at the same place in them, so that
-whoever asks for an image by its name gets ours as well.
+They have the names of the published images, and the broker in the same folder, so that whoever asks for a published
+image by name gets one of these.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-#: What says of an image that it is one of ours.
+#: The label that marks an image as made by this module.
 LABEL: Final = "jmsx.made-here"
 
-#: The one user that a program in the image may look itself up as, and how it finds hosts.
+#: Files that programs in the image expect: the one user, and how host names are looked up.
 _TEXTS: Final = {
     "etc/passwd": "root:x:0:0:root:/:/sbin/nologin\n",
     "etc/nsswitch.conf": "hosts: files dns\n",

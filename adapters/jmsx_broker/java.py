@@ -56,7 +56,7 @@ def java_version(java: Path) -> int | None:
 
 @cache  # every start of a broker asks, and a Java takes 0.1 s of processor time to answer
 def _told(java: Path, _changed: int | None) -> str:
-    """Return what it says of itself, as long as the file is the same."""
+    """Return the output of `java -version`; cached until the file's time of change is another."""
     answer = subprocess.run(  # noqa: S603 - the user's own Java
         [java, "-version"], capture_output=True, text=True, timeout=_PATIENCE, check=False
     )
@@ -71,7 +71,7 @@ def install_command(platform: str = sys.platform) -> str:
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    """Yield where a Java may be, best first; a Java that was asked for by JMSX_JAVA is the only one."""
+    """Yield where a Java may be, best first, with the place that names it; JMSX_JAVA, if set, is the only one."""
     if chosen := environment.get("JMSX_JAVA"):
         yield "JMSX_JAVA", Path(chosen)
         return

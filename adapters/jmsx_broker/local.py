@@ -1,4 +1,4 @@
-"""A broker as a child process of ours: it leaves no process and no port behind, however we end."""
+"""A broker as a child process: it leaves no process and no port behind, however this process ends."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class LocalBroker(OwnBroker):
         self._log_start = 0
 
     def after_fork(self) -> None:
-        """Have no process in the child of a fork: it is the parent's."""
+        """Let go of the broker's process in the child of a fork: it belongs to the parent."""
         super().after_fork()
         if self._child is not None:
             self._child.leave()
@@ -112,7 +112,7 @@ class LocalBroker(OwnBroker):
         self._child = Child(self._command, folder=folder, log=self.log, scratch=self._scratch)
 
     def _write_configuration(self, folder: Path) -> None:
-        """Write it where the broker looks for it, readable for its owner only: it has passwords."""
+        """Write the broker's configuration, readable for its owner only: it contains passwords."""
         listeners = Listeners(
             host=HOST,
             stomp=self._port,

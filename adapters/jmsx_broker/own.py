@@ -1,4 +1,4 @@
-"""The life of a broker that we start ourselves, be it a process or a container."""
+"""The life cycle of a broker that jmsx starts itself, as a process or in a container."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class OtherPorts(TypedDict, total=False):
 
 class OwnBroker(Broker):
     """
-    A broker of ours; a context manager, or `start()` and at last `close()`.
+    A broker that jmsx starts itself; a context manager, or `start()` and at last `close()`.
 
     It can be stopped, killed and started again: messages, ports and log stay the same until `close()`.
 
@@ -81,7 +81,7 @@ class OwnBroker(Broker):
         tell_of_forks(self)
 
     def after_fork(self) -> None:
-        """Leave what runs, and its folder, to the parent in the child of a fork, whatever is called there."""
+        """In the child of a fork, leave the broker and its folder to the parent, whatever is called in the child."""
         self._inherited = self._inherited or self._has_run
         if self._remove_scratch is not None:
             self._remove_scratch.detach()
@@ -141,7 +141,7 @@ class OwnBroker(Broker):
             raise left_behind("the broker was started", "make another one in the child")
         if self.running:
             raise IllegalStateError("the broker is started already")
-        self.kill()  # what is left of one that ended by itself
+        self.kill()  # the rest of a broker that ended by itself
         self._prepare()
         try:
             self._launch_on_ports(timeout)
@@ -208,18 +208,18 @@ class OwnBroker(Broker):
         raise NotImplementedError
 
     def _is_up(self) -> bool:
-        """Return whether it is worth calling it: ours, not a stranger on its port."""
+        """Return whether this broker itself, and not another program, may answer on the port by now."""
         return True
 
     def _lost_a_port(self) -> bool:
-        """Return whether somebody else listens on a port of it, now that it has ended."""
+        """Return whether another program took one of the broker's ports, now that the broker has ended."""
         return False  # where ports are opened before it is launched
 
     def _folder(self) -> Path:
         """Return a folder for its files on this machine; it goes with `close()`."""
         if self._scratch is None:
             self._scratch = Path(tempfile.mkdtemp(prefix="jmsx-broker-"))
-            # who forgets to close a broker that he has stopped leaves nothing behind either
+            # the folder is removed even if nobody closes the stopped broker
             self._remove_scratch = weakref.finalize(
                 self, shutil.rmtree, self._scratch, ignore_errors=True
             )
@@ -231,7 +231,7 @@ class OwnBroker(Broker):
         return port
 
     def _launch_on_ports(self, timeout: float) -> None:
-        """Launch it on the ports that it was given, or has, and on free ones in place of 0, until it answers."""
+        """Launch the broker on its ports, a free one for each 0, and wait until it answers; retry if one was taken."""
         given = self._ports
         for attempt in range(1, _ATTEMPTS + 1):
             self._choose_ports()

@@ -1,12 +1,12 @@
 """
 A child process that dies when this process does, whatever way this one dies.
 
-Two small shells do it, both in sessions of their own, where the terminal's Ctrl-C does not reach them:
+Two small shells see to that, each in a session of its own, where the terminal's Ctrl-C does not reach it:
 
 - The gate becomes the child: it waits for one line from us and then replaces itself by the command. If we die first,
   it reads the end of the pipe and goes away.
-- The watch reads a pipe that only we write to. If it ends without the word that all is well, we are dead, and the watch
-  kills the child and removes its scratch folder.
+- The watch reads a pipe that only this process writes to. If the pipe ends without the word that all is well, this
+  process is dead, and the watch kills the child and removes its scratch folder.
 
 PR_SET_PDEATHSIG is not used: it fires when the *thread* that started the child ends, and exists on Linux only.
 """
@@ -76,7 +76,7 @@ class Child:
     def freeze(self) -> None:
         """Stop it (SIGSTOP), and return when all its threads stand still; nothing happens if it has ended."""
         self.send_signal(signal.SIGSTOP)
-        # the first thread is told, and tells the others when it is its turn
+        # the main thread gets the signal, and stops the others only when it is scheduled: wait for that
         if self._process.poll() is None:
             os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
@@ -84,8 +84,8 @@ class Child:
         """
         Wait until it has ended by itself, at most `timeout` seconds; return its exit code or None.
 
-        Without a `timeout` the time is limited all the same, by infinity: Popen then looks again and again, and notes
-        each signal. Its `waitpid()` is not ended by a Ctrl-C that comes just before it, or goes to another thread.
+        Even without a `timeout` one of infinity is passed: Popen then polls, and so notes each signal. Its blocking
+        `waitpid()` would miss a Ctrl-C that comes just before it, or that another thread gets.
         """
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self._process.wait(math.inf if timeout is None else timeout)
@@ -94,14 +94,14 @@ class Child:
     def terminate(self, timeout: float) -> None:
         """Ask it to end, wait `timeout` seconds, then kill it; interrupted, kill it at once."""
         try:
-            self.send_signal(signal.SIGCONT)  # a paused process would not hear
+            self.send_signal(signal.SIGCONT)  # a stopped process does not handle SIGTERM
             self.send_signal(signal.SIGTERM)
             self.wait(timeout)
         finally:
             self.kill()
 
     def leave(self) -> None:
-        """Close our ends of the pipes in the child of a fork, or the watch would not see its end."""
+        """Close the pipes in the child of a fork, or the watch would not notice the end of the parent."""
         for shell in (self._process, self._watch):
             if shell is not None:
                 _close(shell)
@@ -134,7 +134,7 @@ def _open_shell(
 
 
 def _tell(shell: subprocess.Popen[bytes]) -> None:
-    """Say the one word that a shell waits for; one that has ended needs none."""
+    """Write the word that a shell waits for; do nothing if the shell has ended."""
     if shell.stdin is not None and not shell.stdin.closed:
         with contextlib.suppress(BrokenPipeError):
             shell.stdin.write(b"ok\n")

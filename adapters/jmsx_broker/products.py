@@ -31,13 +31,16 @@ def _apache(version: str, *artefacts: str) -> list[tuple[str, str, str]]:
 
 
 def _hashes(name: str) -> Mapping[str, str]:
-    """Return the hashes of a file as sha256sum writes it; CONTRIBUTING.md says how one is made. None, none may run."""
+    """
+    Return the SHA-256 of each jar from a file in the format of sha256sum; CONTRIBUTING.md says how to make one.
+    If there is no such file, the result is empty and no jar may run.
+    """
     path = Path(__file__).parent / "hashes" / f"{name}.sha256"
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
     return {jar: digest for digest, jar in map(str.split, lines)}
 
 
-#: The newest release whose artefacts resolve whole.
+#: The newest release of which all artefacts can be resolved.
 CLASSIC_VERSION: Final = "6.1.8"
 
 CLASSIC: Final = Product(

@@ -1,4 +1,4 @@
-"""Ask a broker for its counts of a queue, or what lies in it; its kind is read from its greeting."""
+"""Ask a broker for its counts of a queue, or for the queue's messages; CONNECTED tells the kind of broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jmsx_broker.wire import Wire
 
 
 def plain_urls(url: str) -> list[tuple[str, TlsOptions | None]]:
-    """Return the URL of each broker of one as an App has it, and whom to trust where that speaks TLS."""
+    """Return, for each broker in the URL of an App, a plain URL, and the TLS options if it is reached by TLS."""
     uri = parse_broker_uri(url)
     name, password = uri.options.username, uri.options.password
     user = "" if name is None else f"{quote(name, safe='')}:{quote(password or '', safe='')}@"
@@ -38,11 +38,11 @@ def queue_statistics(url: str, queue: str, *, tls: TlsOptions | None = None) -> 
 
 def browse_queue(url: str, queue: str) -> list[BrowsedMessage]:
     """
-    Return all messages that lie in `queue`, oldest first. None is taken or changed.
+    Return all messages in `queue`, oldest first. None is consumed or changed.
 
-    Those in flight at a consumer are among them on Classic, and are not on Artemis. Neither broker shows a deep queue
-    whole in every case, and they do not say so. Therefore its own count is asked before and after, and
-    ResourceAllocationError is raised when messages are missing. Also the errors of `queue_statistics`.
+    Classic includes messages in flight at a consumer, Artemis does not. Either broker may show only part of a deep
+    queue without saying so. Therefore the broker's count is asked for before and after, and ResourceAllocationError is
+    raised if messages are missing. Also raises the errors of `queue_statistics`.
     """
     name = queue_name(queue)
     with Wire(url) as wire:
@@ -59,5 +59,5 @@ def browse_queue(url: str, queue: str) -> list[BrowsedMessage]:
 
 
 def _witness(wire: Wire) -> ClassicWitness | ArtemisWitness:
-    """Return the one who knows how to ask this broker."""
+    """Return the witness for this kind of broker."""
     return ArtemisWitness(wire) if wire.is_artemis else ClassicWitness(wire)

@@ -17,7 +17,7 @@ JAVA_OPTIONS: Final = (
     "-Xmx512m",
     "-XX:+UseSerialGC",  # these two halve the processor time of a broker that lives for seconds or minutes
     "-XX:TieredStopAtLevel=1",
-    "-XX:-UsePerfData",  # leaves a file in the temp folder when killed
+    "-XX:-UsePerfData",  # perf data would stay in the temp folder after a kill
     "-Djava.awt.headless=true",
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
@@ -35,7 +35,7 @@ class Listeners:
 
 
 class Recipe(Protocol):
-    """One kind of broker with all its options but where it listens. Paths are relative to its working folder."""
+    """One kind of broker with all its options except its ports. Paths are relative to its working folder."""
 
     @property
     def product(self) -> Product:
@@ -43,15 +43,15 @@ class Recipe(Protocol):
 
     @property
     def users(self) -> Mapping[str, str]:
-        """Passwords by name; whoever is none of them is refused, and without any everybody is welcome."""
+        """Passwords by user name; others are refused. If it is empty, everybody may connect."""
 
     @property
     def main(self) -> tuple[str, ...]:
-        """Options and main class of its Java, and the arguments of that."""
+        """The Java command line: options, main class, and its arguments."""
 
     @property
     def up(self) -> tuple[str, ...]:
-        """What its log says when its connectors listen."""
+        """The log lines that say that all connectors listen."""
 
     def files(self, listeners: Listeners) -> dict[str, str]:
-        """Return its configuration: what it wants in its working folder, texts by path."""
+        """Return the broker's configuration files for its working folder: contents by path."""

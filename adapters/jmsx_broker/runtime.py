@@ -1,8 +1,8 @@
 """
 The files that a Java needs to run in an empty root: itself, and the libraries of this machine that it is linked with.
 
-A container image is made of them where none can be pulled. It takes seconds and no network, and the Java in it is
-the one that runs the broker as a process. Only Linux runs such an image.
+A container image is made of these files where none can be pulled. That takes seconds and no network, and the Java in
+the image is the one that also runs the broker as a process. Only Linux runs such an image.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jmsx.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: What a JDK has and a broker does not need.
+#: Files of a JDK that a broker does not need.
 _LEFT_OUT: Final = frozenset({"src.zip", "ct.sym"})
 
 #: Libraries that glibc loads by name when a host is looked up; since 2.34 they are within it.

@@ -1,4 +1,4 @@
-"""What a broker itself counts, and what lies in its queues: the outside witness of the library's own numbers."""
+"""A broker's own counts of a queue, and its messages: independent evidence against which jmsx's numbers are checked."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ class QueueStatistics:
     """
     The broker's counts of one queue.
 
-    What ends in `_count` counts since the broker was started, save inflight and consumers, which are as of now. An ACK
-    is counted when the broker has done it: without a receipt the numbers follow a little later. Artemis forgets all of
-    a queue when it deletes it, which by default it does with one that it created, is empty, and has no consumer left.
+    Fields that end in `_count` count since the start of the broker, except `inflight_count`, `scheduled_count` and
+    `consumer_count`, which are as of now. An ACK is counted when the broker has processed it: without a receipt the
+    numbers follow a little later. When Artemis deletes a queue it forgets its counts, and by default it deletes
+    auto-created queues that are empty and have no consumers.
     """
 
     queue: str  #: its name, without scheme
     exists: bool  #: False: the broker has no such queue, and every number is 0
-    size: int  #: messages that lie in it, in flight, scheduled or neither
+    size: int  #: messages in the queue: waiting, in flight or scheduled
     enqueue_count: int  #: messages that came in
-    #: Messages handed to consumers, again and again included; None: Artemis does not tell.
+    #: Messages sent to consumers, with redeliveries; None: Artemis does not tell.
     dispatch_count: int | None
     dequeue_count: int  #: messages that left: acknowledged, dead-lettered or expired
     inflight_count: int  #: messages at consumers, not acknowledged
-    #: Messages in it that wait for their time; 0 on Classic, which keeps them elsewhere.
+    #: Messages in the queue that are scheduled for later; 0 on Classic, which keeps them elsewhere.
     scheduled_count: int
     expired_count: int  #: messages whose time was over
     consumer_count: int  #: subscriptions
@@ -37,7 +38,7 @@ class QueueStatistics:
 
 
 class BrowsedMessage(NamedTuple):
-    """A message that lies in a queue, as the broker would deliver it."""
+    """A message in a queue, as the broker would deliver it."""
 
     headers: Mapping[str, str]
     body: bytes

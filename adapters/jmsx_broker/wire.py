@@ -1,7 +1,7 @@
 """
 The smallest STOMP client that can ask a broker a question: one socket, one thread, no state.
 
-It is not the jmsx driver, on purpose: what checks the library's work must not share its faults.
+It deliberately does not use the jmsx driver: code that checks the library's work must not share its faults.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Wire:
                 return frame
 
     def close(self) -> None:
-        """Hang up; after an ERROR, Artemis has to close first, or its threads may lock each other out for ever."""
+        """Close the connection; after an ERROR wait until Artemis closes first, or its threads may deadlock."""
         if self._condemned and self.is_artemis:
             self._socket.settimeout(_YIELD)
             with contextlib.suppress(OSError):
@@ -159,7 +159,7 @@ class Wire:
 
 
 def _secured(plain: socket.socket, tls: TlsOptions, host: str) -> socket.socket:
-    """Return `plain` with TLS in it; closed, if there can be none."""
+    """Return `plain` wrapped in TLS; if that fails, close it and raise."""
     try:
         context = make_context(tls)
         return context.wrap_socket(plain, server_hostname=tls.server_name or host)
@@ -173,7 +173,7 @@ def _parse(url: str) -> tuple[tuple[str, int], dict[str, str]]:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
-    except ValueError:  # its text may hold a password, so nothing is raised here
+    except ValueError:  # its text may hold a password: it must not be raised
         host = port = None
     if not host or parts.scheme not in {"stomp", "tcp"}:
         raise ConfigurationError("the broker's URL is not like stomp://host:61613")

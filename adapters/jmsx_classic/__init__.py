@@ -1,4 +1,4 @@
-"""ActiveMQ Classic: what its STOMP does, and how to live with it."""
+"""The adapter for ActiveMQ Classic: how its STOMP behaves, and how jmsx copes with it."""
 
 from jmsx_classic.dialect import DIALECT
 

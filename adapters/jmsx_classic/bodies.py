@@ -1,4 +1,4 @@
-"""The headers by which Classic and jmsx tell what the body of a message is."""
+"""The headers by which the type of a message body is recognized on Classic."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Final
 
 from jmsx.core.map_body import BEGINNING
 
-#: On SUBSCRIBE it has the broker write maps as text, on a MESSAGE it says that it did.
+#: On a SUBSCRIBE this header has the broker translate maps into text; on a MESSAGE it says that the broker did.
 TRANSLATION_HEADER: Final = "transformation"
 
-#: Marks a text that would be taken for something else: one with a NUL in it, of the form of a map, or none at all.
+#: Marks bodies that would be mistaken for another type: a text with a NUL or in the form of a map, or no body at all.
 TEXT_HEADER: Final = "jmsx_text"
-NO_TEXT: Final = "none"  #: a message without a body, which would come as a text without characters
-A_MAP: Final = "map"  #: a map, which comes without a body where nothing transforms it
+NO_TEXT: Final = "none"  #: a message without a body, which would arrive as an empty text
+A_MAP: Final = "map"  #: a map, whose body is missing if nothing translates it
 
 
 def looks_like_map(body: bytes) -> bool:

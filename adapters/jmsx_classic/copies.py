@@ -1,5 +1,5 @@
 """
-Copies of messages on Classic: dead letters, and what is sent back for a later redelivery.
+Copies of messages on Classic: dead letters, and messages that are sent back for a later redelivery.
 
 Source: `AbstractDeadLetterStrategy.java:44-60`, at 6.3.1.
 """
@@ -32,11 +32,11 @@ from jmsx_classic.bodies import TEXT_HEADER, TRANSLATION_HEADER, looks_like_map
 #: The shared dead letter queue (`SharedDeadLetterStrategy.java:36`) and the beginning of every individual one.
 DEAD_LETTER_QUEUE: Final = "ActiveMQ.DLQ"
 
-#: Rather a value that is cut than a copy that cannot be sent: the broker hangs up over more than 1,000 headers, or a
-#: line of more than 10,240 bytes (`StompWireFormat.java:46-48`).
+#: Limits for the headers of a copy, whose values are cut to fit: the broker closes the connection over more than 1,000
+#: headers, or a line of more than 10,240 bytes (`StompWireFormat.java:46-48`).
 ROOM: Final = Room(lines=950, line=10_000, total=4_000_000)
 
-#: MESSAGE headers that a SEND may carry on; what the broker makes itself, and what binds to a connection, stays behind.
+#: MESSAGE headers that a copy keeps; those that the broker sets itself, or that hold for one connection, are left out.
 _CARRIED: Final = frozenset({"correlation-id", "reply-to", "type", "priority", "timestamp"})
 
 #: Headers of MESSAGE that are not properties of the application.
@@ -51,18 +51,17 @@ _BROKER_OWN: Final = frozenset(
 )  # fmt: skip
 
 
-#: The dead letter of a message whose end nobody can tell has all that was read of it as its body. A line "ack:…" in
-#: there gets a blank in front: nobody could tell it from the header by which the dead letter itself is acknowledged
-#: (BROKER.md C49).
+#: The body of a truncated message's dead letter is all that was read of the message. In it a line "ack:…" gets a blank
+#: in front: it could not be told from the header by which the dead letter itself is acknowledged (BROKER.md C49).
 _ACK_LINE: Final = b"\nack:"
 _QUOTED_ACK_LINE: Final = b"\n ack:"
 
-#: How the broker names destinations.
+#: Matches a destination as the broker writes it in STOMP headers.
 _DESTINATION: Final = re.compile("/(remote-)?(temp-)?(queue|topic)/.")
 
 
 class ClassicCopying(Copying):
-    """Makes what takes the place of a message on Classic."""
+    """Makes the copies that replace a message on Classic."""
 
     def __init__(self, writing: Writing, reading: Reading) -> None:
         self._writing = writing
@@ -72,12 +71,12 @@ class ClassicCopying(Copying):
         self, delivery: Delivery, kind: DestinationKind, *, asked: bool = False
     ) -> bool:
         """
-        Return whether NACK moves this message to a dead letter queue; otherwise it deletes it.
+        Return whether a NACK moves this message to a dead letter queue; otherwise a NACK deletes it.
 
-        Deleted are non-persistent messages, those of a topic without durable subscription, and those that come from
-        a dead letter queue. Whether it is one of them cannot be told of a message that jmsx did not send, whose headers
-        need not be the broker's; but where no body came, the broker may have one that no copy has. Then, and where it
-        is to be `asked` all the same, they are believed.
+        Deleted are non-persistent messages, those of a topic without a durable subscription, and those from a dead
+        letter queue. If jmsx did not send the message, its headers may be forged by the sender, so the result is False
+        and a copy is made. But the headers are believed if no body came, since the broker may have a body that a copy
+        would lack, and if the broker is to be `asked` in any case.
         Source: `AbstractDeadLetterStrategy.java:44-60`, `RegionBroker.sendToDeadLetterQueue`.
         """
         headers = delivery.headers
@@ -87,12 +86,12 @@ class ClassicCopying(Copying):
         if headers.get("persistent") != "true" or kind is DestinationKind.TOPIC:
             return False
         if "original-destination" in headers:
-            return False  # fanned out: the audit of the shared queue keeps one of the copies only
+            return False  # fanned out: the shared dead letter queue keeps only one of the copies (its audit)
         places = (destination_uri(headers.get("destination")) or "", delivery.arrival.subscribed)
         return not any(one.startswith(f"queue://{DEAD_LETTER_QUEUE}") for one in places)
 
     def dead_letter_copy(self, delivery: Delivery, destination: str, death: DeathRecord) -> Frame:
-        """Return the SEND of a copy that carries what the original did, and why it died."""
+        """Return the SEND of a copy with the original's headers and body, and with the reason of its death."""
         headers = dead_letter_headers(delivery, death)
         headers.update(self._writing.send_headers(destination))
         if not self._reading.carries(delivery.headers, delivery.frame.body):
@@ -106,14 +105,14 @@ class ClassicCopying(Copying):
     def scheduled_copy(
         self, delivery: Delivery, settings: ConsumerSettings, key: str, delay: float
     ) -> Frame:
-        """Return the SEND of a message that the broker shall deliver again in `delay` seconds."""
+        """Return the SEND of a copy that the broker is to deliver in `delay` seconds."""
         headers = postponed_headers(delivery, key, delay)
         headers.update(self._writing.send_headers(settings.destination))
         return Frame("SEND", headers, delivery.frame.body)
 
 
 def dead_letter_headers(delivery: Delivery, death: DeathRecord) -> dict[str, str]:
-    """Return what the copy carries on, and why it died; without its destination."""
+    """Return the headers that the copy keeps, and those that say why it is dead, without its destination."""
     given = delivery.headers
     headers = _carried(delivery)
     headers["persistent"] = "true"
@@ -125,7 +124,7 @@ def dead_letter_headers(delivery: Delivery, death: DeathRecord) -> dict[str, str
 
 
 def postponed_headers(delivery: Delivery, key: str, delay: float) -> dict[str, str]:
-    """Return what a message that is sent back keeps, for a redelivery in `delay` seconds; without its destination."""
+    """Return the headers of a message sent back for redelivery in `delay` seconds, without its destination."""
     given = delivery.headers
     headers = _carried(delivery)
     headers["persistent"] = given.get("persistent", "false")
@@ -141,7 +140,7 @@ def postponed_headers(delivery: Delivery, key: str, delay: float) -> dict[str, s
 
 
 def replayed_headers(delivery: Delivery) -> dict[str, str]:
-    """Return what a dead letter that is sent back keeps: all but its death and its expiry; without its destination."""
+    """Return the headers of a dead letter that is sent back, without those of its death, expiry and destination."""
     return {**_carried(delivery), "persistent": "true"}
 
 
@@ -153,7 +152,7 @@ def _carried(delivery: Delivery) -> dict[str, str]:
     headers |= {name: given[told] for name, told in GROUP_HEADERS.items() if told in given}
     headers = {name: value for name, value in headers.items() if _is_taken(name, value)}
     if given.get(TEXT_HEADER) == "true" or not looks_like_map(delivery.frame.body):
-        # the subscription's; of a text the broker would try to make a map
+        # it came from the subscription: on a SEND it would have the broker parse a text as a map
         headers.pop(TRANSLATION_HEADER, None)
     headers = fitting(headers, ROOM)
     if "content-length" in given:
@@ -163,8 +162,8 @@ def _carried(delivery: Delivery) -> dict[str, str]:
 
 def _is_taken(name: str, value: str) -> bool:
     """
-    Return whether the broker takes this header of a SEND: it refuses the message, or hangs up, over some that make no
-    sense.
+    Return whether the broker accepts this header on a SEND: because of some invalid values it refuses the message or
+    closes the connection.
 
     Source: `FrameTranslator.java:94-159`, `LegacyFrameTranslator.java:45-120`.
     """

@@ -1,15 +1,15 @@
 """
-Dead letter queues of ActiveMQ Classic, looked at with a browser, and emptied by transactions.
+Access to the dead letter queues of ActiveMQ Classic: read with a queue browser, emptied in transactions.
 
-What is sent back is one transaction with the acknowledgement of what lay there, so nothing that happens to this process
-or to the broker leaves a message in two places or in none. ACKs and COMMIT go out when every SEND has its receipt: an
-ERROR for a SEND without one would not spoil the transaction. Source: BROKER.md C18, C20, C42.
+A message is sent back in the same transaction in which the dead letter is acknowledged, so whatever happens to this
+process or to the broker, no message is in two places or in none. ACKs and COMMIT go out when every SEND has its
+receipt: an ERROR for a SEND without one would not spoil the transaction. Source: BROKER.md C18, C20, C42.
 
-A queue is looked at as it lies there, because a translation writes into messages that others are just being sent
-(C80), and translated from the first body on that does not come so. Where the broker closes the connection because of a
-message that it was to translate (C67), all is read as it lies there, and each missing body is looked at alone. What
-comes as XML may be a text, or an object or a map that the broker has translated: a browser that asks for no translation
-shows which of them are texts.
+A queue is first browsed without translation, because translating changes messages that the broker may just be sending
+to others (C80); from the first message on whose body is missing, it is browsed with translation. If the broker closes
+the connection because of a message that it should translate (C67), the whole queue is read untranslated, and each
+missing body is looked up alone. A body of XML may be a text, or an object or map that the broker has translated: a
+browser without translation shows which of them are texts.
 """
 
 from __future__ import annotations
@@ -69,28 +69,28 @@ if TYPE_CHECKING:
 #: Messages in one transaction.
 BATCH: Final = 100
 
-#: Bytes of bodies from which a transaction takes no more: the broker has them all in its memory, as this process does.
+#: A transaction takes no more messages once their bodies have so many bytes: broker and process hold them in memory.
 BATCH_BYTES: Final = 8 * 1024 * 1024
 
-#: Messages that are settled on one link: Classic keeps each until the link ends, and searches all of them at a COMMIT.
+#: How many messages are settled on one link: Classic keeps each until the link ends, and searches all at a COMMIT.
 LINK: Final = 500
 
-#: Messages that a subscription may hold that are not settled. What is not meant stays at the one that it came to, and
-#: another one is made for what lies behind it: so no more than this many bodies wait here.
+#: How many unsettled messages a subscription may hold. Messages that are not wanted stay unsettled at the subscription
+#: that got them, and another subscription is made for those behind them.
 _PREFETCH: Final = 500
 
-#: Messages that a browser is sent ahead.
+#: The prefetch of a browser, in messages.
 _BROWSED: Final = 500
 
-#: Queues whose statistics are asked for together: all of them have to be told in the time that one may take.
+#: How many queues' statistics are asked for together: all the answers must come in the time that one may take.
 _TOGETHER: Final = 100
 
-#: Seconds in which a broker that tells of its queues tells of one more, or that these were all.
+#: Seconds in which the broker must send the next advisory of a queue, or the one that marks the end.
 _PATIENCE: Final = 2.0
-#: Seconds between two looks at what it has told: so many queues as it tells ahead are not all.
+#: Seconds between two looks at the advisories that have come.
 _LOOK: Final = 0.1
 
-#: A queue in an advisory that it is there, as the transformation `jms-map-xml` has it (seen on 6.1.8).
+#: Matches the queue in an advisory that it exists, as the transformation `jms-map-xml` writes it (seen on 6.1.8).
 _QUEUE: Final = re.compile(
     r'<destination class="ActiveMQQueue">\s*<string>([^<]*)</string>.*<operationType>0<', re.DOTALL
 )
@@ -98,7 +98,7 @@ _QUEUE: Final = re.compile(
 #: How the broker words that a message has expired (`dlqDeliveryFailureCause`).
 _EXPIRED: Final = re.compile(r"\bexpired\b", re.IGNORECASE)
 
-#: How a Java client words there that it gave a message up: after so many deliveries, because of an exception or `null`.
+#: The same header by a Java client that gave a message up: after so many deliveries, because of an exception or `null`.
 _GIVEN_UP: Final = re.compile(
     r"(?:Delivery\[(?P<deliveries>\d+)\] )?exceeds redelivery policy limit:.*?, cause:"
     r"(?!null$)(?:(?P<error>[\w.$]+)(?:: ?(?P<message>.*))?)?",
@@ -106,7 +106,7 @@ _GIVEN_UP: Final = re.compile(
 )
 
 
-#: How a body begins that the broker may have made of a map or an object.
+#: Matches a body of XML, which the broker may have made of a map or an object.
 _XML: Final = re.compile(rb"\s*<")
 
 
@@ -119,15 +119,15 @@ class ClassicDeadLetters:
         link = link_of(session)
         self._session = session
         self._address = link.address
-        # The pauses of a slow replay are the caller's, and nobody sends heart-beats in them
+        # The caller of a slow replay may pause between batches, and nobody sends heart-beats meanwhile
         self._options = replace(link.options, heartbeat=(0.0, 0.0))
         self._lookup = BodyLookup(DIALECT, self._options, Machine())
-        #: Whether the broker translates all that lies in a queue, of those that a browser was shown to their end
+        #: Whether the broker can translate all messages of a queue, for queues that were browsed to the end
         self._translates: dict[str, bool] = {}
-        #: Ids of those with a body of XML that is theirs, by the queue in which one was looked for
+        #: Ids of messages that were sent as text in XML, by queue, for queues in which such messages were looked for
         self._texts: dict[str, set[str]] = {}
-        self._told = EarlierLinks()  #: by one link to the next
-        self._is_silent = False  #: to who asks for its queues
+        self._told = EarlierLinks()  #: what one link tells the next
+        self._is_silent = False  #: the broker has not answered who asked for its queues
 
     def queues(self) -> list[str]:
         """Return the queues named like dead letter queues: Classic does not tell its strategies over STOMP."""
@@ -135,11 +135,11 @@ class ClassicDeadLetters:
 
     def _all(self) -> set[str]:
         """
-        Return all queues: who subscribes to their advisories is told at once of each.
+        Return all queues: the broker sends each new subscriber of their advisories one for each queue that exists.
 
-        Raises UnsupportedError where the broker sends no advisories (`advisorySupport="false"`), or does not answer who
-        asks for them: that blocks the connection for as long as the broker's memory is full (BROKER.md C79), so it is
-        one of its own, and is asked for once.
+        Raises UnsupportedError if the broker sends no advisories (`advisorySupport="false"`) or does not answer: while
+        its memory is full, the question blocks the connection (BROKER.md C79). So it gets a connection of its own, and
+        after one failure is not asked again.
         """
         if self._is_silent:
             raise _untold(self._address)
@@ -149,7 +149,7 @@ class ClassicDeadLetters:
             with suppress(BrokerTimeoutError):
                 connection.start()
                 found = _queues_of(connection.create_session())
-        finally:  # who is not answered, or pressed Ctrl-C, does not wait for DISCONNECT either
+        finally:  # without an answer, or after Ctrl-C, do not wait for DISCONNECT either
             (connection.abort if found is None else connection.close)()
         if found is None:
             self._is_silent = True
@@ -161,11 +161,11 @@ class ClassicDeadLetters:
         return uri.partition("?")[0] == f"queue://{queue}"
 
     def count(self, queue: str) -> int | None:
-        """Return how many the statistics plugin tells, or else a browser is shown."""
+        """Return the number of messages by the statistics plugin, or else by a browser; None: no such queue."""
         return self.counts([queue])[queue]
 
     def counts(self, queues: Sequence[str]) -> dict[str, int | None]:
-        """Return the same of each of `queues`: a broker that has thousands is asked once which it has."""
+        """Return the result of `count` for each of `queues`; which of them exist is asked only once."""
         try:
             there = self._all().intersection(queues)
         except UnsupportedError:  # no advisories
@@ -176,7 +176,7 @@ class ClassicDeadLetters:
         return {queue: sizes.get(queue) for queue in queues}
 
     def _sizes(self, queues: Sequence[str]) -> dict[str, int]:
-        """Return how many messages the statistics plugin tells of those of `queues` of which it tells that."""
+        """Return the number of messages of those `queues` for which the statistics plugin tells it."""
         link_of(self._session).shared.start()
         asked = Statistics(self._session)
         if asked.broker() is None:
@@ -195,9 +195,9 @@ class ClassicDeadLetters:
         self, queue: str, *, bodies: bool = False, names: Collection[str] = ()
     ) -> Iterator[DeadLetter]:
         """
-        Yield what a browser is shown; raises InvalidDestinationError if there is no such queue, as far as is known.
+        Yield the messages that a browser gets; raises InvalidDestinationError if the queue is known not to exist.
 
-        It has no selector for `names`: the broker ends it behind the first page in which nothing fits.
+        The browser has no selector for `names`: the broker ends a browser after the first page without a match.
         """
         with suppress(UnsupportedError):
             if queue not in self._all():  # a browser would make it
@@ -210,10 +210,10 @@ class ClassicDeadLetters:
 
     def _shown(self, queue: str, *, whole: bool = False) -> Iterator[MessageFrame]:
         """
-        Yield what a browser is shown: as it lies there, up to the first message without its body; translated, until the
-        broker closes the connection; and from there on as it lies there.
+        Yield the messages that a browser gets: untranslated up to the first one without its body, then translated until
+        the broker closes the connection because it cannot translate one, and from there on untranslated.
 
-        That is looked at alone for what came without its body, if it is to be `whole`.
+        If `whole`, each body that is then missing is looked up alone.
         """
         translated = _browsing(queue)
         plain = DIALECT.untranslated(translated)
@@ -226,7 +226,7 @@ class ClassicDeadLetters:
                     for frame in beyond(known, self._browsed(queue, translated), DIALECT):
                         yield self._untranslated(frame, queue) if whole else frame
                         known[DIALECT.reading.message_id(frame.headers)] += 1
-            except ConnectionFailedError:  # if it is for another reason, the next one tells it
+            except ConnectionFailedError:  # if it has another reason, the next browser raises it
                 pass
             else:
                 self._translates[queue] = True
@@ -244,14 +244,14 @@ class ClassicDeadLetters:
                 yield frame if TRANSLATION_HEADER in headers else doubted(frame, DIALECT)
 
     def _whole(self, frame: MessageFrame, queue: str) -> MessageFrame:
-        """Return `frame`, which was not translated, with the body that comes only so, if it has such a one."""
+        """Return the untranslated `frame` with its body, which is looked up if it comes only by translation."""
         if not _lacks_body(frame):
             return frame
         shown = self._lookup.look(_delivery(frame, queue), self._address)
         return frame if shown is None or _is_object(shown) else shown
 
     def _untranslated(self, frame: MessageFrame, queue: str) -> MessageFrame:
-        """Return `frame` as it was sent: an object that the broker has translated without a body, a text as text."""
+        """Return a translated `frame` as it was sent: an object without a body, a text in XML as text."""
         if not _XML.match(frame.body):
             return frame
         if queue not in self._texts:
@@ -275,7 +275,7 @@ class ClassicDeadLetters:
         *,
         at_once: int | None = None,
     ) -> Iterator[list[str]]:
-        """Copy each letter to `to`, or to where it came from, and settle it; a batch is one transaction."""
+        """Send a copy of each letter to `to`, or to its origin, and acknowledge it; each batch is a transaction."""
 
         def copy(letter: DeadLetter, frame: MessageFrame) -> list[Frame]:
             destination = to or letter.origin
@@ -299,9 +299,9 @@ class ClassicDeadLetters:
         size: int = BATCH,
     ) -> Iterator[list[str]]:
         """
-        Acknowledge `letters` with the SENDs that `instead` makes of each, and give the rest back.
+        Acknowledge `letters` in one transaction with the SENDs that `instead` makes of each, and give the rest back.
 
-        Several links are used, one after the other. An id does not say which are meant: two may have one (C46).
+        Several links are used, one after the other. Letters are compared as a whole, as two may have the same id (C46).
         """
         wanted = Counter(letters)
         if queue not in self._translates:  # a link must not end while a COMMIT is under way
@@ -334,7 +334,7 @@ class ClassicDeadLetters:
         instead: Callable[[DeadLetter, MessageFrame], list[Frame]],
         size: int,
     ) -> Iterator[list[_Taken]]:
-        """Consume `queue`: what comes of `wanted`, which loses it, as much as one link takes well; see `_settle`."""
+        """Consume `queue` on one link and yield batches of `wanted` messages, taking them out of `wanted`."""
         looked_at = {one.id for one in wanted if not one.stuck or UNREADABLE_HEADER in one.headers}
         batch: list[_Taken] = []
         subscriptions, held, taken, weight = 0, 0, 0, 0
@@ -391,18 +391,18 @@ class ClassicDeadLetters:
 
 
 class _Taken(NamedTuple):
-    """A message that leaves the queue."""
+    """A message that is taken from the queue."""
 
     letter: DeadLetter
     ack_id: str
-    instead: list[Frame]  #: SENDs
+    instead: list[Frame]  #: the SENDs that replace it
 
 
 def _commit(link: RequestLink, batch: Sequence[_Taken], queue: str) -> None:
     """
-    Send what takes their place and settle the messages, all or nothing.
+    In one transaction send the replacements and acknowledge the messages.
 
-    Raises MisreadError if one of them was not whole: what shows that comes before the answer to BEGIN.
+    Raises MisreadError if one of the messages was not read whole: that shows before the answer to BEGIN.
     """
     within = {"transaction": "move"}
     link.request(Frame("BEGIN", within), queue)
@@ -414,12 +414,12 @@ def _commit(link: RequestLink, batch: Sequence[_Taken], queue: str) -> None:
     link.send(*(Frame("ACK", {"id": one.ack_id, **within}) for one in batch))
     try:
         link.request(Frame("COMMIT", within), queue)
-    except MisreadError as error:  # it may be done: not once more
+    except MisreadError as error:  # the COMMIT may have taken effect: do not retry
         raise ConnectionFailedError(str(error)) from error
 
 
 def _delivery(frame: MessageFrame, queue: str) -> Delivery:
-    """Return the message as a consumer of `queue` would have it, whose headers the dialect can read."""
+    """Return the message as a `Delivery` to a consumer of `queue`, which the dialect can read."""
     message_id = DIALECT.reading.message_id(frame.headers)
     read = f"queue://{queue}"
     return Delivery.of(frame, 0, message_id, epoch=0, now=0.0, wall=0.0, subscribed=read)
@@ -464,9 +464,9 @@ def _letter(frame: MessageFrame, *, bodies: bool = False) -> DeadLetter:
 
 
 def _queues_of(session: Session) -> set[str] | None:
-    """Return the queues of which the broker tells in advisories, as they are written there; None: there are none."""
+    """Return the queues that advisories name, as they are written there; None: the broker sends no advisories."""
     consume = session.create_consumer
-    # Our own temporary topic is told of, too, and behind the queues that were there before it
+    # An advisory of our own temporary topic comes after those of the queues that existed before: it marks the end
     advisories = consume(Topic("ActiveMQ.Advisory.Queue?consumer.transformation=jms-map-xml"))
     end = consume(Topic("ActiveMQ.Advisory.TempTopic"))
     consume(session.create_temporary_topic())
@@ -487,7 +487,7 @@ def _untold(broker: object) -> UnsupportedError:
 
 
 def _named_by(advisories: MessageConsumer) -> set[str]:
-    """Return the queues of which advisories have come."""
+    """Return the queues named by the advisories that have come."""
     found = set[str]()
     while (advisory := advisories.receive(0.0)) is not None:
         text = advisory.body if advisory.readable else ""
@@ -505,7 +505,7 @@ def _cause(told: str) -> tuple[str, str, str, int | None]:
 
 
 def _stuck(headers: Mapping[str, str], body: bytes) -> str:
-    """Return why a message cannot be sent anywhere: what did not come would be missing in its copy."""
+    """Return why a message cannot be sent on: parts that STOMP does not show would be missing. Empty if it can."""
     if UNDECODABLE_HEADER in headers and "jmsx_death_reason" not in headers:  # else it is a copy's
         return "its headers do not come over STOMP; use the broker's console"
     if not DIALECT.reading.carries(headers, body):
@@ -514,7 +514,7 @@ def _stuck(headers: Mapping[str, str], body: bytes) -> str:
 
 
 def _astray(origin: str | None) -> str:
-    """Return why a message cannot go back to `origin` (URI)."""
+    """Return why a message cannot go back to `origin` (URI); empty if it can."""
     if origin and origin.startswith("topic://"):
         return f"every subscriber of {origin} would get it again"
     if not origin or not origin.startswith("queue://"):

@@ -18,14 +18,14 @@ _READING: Final = ClassicReading()
 
 
 def _origin(session: str) -> str:
-    """Return what ids begin with: host, port and start of the broker, as in `ID:host-35401-1700000000000-3:1`."""
+    """Return the prefix of a broker's ids with host, port and start time, as in `ID:host-35401-1700000000000-3:1`."""
     before, dash, _ = session.rpartition("-")
     return before + dash
 
 
-#: How heads are written, with the names of Java's properties as they are (measured on 6.1.8): a HashMap's order, so
-#: that a sender can choose between which of the broker's headers his own stand. With so many places that `ack` comes
-#: behind `subscription`, it has `priority` or `timestamp` before that; save with 49,153 to 98,304 headers.
+#: How the broker orders the headers of a frame, with property names unescaped (measured on 6.1.8): in the order of a
+#: Java HashMap, so a sender can choose between which of the broker's headers its own stand. In maps so large that `ack`
+#: follows `subscription`, `priority` or `timestamp` precedes `ack`, except with 49,153 to 98,304 headers.
 #: Source: `FrameTranslator.copyStandardHeadersFromMessageToFrame`, `StompSubscription.onMessageDispatch`.
 HEADS: Final = RawHeads(
     message=(b"expires", b"priority", b"timestamp"),
@@ -55,7 +55,7 @@ DIALECT: Final = Dialect(
     window=MessageWindow,
     header_limit=10_240,  # `StompWireFormat.java:46-50`: a longer line closes the connection
     translation_header=TRANSLATION_HEADER,
-    takes_timestamps=True,  # as it takes a Java client's
+    takes_timestamps=True,  # the broker keeps a client's timestamp, as JMS does
     browser_end=("browser", "end"),
     delay_header="AMQ_SCHEDULED_DELAY",
     delay_renews_expiry=True,  # BROKER.md C78
@@ -71,6 +71,6 @@ DIALECT: Final = Dialect(
         "AMQ_SCHEDULED_REPEAT": (0, INT),
     },
     reserved=frozenset({"amq-msg-type", "original-destination", TRANSLATION_HEADER, TEXT_HEADER}),
-    # Of a map that it could not translate; Java has no such property.
+    # The broker sets it on a map that it could not translate; no Java client has such a property.
     internal=frozenset({"transformation-error"}),
 )

@@ -1,4 +1,4 @@
-"""What ActiveMQ Classic tells over STOMP about itself: counts by its statistics plugin, if there, and little else."""
+"""What ActiveMQ Classic tells over STOMP about itself: counts by its statistics plugin, if it has that, little else."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 
-#: Percent of a limit from which the broker is soon to hold senders back.
+#: Percent of a limit from which a warning is given: at 100 the broker blocks senders.
 _NEARLY_FULL: Final = 80
 
 
@@ -56,7 +56,7 @@ def inspect(session: Session, queues: Sequence[str]) -> Iterator[Finding]:
 
 
 def _limits(broker: Mapping[str, object]) -> Iterator[Finding]:
-    """Yield how full the broker is: at 100 % it holds senders back."""
+    """Yield how full the broker is: at 100 % it blocks senders."""
     used = {what: broker.get(f"{what}PercentUsage") for what in ("store", "memory", "temp")}
     numbers = {what: value for what, value in used.items() if isinstance(value, int)}
     words = ", ".join(f"{what} {value} %" for what, value in numbers.items())

@@ -1,5 +1,5 @@
 """
-What ActiveMQ Classic says to jmsx.
+How jmsx reads the frames of ActiveMQ Classic.
 
 Source: `ProtocolConverter.java:334-698` and `FrameTranslator.java:54-159`, at 6.3.1.
 """
@@ -40,8 +40,8 @@ _OF_JMS: Final = re.compile(r":[0-9]+:[0-9]+:[0-9]+\Z")
 #: The end of the ids that the broker gives messages of its STOMP clients.
 _OF_STOMP: Final = re.compile(":-1:1:[0-9]+$")
 
-#: The exception whose stack trace is the body of an ERROR stands at its beginning. What follows may be anybody's words:
-#: a queue's name, a plugin's, those of another exception.
+#: Matches the exception at the beginning of a stack trace, the body of an ERROR. What follows the name proves nothing:
+#: it may be a queue's name, or the text of a plugin or of another exception.
 _NAME: Final = re.compile(r"(?:[\w$]+\.)*(?P<name>[\w$]+(?:Exception|Error))(?::[ ]|(?=\s|\Z))")
 
 #: The exceptions that are refusals: the broker has done nothing.
@@ -57,8 +57,8 @@ _REFUSALS: Final[Mapping[str, type[JmsxError]]] = {
     "ProtocolException": BrokerError,  # STOMP's own: the broker behind it has not seen the frame
 }
 
-#: Refusals whose exception alone does not say it, and how their words begin. A lack of rights is told without a stack
-#: trace, and so without a name (BROKER.md C73).
+#: Refusals that the exception's name alone does not prove, and how their texts begin. A lack of rights is reported
+#: without a stack trace, and so without a name (BROKER.md C73).
 _WORDS: Final[tuple[tuple[str, re.Pattern[str], type[JmsxError]], ...]] = (
     (
         "",
@@ -69,25 +69,27 @@ _WORDS: Final[tuple[tuple[str, re.Pattern[str], type[JmsxError]], ...]] = (
     ("XAException", re.compile("COMMIT FAILED: Transaction marked rollback only"), BrokerError),
 )
 
-#: Refusals by one destination; rights are asked for before the first of several gets the message.
+#: Refusals by one of several destinations, after others may have the message; rights are checked before all sends.
 _OF_ONE: Final = (ResourceAllocationError, InvalidDestinationError)
 
-#: A destination that such a refusal names.
+#: Matches the destination that such a refusal names.
 _NAMED: Final = re.compile(r"(?:temp-)?(?:queue|topic)://\S+")
 
 
 class ClassicReading(Reading):
     """
-    Understands Classic's frames.
+    Reads the frames of Classic.
 
-    Its message id is stable, over redelivery, restart, dead letter queue and retry, and no other broker gives it to a
-    message: host, port and start of the producer or the broker are in it.
+    A message id stays the same over redelivery, broker restart, dead letter queue and retry, and is unique among
+    brokers: it contains host, port and start time of the producer or broker.
     """
 
     written_anew = BEGINNING  # the XML of a map
 
     def addresses(self, headers: Mapping[str, str]) -> Addresses:
-        """Read where it was before from the broker's own header, if the broker moved it to a dead letter queue."""
+        """Read the addresses; the original one from the broker's own header, if it moved the message to a dead letter
+        queue.
+        """
         told = super().addresses(headers)
         moved_from = destination_uri(headers.get("original-destination"))
         return told if moved_from is None else told._replace(original=moved_from)
@@ -115,18 +117,18 @@ class ClassicReading(Reading):
         return body.decode("utf-8", "replace")
 
     def carries(self, headers: Mapping[str, str], body: bytes) -> bool:
-        """Return False, too, for a JMS client's message without body and length: it may be of a kind not shown."""
+        """Return False also for a JMS client's message without body and length: its type may be one STOMP hides."""
         if UNREADABLE_HEADER in headers or (headers.get(TEXT_HEADER) == A_MAP and not body):
             return False
         return bool(body) or "content-length" in headers or self.sender(headers) is not Sender.JMS
 
     def may_hide_body(self, headers: Mapping[str, str], body: bytes) -> bool:
-        """Return True for what looks like an empty text with a map's header: it may be a STOMP client's map (C50)."""
+        """Return True for an empty body with a map's `transformation`: it may be a STOMP client's map (C50)."""
         return TRANSLATION_HEADER in headers and not body and "content-length" not in headers
 
     def sender(self, headers: Mapping[str, str]) -> Sender:
         """
-        Tell STOMP clients by their session, which is always -1; the sessions of JMS clients are numbered from 0 on.
+        Recognize JMS clients by the session in the message id: it counts from 0, while STOMP clients have -1.
 
         Source: `ProtocolConverter.java:95-109` (`new SessionId(connectionId, -1)`); probed on 6.1.8.
         """
@@ -146,7 +148,8 @@ class ClassicReading(Reading):
 
     def genuine(self, delivery: Delivery) -> bool:
         """
-        Return whether jmsx sent it: over STOMP `expires` and `persistent` are never properties.
+        Return whether jmsx sent the message, so that its headers are the broker's: over STOMP `expires` and
+        `persistent` are never properties.
 
         The broker copies properties of other protocols' messages over the headers of the MESSAGE, those of JMS too
         (`FrameTranslator.java:70-159`; all that jmsx reads but `ack` and `subscription`, measured on 6.1.8), so a
@@ -158,8 +161,8 @@ class ClassicReading(Reading):
 
     def sent_id(self, session: str, number: int) -> str | None:
         """
-        Make the id as the broker does: it numbers the SENDs of a connection, which CONNECTED names unless it has a
-        client id (BROKER.md C2).
+        Return the message id of the connection's SEND number `number`, as the broker makes it. CONNECTED tells the
+        connection's id in `session`, unless the connection has a client id (BROKER.md C2).
 
         Source: `ProtocolConverter.java:334-378`.
         """
@@ -176,7 +179,7 @@ class ClassicReading(Reading):
         return command == "COMMIT" and "rollback only" in text
 
     def breaks_limit(self, text: str) -> bool:
-        """Return whether it is what the wire format says of a frame that is beyond one of its limits (C53)."""
+        """Return whether an ERROR's text says that a frame exceeds a limit of the wire format (C53)."""
         return text.startswith("The maximum ")
 
     def complaint(self, frame: Frame) -> str:
@@ -187,13 +190,13 @@ class ClassicReading(Reading):
         """
         Return the typed error for an ERROR, by the exception's own name at the beginning of its stack trace.
 
-        What one queue of a list or of a virtual topic refuses, those before it may have taken (BROKER.md C74).
+        A message that one queue of a list or virtual topic refuses may be in the queues before it (BROKER.md C74).
         """
         told = frame.headers.get("message") or ""
         trace = frame.body.decode("utf-8", "replace").strip() or told
         first = trace.partition("\n")[0]
         kind = _refusal(trace)
-        # In a plugin's words, perhaps; a COMMIT may be answered so for other causes.
+        # A lack of rights, perhaps in a plugin's words; a COMMIT may get such an answer for other causes.
         if kind is None and _is_bare(trace, told) and frame.body and command != "COMMIT":
             kind = SecurityError
         in_part = command == "SEND" and kind in _OF_ONE and not _is_whole(subject, first)
@@ -205,7 +208,7 @@ class ClassicReading(Reading):
 
 
 def _is_whole(subject: str, words: str) -> bool:
-    """Return whether what was sent to `subject` was for one destination, and a refusal's words name no other one."""
+    """Return whether `subject` is a single destination, and the refusal's text `words` names no other one."""
     own = subject.removeprefix("remote-")
     return "," not in subject and all(
         named.rstrip(".,;)") == own for named in _NAMED.findall(words)
@@ -213,12 +216,12 @@ def _is_whole(subject: str, words: str) -> bool:
 
 
 def _is_bare(trace: str, told: str) -> bool:
-    """Return whether the body is the message alone: the broker leaves the stack trace out where rights are missing."""
+    """Return whether the body has no stack trace, but the message alone, as when the client lacks rights."""
     return bool(told) and trace == told.strip() and _NAME.match(trace) is None
 
 
 def _refusal(trace: str) -> type[JmsxError] | None:
-    """Return what an exception of the broker's says that it has not done; None: that may be anything."""
+    """Return the error class if the exception proves that the broker refused the frame; None: it proves nothing."""
     found = _NAME.match(trace)
     name, words = (found["name"], trace[found.end() :]) if found else ("", trace)
     if name in _REFUSALS:

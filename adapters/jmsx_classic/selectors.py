@@ -1,9 +1,9 @@
 """
-What Classic would do with a JMS selector over STOMP, where every property is a text.
+Checks of JMS selectors for Classic over STOMP, where every property is a string.
 
-A text is nothing to calculate with: the broker then fails at each message, whoever sends it, and no other consumer of
-the queue gets any more. So arithmetic is refused before it is sent, and so are the broker's own functions, which fail
-likewise. What cannot be parsed is left to the broker.
+A selector that calculates with a string makes the broker fail at each message, whoever sent it, and then no consumer of
+the queue gets any more messages. So jmsx refuses arithmetic with properties before it sends the selector, and the
+broker's own functions, which fail likewise. A selector that jmsx cannot parse is left to the broker.
 
 Source: `SelectorParser.jj` and `ArithmeticExpression.java`; probed on 6.1.8.
 """
@@ -34,7 +34,7 @@ def check_arithmetic(selector: str) -> None:
         if index > 0 and ends_operand(tokens[index - 1]):
             operands.append(operand(tokens, index - 1, -1))
         if token.text == "+" and any(one.kind == "text" for part in operands for one in part):
-            continue  # it joins texts
+            continue  # a concatenation of strings
         for one in (one for part in operands for one in part):
             if one.kind == "name" and one.text not in _NUMBERS:
                 raise InvalidSelectorError(

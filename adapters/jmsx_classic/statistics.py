@@ -1,8 +1,9 @@
 """
-What ActiveMQ Classic counts, by its statistics plugin, which answers messages to reserved destinations.
+The counts of ActiveMQ Classic, from its statistics plugin, which answers messages to reserved destinations.
 
-A broker without the plugin answers nothing and takes the question for a message, so the first one goes to a topic,
-where it leaves none. A queue that does not exist is not answered; that the broker answers for itself ends the answers.
+A broker without the plugin does not answer and keeps the question as a message, so the first question goes to a topic,
+where it leaves none. A question about a queue that does not exist gets no answer; so the broker's own counts are asked
+for last, and their answer marks the end.
 
 Source: https://activemq.apache.org/components/classic/documentation/statisticsplugin, `StatisticsBroker.java`;
 probed on 6.1.8.
@@ -35,7 +36,7 @@ LEISURE: Final = 10.0
 
 
 class Statistics:
-    """Asks the broker of a started `session` that nobody else uses meanwhile."""
+    """Asks the broker of `session`, which must be started and not in use by others meanwhile."""
 
     def __init__(self, session: Session, patience: float = PATIENCE) -> None:
         self._patience = patience
@@ -44,7 +45,7 @@ class Statistics:
         self._answers = session.create_consumer(self._reply_to)
 
     def broker(self) -> Told | None:
-        """Return what the broker tells of itself; None: it has no such plugin, or does not let this user ask."""
+        """Return the broker's own counts; None: it has no such plugin, or this user may not ask."""
         self._ask(_OF_BROKER)
         return next(self._told(), None)
 

@@ -3,7 +3,7 @@ Whether the broker still knows a subscription, by its advisory messages.
 
 A broker whose `abortSlowConsumerStrategy` closes a consumer tells the STOMP client nothing: the socket stays,
 heart-beats go on, acknowledgements get their RECEIPT and do nothing, and no message comes any more (measured on 6.1.8).
-But who subscribes to the advisory topic of a destination is told at once of all consumers that it has.
+But a new subscriber of a destination's advisory topic at once gets an advisory for each consumer that exists.
 
 Source: `AdvisoryBroker.java` (addConsumer: "replay"), `AbortSlowConsumerStrategy.java`; BROKER.md C19 and
 C20.
@@ -34,8 +34,8 @@ def missing(session: Session, destination: Destination, links: Collection[str]) 
     Return which of `links` (CONNECTED's `session`) have no consumer on `destination`; None if the broker does not
     tell.
 
-    `session` must be started, and of nobody else's use. Links with a client id are called by that, which advisories do
-    not show with consumers; they are taken for alive, and so is all that consumes a wildcard or composite destination.
+    `session` must be started and not in use by others. Links with a client id bear that as their name, which the
+    advisories of consumers do not show; they count as alive, as do consumers of wildcard or composite destinations.
     """
     left = {link for link in links if link.startswith("ID:")}
     if is_pattern(destination.uri):
@@ -45,7 +45,7 @@ def missing(session: Session, destination: Destination, links: Collection[str]) 
     left -= _told(consumers, left, PATIENCE)
     if not left:
         return left
-    # Our own connection is told of after them, on the same socket: what has not come by then does not come.
+    # The advisory of our own connection comes after the others, on the same socket: it marks the end.
     own = link_of(session).greeting.get("session", "")
     if own not in _told(_subscribe(session, f"{_ADVISORY}.Connection"), {own}, PATIENCE):
         return None

@@ -2,10 +2,10 @@
 How a consumer that acknowledges late keeps messages coming.
 
 The broker sends no more than `prefetch` unacknowledged messages, and pages a backlog in only when something wakes it.
-The Java client opens the window with a DELIVERED acknowledgement at half the prefetch. STOMP's equal is an ACK inside a
-transaction. jmsx sends one when the application waits and nothing is left to hand out, so that it does not stall where
-the Java client does, and aborts that transaction at once: nothing of it is left but the wake-up and, with cumulative
-ACKs, a window that is wider by what the ACK covered, until plain ACKs narrow it again.
+The Java client opens the window with a DELIVERED acknowledgement at half the prefetch. Over STOMP an ACK inside a
+transaction has the same effect. jmsx sends one when the application waits and no message is left to hand out, so that
+it does not stall where the Java client would, and aborts that transaction at once: what remains is the wake-up and,
+with cumulative ACKs, a window that is wider by the messages the ACK covered, until plain ACKs narrow it again.
 
 An open transaction would do as well, but Classic searches the list of its messages once for each of them: with 20,000
 unacknowledged messages one more ACK took it more than ten seconds (measured).
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-#: Seconds that a consumer waits for a message before it widens its window, where few are unsettled: the window is
-#: rarely why none comes.
+#: Seconds that a consumer waits for a message before it widens its window, if few messages are unsettled: then the
+#: window is rarely the reason why none comes.
 PATIENCE: Final = 0.1
 
 #: Seconds after which a consumer that asked in vain asks once more, as if its model of the window were wrong.
@@ -49,7 +49,7 @@ class MessageWindow:
         self._individual = settings.individual
         self._model = WindowModel(settings.prefetch, individual=settings.individual)
         self._held: set[str] = set()  #: ack ids in the open transaction that widens the window
-        #: It was opened, so that ACKs may narrow it; kept, because each of them asks
+        #: Whether the window was widened, so that ACKs may narrow it; stored because each ACK asks
         self.counting = False
 
     @property

@@ -120,9 +120,8 @@ class Harness:
         self._records: dict[str, HandlerRecord] = {}
         self._deaths: list[MessageDeadLettered] = []
         self._restore: Callable[[], None] = lambda: None
-        self._loop: asyncio.AbstractEventLoop | None = (
-            None  #: of the test, where async handlers run
-        )
+        #: The test's event loop, on which async handlers run
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     # A test's steps --------------------------------------------------------------------------------------------------
 
