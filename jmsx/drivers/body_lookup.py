@@ -1,8 +1,8 @@
 """
-Look at one message by a browser on a link of its own: whether it has a body that did not come.
+Looks up the body of a message that came without it, by a queue browser on a link of its own.
 
-A browser sees what is at a consumer, too. The broker shows it a map as text; at an ObjectMessage that it may not take
-to pieces it closes the connection without a word, which here costs nobody anything.
+A browser sees messages that a consumer has, too. The broker shows it a MapMessage as text. At an ObjectMessage whose
+class it does not trust it closes the connection without a word, which does no harm here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SURE: Final = 2
 #: Messages that a browser of a queue is sent ahead.
 BROWSED: Final = 500
 
-#: Of the one browser on a link.
+#: The id of the browser's subscription.
 _NAME: Final = "look"
 
 
@@ -45,7 +45,7 @@ class BodyLookup:
 
     def look(self, delivery: Delivery, address: BrokerAddress) -> MessageFrame | None:
         """
-        Return `delivery` as a browser shows it; None if the broker shows nothing more of it.
+        Return the frame of `delivery` as a browser is shown it; None if that has nothing more.
 
         Raises JmsxError if the broker cannot be asked.
         """
@@ -70,10 +70,11 @@ class BodyLookup:
 
     def ends_links(self, settings: ConsumerSettings, address: BrokerAddress) -> bool:
         """
-        Return whether the broker closes the connection of who is shown what a consumer with these settings reads.
+        Return whether the broker closes a connection because it translates what a consumer with these settings reads.
 
-        What it was about to send is still paged in, so a browser is shown that, too; and another one, which asks for no
-        translation, must be shown all of it, or the broker just ends connections. False if it cannot be asked.
+        What it was about to send is still paged in, so a browser is shown that, too, and its connection is closed. A
+        second browser, which asks for no translation, must be shown all of it; else the broker closes connections for
+        another reason. False if it cannot be asked.
         """
         headers = self._dialect.writing.browse_headers(
             destination=settings.destination, prefetch=BROWSED, selector=None

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: What becomes of a message in one go with its hand-out; also given the time (seconds, monotonic).
+#: Is called with a message in one step with its hand-out, and with the time (seconds, monotonic).
 Begin = Callable[[SessionCore, Delivery, float], None]
 
 #: Attempts to give back what a `receive()` that was interrupted had been given; each may be interrupted.
@@ -52,7 +52,7 @@ class Calls:
         self.engine = engine
         self.running = True  #: deliveries are handed out: the connection is started
         self.closed = False  #: the session is closed: nobody waits for a link any more
-        self._barrier: Request | None = None  #: behind it the link is renewed
+        self._barrier: Request | None = None  #: when it is answered, the link is renewed
         self._told: Request | None = None  #: the last commit whose end was told to its caller
 
     def submit(
@@ -86,9 +86,10 @@ class Calls:
         """
         Do what `submit` does, then wait until the broker has answered; raises its error, or BrokerTimeoutError.
 
-        If the link is lost before, ask again on the next one if that does no harm (`repeat`); where there is none in
-        time, what was sent on the last one stays in doubt. What the broker complains of is repeated once: it may do so
-        each time, and end the link of all who send. `limit`: seconds for all that; None: those that every answer has.
+        If the link is lost before the answer, ask again on the next one if that does no harm (`repeat`); if there is
+        none in time, what was sent on the last one stays in doubt. If the broker complained, this is repeated only
+        once: it may complain each time, and end the link for all senders. `limit`: seconds for all that; None: those
+        that every answer has.
         """
         deadline = self.engine.now() + (self._limit if limit is None else limit)
         doubt: SendUnconfirmedError | None = None
@@ -116,9 +117,9 @@ class Calls:
 
     def persist(self, what: str, attempt: Callable[[], T]) -> T:
         """
-        Return what `attempt` returns, which opens something; repeat it where its link is lost or does not answer.
+        Return what `attempt` returns, which opens something; repeat it if the link is lost, or brings no answer.
 
-        It is repeated for as long, and as often, as the first connection may be tried: that is of no use before it. A
+        It is repeated for as long, and as often, as the first connection may be tried, which is of no use without it. A
         link without an answer is dropped. Raises what the last attempt raised: at once where no link is restored, or
         where the broker complained.
         """
@@ -178,7 +179,7 @@ class Calls:
         return f"{doubt}. If nothing else is wrong, {self.engine.core.lacks_marker or HELD_BACK}"
 
     def finish(self, operation: Callable[[SessionCore, float], Request]) -> None:
-        """Wait as `ask` does, for an operation that a lost link has done already: for an answer, but for no link."""
+        """Run an operation and wait for its answer, but for no link: a lost link has the same effect."""
         self.wait(self.engine.call(operation))
 
     def disown(self, subscription_id: str) -> None:
@@ -217,15 +218,15 @@ class Calls:
         self._told = self.engine.core.last_commit
 
     def end_commit(self) -> JmsxError | None:
-        """Wait as `commit` for one that was interrupted when it was asked for; return its error, once."""
+        """Wait for the answer to a commit whose call was interrupted; return its error, once."""
         untold = self._interrupted_commit()
         return None if untold is None else untold.error
 
     def begin_rollback(self) -> None:
         """
-        Wait as `end_commit`; the log says if what was committed cannot be undone any more, or nobody knows.
+        Wait as `end_commit` does; the log says if that commit was done, or may be, and so cannot be undone any more.
 
-        No error says so: a rollback stands where the application already has one, be it Ctrl-C.
+        No error says so: where the application calls rollback() it already has one, be it Ctrl-C.
         """
         untold = self._interrupted_commit()
         if untold is None or isinstance(untold.error, TransactionRolledBackError):
@@ -240,7 +241,7 @@ class Calls:
         )
 
     def _interrupted_commit(self) -> Request | None:
-        """Wait for a commit that was interrupted when it was asked for, and return it, once."""
+        """Wait for the answer to a commit whose call was interrupted, and return its request, once."""
         last = self.engine.core.last_commit
         if last is None or last is self._told:
             return None
@@ -305,9 +306,9 @@ class Calls:
         """
         Return an operation that takes the next message that is here of these subscriptions, in the order of arrival.
 
-        For `take`, or for another call of the engine's if the message `flows`. `read` is run under the lock, in one go
-        with the hand-out, and then `begin`; a message that cannot be read becomes a dead letter, and the next one is
-        taken. `held` has the message from the moment on in which it is handed out, for `give_back`.
+        Pass it to `take` or, if the message `flows`, to another call of the engine. `read` is run under the lock, in
+        one step with the hand-out, and then `begin`; a message that cannot be read becomes a dead letter, and the next
+        one is taken. `held` has the message from the moment on in which it is handed out, for `give_back`.
         """
 
         def operation(core: SessionCore, now: float) -> T | None:
@@ -394,9 +395,9 @@ class Calls:
 
     def _translates_again(self) -> bool:
         """
-        Return whether nothing is handed out, because the session goes on with a link on which maps are translated.
+        Return whether nothing is handed out now, because the session changes to a link on which maps are translated.
 
-        That waits for a moment at which nothing is unsettled, and for the broker to have read all that we wrote.
+        It does so at a moment when nothing is unsettled, and after the broker has read all that we wrote.
         """
         if (
             self._barrier is None
@@ -442,7 +443,8 @@ class Calls:
         """
         Put back, as the next message, what was handed out to a `receive()` that raises.
 
-        It may be interrupted in turn, so it is tried again; at last the link is dropped, with which it comes anew.
+        It may be interrupted in turn, so it is tried again; at last the link is dropped, and the broker delivers it
+        again.
         """
         if held.delivery is None:  # as where it was refused, in the middle of another call
             return
@@ -496,7 +498,7 @@ class Calls:
             self.engine.changed.notify_all()
 
     def tidy_up(self) -> None:
-        """Before the session closes: wait for a commit, and a moment for what it has to take along."""
+        """Before the session closes, wait for a commit, and a moment for the last commit marker."""
         with self.engine.lock:
             self.engine.changed.wait_for(
                 lambda: not self.engine.reachable or not self.engine.core.committing,
@@ -561,7 +563,7 @@ def _commit(core: SessionCore, now: float) -> Request | None:
 
 
 def _is_readable(delivery: Delivery, read: Callable[[Delivery], object]) -> bool:
-    """Return whether a message that could not be read can: what is wrong with it is wrong each time."""
+    """Return whether a message can be read after all: if something is wrong with it, that shows each time."""
     try:
         read(delivery)
     except Exception:  # noqa: BLE001 - what is wrong with a message may raise anything
@@ -570,5 +572,5 @@ def _is_readable(delivery: Delivery, read: Callable[[Delivery], object]) -> bool
 
 
 def _told(seconds: float | None) -> str:
-    """Return how long was waited, as people say it: what is left until a deadline has many digits."""
+    """Return a duration for an error text, rounded: the time until a deadline has many digits."""
     return f"{round(math.inf if seconds is None else seconds, 3):g} s"

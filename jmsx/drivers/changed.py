@@ -3,7 +3,7 @@ The condition on which a session's threads wait, whatever a signal handler raise
 
 Python runs signal handlers between the steps of the main thread, also in the middle of `threading`'s own code. `with`
 on a Condition goes through its Python methods, where an exception leaves the lock held for ever; `with` on the lock
-itself does not. So the session's lock is entered by itself, and its condition only waited for.
+itself does not. So `with` is used on the session's lock itself, and its condition only for waiting.
 Source: CPython 3.11, `Lib/threading.py`, `Condition.wait` and `Condition.__exit__`; `Python/ceval.c`, BEFORE_WITH.
 """
 
@@ -25,10 +25,10 @@ def waitable(timeout: float | None) -> float | None:
 
 class Event(threading.Event):
     """
-    An event that may be waited for as long as one likes, and on an event loop.
+    An event with waits of any length, and for event loops.
 
-    Nobody holds a lock that others want: in `threading.Event` an exception of a signal handler may leave it held, and
-    whoever sets the event, or waits, then hangs for ever.
+    No lock is shared: that of `threading.Event` may stay held when a signal handler raises, and whoever sets the event,
+    or waits, then hangs for ever.
     """
 
     _flag: bool
@@ -58,7 +58,7 @@ class Event(threading.Event):
 
         self._wakes.append(wake)
         try:
-            if not self._flag:  # looked at when `set` would wake us
+            if not self._flag:  # from here on `set` would wake us
                 seconds = waitable(timeout)
                 gate.acquire(timeout=-1 if seconds is None else max(seconds, 0.0))
         finally:
@@ -66,7 +66,7 @@ class Event(threading.Event):
         return self._flag
 
     async def awaited(self, seconds: float) -> bool:
-        """Wait so long at the most, while the event loop goes on; whether it is set."""
+        """Wait at most `seconds`, while the event loop goes on; return whether the event is set."""
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
@@ -75,7 +75,7 @@ class Event(threading.Event):
 
         self._wakes.append(wake)
         try:
-            if not self.is_set():  # looked at when `set` would wake us
+            if not self.is_set():  # from here on `set` would wake us
                 async with asyncio.timeout(seconds):
                     await woken.wait()
         except TimeoutError:
@@ -87,9 +87,9 @@ class Event(threading.Event):
 
 class Changed(threading.Condition):
     """
-    A condition of a lock that was entered once by who waits.
+    A condition on a lock that the waiting thread has taken, once.
 
-    Before each wait `refuse` is called, which raises where nothing may be waited for: waiting lets go of the lock.
+    Before each wait `refuse` is called, which raises where waiting is not allowed, for it releases the lock.
     """
 
     def __init__(self, lock: Any, refuse: Callable[[], object]) -> None:
@@ -115,5 +115,5 @@ class Changed(threading.Condition):
                 self._acquire_restore((1, threading.get_ident()))
 
     def rest(self, timeout: float | None = None) -> bool:
-        """Do as `wait` does, of a thread that has nothing to do."""
+        """Do as `wait` does, for a thread that has nothing else to do."""
         return self.wait(timeout)

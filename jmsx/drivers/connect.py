@@ -24,13 +24,13 @@ def connect(
     given_up: Callable[[], bool] = lambda: False,
 ) -> Stream:
     """
-    Return a connection to `address`; TCP and TLS together may take `connect_timeout`, but for the search for its name.
+    Return a connection to `address`; TCP and TLS together may take `connect_timeout`; the search for its name is extra.
 
     `silent()` tells whether the broker has sent nothing for so long that a write which waits for it is of no use,
     `awaited()` whether it has yet to answer something.
 
-    Raises OSError where the broker is not reached, hangs up or says nothing, TlsError where there is no trust between
-    us or it does not speak TLS, and ConfigurationError for files that cannot be used.
+    Raises OSError where the broker is not reached, hangs up or says nothing, TlsError where TLS could not be agreed on
+    or it does not speak TLS, and ConfigurationError for files that cannot be used.
     """
     context = make_context(options.tls) if address.tls else None
     limit = options.connect_timeout
@@ -67,7 +67,7 @@ def check_tls(uri: BrokerUri) -> None:
 
 
 def _hung_up(error: BaseException) -> TypeGuard[OSError]:
-    """Return whether the handshake ended, or did not, without a word of TLS about it."""
+    """Return whether the handshake was cut off, or timed out, without a word of TLS about the reason."""
     silent = not isinstance(error, ssl.SSLError) or isinstance(error, ENDED)
     return isinstance(error, OSError) and silent
 

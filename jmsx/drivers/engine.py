@@ -2,8 +2,8 @@
 The engine: one session's core on its link, driven by one thread.
 
 One lock guards the core. stomp.py's thread puts what arrives into a queue, the engine's thread feeds it to the core,
-runs the timers and wakes those who wait. What the core asks for is written and reported before the lock is let go, so
-wire and evidence show one order.
+runs the timers and wakes those who wait. What the core asks for is written and reported before the lock is released, so
+frames and events are in one order.
 
 A lost link is restored by the engine's thread, if the connection has a reconnect policy; and once, without one, if it
 was the session itself that dropped the link. It is restored when all consumers are subscribed again.
@@ -75,18 +75,18 @@ DISCONNECT_WAIT: Final = 2.0
 #: for half a minute.
 STEADY: Final = 1.0
 
-#: The same for one with consumers that the broker has ended with an ERROR. One that has no room does so over each SEND,
-#: and while messages wait their second for the next try each link lasts as long: of an Artemis whose disk is full, each
-#: costs all that is in flight one of its deliveries (jmsx_artemis/BROKER.md, A80).
+#: The same for a link with consumers that the broker has ended with an ERROR. A broker without room ends the link at
+#: each SEND, and each link lasts as long as messages wait before their next try, which is a second. On an Artemis whose
+#: disk is full each such link costs every message in flight one of its deliveries (jmsx_artemis/BROKER.md, A80).
 STEADY_AFTER_ERROR: Final = 10.0
 
 #: Seconds that stomp.py's thread is given to read what lies in the socket before a timer looks again.
 GLANCE: Final = 0.001
 
-#: Seconds that a timer waits for it at most: with a flood for one consumer there is always something unread.
+#: Seconds that a timer waits for that thread at most: with a flood for one consumer something is always unread.
 GLANCES: Final = 0.25
 
-#: Seconds that it holds the lock at most while more and more comes: a liar's flood would keep everybody else waiting.
+#: Seconds that the engine's thread holds the lock at most while more and more comes: a flood would keep others waiting.
 TURN: Final = 0.05
 
 #: Seconds that a frame which may wait is kept back after a write, to go with others: as ACKs are (core/batching.py).
@@ -96,10 +96,10 @@ TOGETHER: Final = 0.005
 #: Seconds that a broker is given to answer on a link that we drop.
 LAST_ANSWERS: Final = 1.0
 
-#: Stands among receipts that are owed for the end of the link, which the broker makes when it has our DISCONNECT.
+#: In place of a receipt that is owed: the end of the link, which the broker closes when it has our DISCONNECT.
 _THE_END: Final = "the end"
 
-#: Bytes of bodies from which on it waits no longer.
+#: Bytes of bodies from which on frames do not wait for others.
 MOST_TOGETHER: Final = 64 * 1024
 
 _log = logger("jmsx.session")
@@ -133,11 +133,11 @@ class Engine:
         self.state = LinkState.UP
         #: Called by the thread, without the lock, once there will be no link any more
         self.on_lost: Callable[[JmsxError], None] = lambda _error: None
-        #: The same with what the broker has refused, and nobody waits for
+        #: Called in the same way with the error of what the broker has refused, and nobody waits for
         self.on_refused: Callable[[JmsxError], None] = lambda _error: None
         #: Whether the broker ends the link of a consumer with these settings, for what it reads.
         self.ends_links: Callable[[ConsumerSettings], bool] = lambda _settings: False
-        self._suspected: list[ConsumerSettings] = []  #: whom to ask that before a link is restored
+        self._suspected: list[ConsumerSettings] = []  #: to ask that of, before restoring
         self.hand_outs = HandOuts(None)  #: how deliveries are counted beyond this process
         self.request_timeout = options.request_timeout
         self.source = source
@@ -152,7 +152,7 @@ class Engine:
         self._parting: tuple[Epoch, set[str]] | None = None
         #: What is to be done because the link is gone
         self._losing: Callable[[], None] | None = None
-        self._parts = False  #: and a thread is doing it
+        self._parts = False  #: a thread is doing that
         self._ending = ""  #: why the session is to end; empty: it is not, or has
         self._lost_for = ""  #: what ended the last link
         self._flaps = 0  #: links in a row that did not last, or were not to be had
@@ -202,10 +202,10 @@ class Engine:
         """
         Run `operation(core, now)` and do what the core then asks for; raises if the link is gone for good.
 
-        It may be run during an outage, so it must be one that needs no link. What is raised by no rule of the core came
-        from outside, as KeyboardInterrupt does, and may have left the core in the middle of something: then the link
-        is dropped, with which everything begins anew. Raises IllegalStateError in a signal handler that interrupts
-        another call of the session.
+        `operation` may run during an outage, so it must need no link. An exception that is no JmsxError came from
+        outside, as KeyboardInterrupt does, and may have left the core half changed: then the link is dropped, with
+        which everything begins anew. Raises IllegalStateError in a signal handler that interrupts another call of the
+        session.
         """
         with self.lock:
             if self._working:
@@ -218,12 +218,12 @@ class Engine:
                 raise
 
     def refuse_reentry(self) -> None:
-        """Raise IllegalStateError in a signal handler or observer that interrupts a call: before what ends the link."""
+        """Raise IllegalStateError in a signal handler or observer that interrupts a call; use before ending a link."""
         with self.lock:
             self._refuse_to_wait()
 
     def _refuse_to_wait(self) -> None:
-        """Raise IllegalStateError within a call: one would wait for what it has yet to do, and free the core."""
+        """Raise IllegalStateError within a call, which would wait for itself here, and release the core's lock."""
         if self._working or self._parts:
             self._refuse_reentry()
 
@@ -232,7 +232,7 @@ class Engine:
         raise reentered("a session")
 
     def work(self, operation: Callable[[SessionCore, float], T]) -> T:
-        """Do as `call` does; the caller holds the lock, and puts right what is interrupted."""
+        """Do as `call` does; the caller holds the lock, and deals with interruptions."""
         if self._working:
             self._refuse_reentry()
         self._reentered = False
@@ -261,7 +261,7 @@ class Engine:
 
     def do_due(self, now: float) -> None:
         """
-        Do what is due by now; for an operation of `work`, on a thread of the session's own.
+        Do what is due by now; call it in an operation of `work`, on a thread of the session.
 
         Else the engine's thread would be woken for it, and would wake those who wait. While more may be in the socket
         it is left to that thread, for some of it is due only if nothing has come.
@@ -369,14 +369,14 @@ class Engine:
         """
         Close the socket and stop the thread, which a caller that holds the lock does not wait for; idempotent.
 
-        In the middle of a call, by a signal handler or an observer, the rest is done when that has come to its end.
+        Where a signal handler or an observer calls it in the middle of another call, that one does the rest at its end.
         """
         if self.forked:
             return
         again = self.state in CLOSED
         self.on_lost = lambda _error: None
         self._connector.cancel()
-        self._ending = reason  # what is interrupted from here on the thread does
+        self._ending = reason  # if interrupted from here on, the thread does it
         self._inbox.put(None)
         self._epoch.drop()  # without the lock: it also ends a write that blocks under it
         with self.lock:
@@ -408,7 +408,7 @@ class Engine:
             self._tell()
 
     def _tell(self) -> None:
-        """Tell, once, that there will be no link any more."""
+        """Call `on_lost`, once, when there will be no link any more."""
         with self.lock:
             news = self._step(LinkInput.TELL, (LOST,))
         if news:
@@ -444,7 +444,7 @@ class Engine:
             self._working = False
 
     def _turn(self, arrival: tuple[StompLink, Arrival] | None) -> bool:
-        """Take in what has come, and do what is due; whether more has come than a turn has time for."""
+        """Take in what has come, and do what is due; return whether more has come than a turn has time for."""
         now = self._machine.monotonic()
         flooded = False
         while not flooded:
@@ -482,7 +482,7 @@ class Engine:
     def _feed(self, arrival: Arrival, now: float) -> None:
         if isinstance(arrival, LinkLost):
             self.core.broker_errors.explain(now)
-            # What was refused drops the link, and is of more weight than its end
+            # A refusal that drops the link counts for more than the end of the link
             self._perform(now)
             self._lose(arrival.reason, self._epoch.cause(arrival.detail))
         elif self.state in LINKED:
@@ -622,11 +622,11 @@ class Engine:
                     )
                 )
             except JmsxError as error:
-                self._lose("error_frame", str(error))  # or nobody could join another one
+                self._lose("error_frame", str(error))  # else no other one could be joined
                 raise
 
     def _epoch_on(self, connected: Connected) -> Epoch:
-        """Return what keeps a link alive that was just opened."""
+        """Return the epoch of a link that was just opened."""
         connected.link.awaited = lambda: self.core.awaits_answer
         return Epoch(connected, self._offered, self._opened_at, self.request_timeout)
 
@@ -731,7 +731,7 @@ class Engine:
         """
         Go to the next state; returns False if the present one is not `among` these.
 
-        A signal handler that calls the session may go to another one meanwhile: then from there.
+        If a signal handler that calls the session changes the state meanwhile, this starts from the new one.
         """
         while (before := self.state) in among:
             following = next_state(before, given)
@@ -792,7 +792,7 @@ class Engine:
         self.changed.notify_all()
 
     def _leave_link(self, reason: str, lost: JmsxError, given: LinkInput, now: float) -> None:
-        """Go to the state behind this link; where it would be restored and may not, there will be none any more."""
+        """Go to the state after this link's end; if it is to be restored and may not be, no other one will come."""
         wanted = given in (LinkInput.LOSE, LinkInput.DROP)
         if wanted and not self._may_restore(reason, given):
             wanted, given = False, LinkInput.GIVE_UP
@@ -802,7 +802,7 @@ class Engine:
         self._step(given, LINKED)
 
     def _may_restore(self, reason: str, given: LinkInput) -> bool:
-        """Return whether there is to be another link; without a policy, where the broker may have ended it for maps."""
+        """Return whether there is to be another link; without a policy, if translation may have ended this one."""
         self._suspected = []
         policy = self._connector.policy
         if self._connector.cancelled:
@@ -860,7 +860,7 @@ class Engine:
 
 
 def _parted(actions: list[Action]) -> tuple[list[Transmit], list[Effect]]:
-    """Return the frames among them, and the others."""
+    """Return the Transmit actions, and the others."""
     bursts: list[Transmit] = []
     others: list[Effect] = []
     for action in actions:

@@ -6,9 +6,9 @@ and that of a receipt in each RECEIPT; both get a suffix that is drawn anew for 
 frames are written and taken off where they are read (wire.py), so nothing in between shows it, and nobody but the link
 and its broker knows it.
 
-Only where senders can write what looks like a frame (`Dialect.raw_names`). Artemis lets nobody, and it tells the
-`receipt` of a SEND to whoever receives the message (BROKER.md A48): a mark would be known there, and what holds it in
-its body would look torn.
+There is a mark only where senders can write what looks like a frame (`Dialect.raw_names`). On Artemis they cannot, and
+it shows the `receipt` of a SEND to whoever receives the message (BROKER.md A48): there a mark would become known, and a
+message with the mark in its body would look torn.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
-#: Bytes in a second by which a frame grows at least that is still coming in; a beat inside it is one.
+#: Bytes a second by which an incomplete frame grows at least if it is really coming in; a heart-beat adds one byte.
 SLOWEST: Final = 1024
 
 #: Times that an answer is waited for while messages come in, however little of them is on its way at that moment.
 MOST_TIMES: Final = 10
 
-#: Seconds that what has come is given to say why the link ended, when a write has failed.
+#: Seconds after a failed write in which an ERROR that has come already may still say why the link ended.
 LAST_WORDS: Final = 1.0
 
 #: How often a frame is looked at until its time is over, and seconds between looks at least.
@@ -46,7 +46,7 @@ PAUSE: Final = 0.05
 #: Seconds between two measurements of what went over a link: that it was silent for a minute must be seen.
 MEASURE_EVERY: Final = 15.0
 
-#: Bytes of chance in a mark.
+#: Random bytes in a mark.
 _MARK_SIZE: Final = 8
 
 #: Commands whose `id` is that of a subscription.
@@ -90,9 +90,9 @@ class Seal:
 
 class Patience:
     """
-    Says how often the `seconds` for an answer are waited for once more.
+    Decides how often the `seconds` for an answer are waited once more.
 
-    It may stand behind all messages that the broker sent before it was asked, which take a slow link minutes.
+    The answer may come behind all messages that the broker sent before it was asked, which take minutes on a slow link.
     """
 
     def __init__(self, link: StompLink, seconds: float) -> None:
@@ -105,7 +105,8 @@ class Patience:
         """
         Return whether to wait once more: messages come in, and no more of them than the broker may send `ahead`.
 
-        What trickles in is waited for MOST_TIMES in all; what a slow link is full of is here in part at any time.
+        If little comes in, wait MOST_TIMES in all; on a slow link that is full, a part of a frame is here at any time,
+        and there is no such limit.
         """
         self._times += 1
         last, now = self._link.came_in
@@ -124,12 +125,12 @@ class Epoch:
         now: float,
         limit: float | None = None,
     ) -> None:
-        """`limit`: seconds that a frame may take which hardly grows; None: for ever."""
+        """`limit`: seconds that an incomplete frame may hardly grow; None: for ever."""
         self.link = connected.link
         self.greeting: Mapping[str, str] = connected.frame.headers  #: of CONNECTED
         self._seal = Seal()
         self._seal.impress(self.link, connected.dialect, self.greeting)
-        self.patient = connected.dialect.errors_close  #: the broker is let speak before we close
+        self.patient = connected.dialect.errors_close  #: after ERROR the broker is to close first
         answer = self.greeting.get("heart-beat", "0,0")
         patience = 0.0 if self.link.in_memory else connected.dialect.patience
         self._heartbeat = Heartbeat(offered, answer, now, patience)
@@ -147,7 +148,7 @@ class Epoch:
         self._unwritten: OSError | None = None  #: why nothing can be written any more
         self._over_at = math.inf  #: when that is told, unless the broker's words came first
         self.torn = False  #: a frame may be written in part, and none may follow
-        # A write blocks whoever would look after heart-beats, so it looks itself.
+        # A write blocks the thread that looks after heart-beats, so it looks itself whether the broker is silent.
         self.link.silence = self._heartbeat.silence or math.inf
 
     def write(self, data: bytes, now: float) -> bool:
@@ -175,7 +176,7 @@ class Epoch:
         return isinstance(self._unwritten, TimeoutError)
 
     def cause(self, told: str) -> str:
-        """Return why the link ended, of which the reader `told`."""
+        """Return why the link ended; `told`: what the reader says."""
         return str(self._unwritten) if self.timed_out else told
 
     def encode(self, frame: Frame) -> bytes:

@@ -1,9 +1,10 @@
 """
-What is asked before each hand-out: a ledger, under the engine's lock, which is told afterwards, and the broker.
+Hand-outs before which a ledger is asked, or the broker.
 
-A ledger that is away pauses its session: what it would count waits in front, as if it had never been offered. So does
-a message that came without its body, until the broker has been asked for that. That takes a link of its own, so
-whoever waits for the message asks, without the lock: the session's heart-beats and its other calls go on meanwhile.
+A ledger is asked under the engine's lock, and is told afterwards how the hand-out ended. If it is away, its session
+pauses: what it would count waits in front, as if it had never been offered. So does a message that came without its
+body, until the broker has been asked for the body. That takes a link of its own, so whoever waits for the message asks,
+without the lock: the session's heart-beats and its other calls go on meanwhile.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ T = TypeVar("T")
 #: Seconds before a ledger that was away is asked again; it knows itself how often its file may be tried.
 AGAIN: Final = 1.0
 
-#: Messages without a body that turned out to be maps, and no other, after which there is no reason to look any longer.
+#: Messages that came without a body, and all were maps: after so many there is no reason to look bodies up any longer.
 MAPS: Final = 10
 
 #: How a ledger says that it is away; anything else that it raises is a fault, or came from outside.
@@ -41,11 +42,11 @@ _log = logger("jmsx.session")
 
 
 class HandOuts:
-    """Hands out one session's messages where somebody is asked first."""
+    """Hands out one session's messages where a ledger or the broker is asked first."""
 
     def __init__(self, ledger: StagedLedger | None) -> None:
         self.ledger = ledger  #: counts them; None: nobody does
-        #: What is handed out waits before the application sees it, which `reach` tells.
+        #: Messages that are handed out wait before the application sees them; `reach` tells when it does.
         self.waits = False
         #: The application asks a store whether a message was done, also of one that is over its limit.
         self.asks_store = False
@@ -57,8 +58,8 @@ class HandOuts:
         #: The epoch in which many have come without a body, and all had one; None: that is not so
         self.only_maps_in: int | None = None
         self.away: str | None = None  #: why the ledger cannot be used
-        self.withheld = False  #: the next message waits for it, or for the broker
-        #: The next message, which came without its body: to be looked for, by who waits for it.
+        self.withheld = False  #: the next message waits for the ledger, or for the broker
+        #: The next message, if it came without its body: whoever waits for it is to look that up.
         self.bodiless: Delivery | None = None
         self._ask_at = -math.inf  #: when the ledger is asked again (seconds, monotonic)
         self._look_at = -math.inf  #: when the broker is asked again
@@ -139,11 +140,11 @@ class HandOuts:
 
     def returned(self, deliveries: Iterable[Delivery]) -> None:
         """
-        Tell the ledger of the last attempts that have succeeded, before a store remembers that they did.
+        Tell the ledger of last attempts that have succeeded, before an idempotency store notes that they did.
 
-        If the process dies in between, the message comes once more, and the store knows whether it was done. By its
-        count alone the ledger would have it dead. It is told so once a message: whatever dies each time when it is to
-        be remembered must not come for ever. A ledger that is away does not keep the store from what is done.
+        If the process dies in between, the message comes once more, and the store knows whether it was done; by the
+        ledger's count alone it would be a dead letter. The ledger is told so once a message: one at whose noting the
+        process dies each time must not come for ever. The store is told even if the ledger is away.
         """
         ledger = self.ledger
         last = [
@@ -222,7 +223,7 @@ class HandOuts:
 def _count(
     begin: Callable[[StoreKey], Entry | None], identity: StoreKey, counted: list[Entry | None]
 ) -> None:
-    """Have the hand-out `counted` in one step: Python runs no signal handler between what returns and what keeps it."""
+    """Put the ledger's entry into `counted` in one step: no signal handler runs before the entry is kept."""
     counted.append(begin(identity))
 
 

@@ -1,4 +1,4 @@
-"""One socket to one broker: opened with a deadline, read by stomp.py's thread, which only hands over."""
+"""One socket to one broker: opened with a deadline, read by stomp.py's thread, which only passes frames on."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ERROR_LIMIT: Final = 16 * 1024
 #: Seconds that a broker which has said ERROR is given to close the socket before we do.
 _YIELD: Final = 1.0
 
-#: Seconds that a broker is given at least where it is given any.
+#: Seconds that a broker is given at least to close the socket, where it is given any.
 _SOON: Final = 0.01
 
 #: Characters of a password from which on it is hidden in the broker's texts; a shorter one would be found in any word.
@@ -59,7 +59,7 @@ class LinkLost:
 Arrival = list[Frame | MessageFrame] | LinkLost
 
 
-#: How a user gives them.
+#: How a user gives credentials.
 _CREDENTIALS: Final = "username=... and password=..., or stomp://USER:PASSWORD@HOST"
 
 
@@ -70,7 +70,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
     Its listener methods run on stomp.py's thread: they put into a queue, and nothing else.
     """
 
-    in_memory = False  #: then there are neither heart-beats nor half frames
+    in_memory = False  #: True: the broker is in this process, and there are neither heart-beats nor half frames
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
 
     @property
     def unheard(self) -> bool:
-        """Whether CONNECT may have been written, and was neither taken nor refused as far as we know."""
+        """Whether CONNECT may have been written, and was neither accepted nor refused as far as we know."""
         return self._asked and self._connected is None and self._refusal is None
 
     def send(self, data: bytes) -> None:
@@ -131,16 +131,16 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         return self._transport.frames_in, self._transport.bytes_in
 
     def writer(self) -> Callable[[bytes], None]:
-        """Return what `send` does on the connection that there is now; also raises OSError once it is gone."""
+        """Return a function that does as `send` on the present connection; it raises OSError once that is gone."""
         stream: Stream | None = self._transport.socket
         return self.send if stream is None else stream.send
 
     @contextlib.contextmanager
     def hurried(self, seconds: float) -> Iterator[None]:
         """
-        In the block, end a write, and with it the link, when the broker takes no byte of it for so many seconds.
+        In the block, end a write, and with it the link, when the broker takes no byte of it for `seconds`.
 
-        The limit that every write has holds all the same, where it is shorter.
+        The limit that every write has still holds, if it is shorter.
         """
         stream: Stream | None = self._transport.socket
         try:
@@ -162,9 +162,9 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
 
     def expect(self, mark: bytes, heads: RawHeads, *, origin: str) -> None:
         """
-        Expect `mark` in the head of every MESSAGE and RECEIPT, from the next frame on, and take it out.
+        Expect `mark` in the head of every MESSAGE and RECEIPT, from the next frame on, and remove it.
 
-        `heads`: how the broker writes them. `origin`: how the ids begin that it makes by numbering.
+        `heads`: how the broker writes heads. `origin`: how the ids begin by which it numbers messages.
         """
         self._transport.splitter.heads = heads
         self._transport.splitter.mark = mark
@@ -175,7 +175,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         self._transport.splitter.unnumbered.add(f"subscription:{escape(subscription_id)}".encode())
 
     def share(self, told: EarlierLinks) -> None:
-        """Note in `told`, and go by, what one link of a session learns about its broker for the next ones."""
+        """Share `told` with the session's other links: what one learns of its broker, the next ones go by."""
         self._transport.splitter.share(told)
 
     @property
@@ -196,8 +196,8 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         """
         Close the socket without DISCONNECT; ends a waiting `open` too.
 
-        A broker that has said ERROR, and so closes the connection, is let go first, unless `at_once`. Source: two
-        threads of Artemis 2.44.0 lock each other out for ever, and with them all who come later, if a client closes
+        A broker that has said ERROR, and so closes the connection, is left to do so first, unless `at_once`. Source:
+        two threads of Artemis 2.44.0 lock each other out for ever, and with them all who come later, if a client closes
         while `StompFrameHandlerV11.replySent` does (thread dump: `StompConnection.destroy` against `.fail`).
         """
         self._dropped = True
@@ -294,7 +294,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         for position, frame in enumerate(frames):
             if isinstance(frame, Frame) and frame.command != "RECEIPT":
                 if frame.command == "CONNECTED":
-                    self._inbox.put((self, frames[:position]))  # what was true before the lie
+                    self._inbox.put((self, frames[:position]))  # those before it are valid
                     raise ProtocolError("the broker said CONNECTED a second time")
                 frames[position] = self._legible(frame)
         if frames:
@@ -327,7 +327,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
     # Texts -----------------------------------------------------------------------------------------------------------
 
     def _legible(self, error: Frame) -> Frame:
-        """Return an ERROR whose texts are not endless and do not hold our password, should the broker repeat it."""
+        """Return an ERROR with its texts cut to a limit, and without our password, should the broker repeat it."""
         self.condemned = True
         headers = {name: self._told(value) for name, value in error.headers.items()}
         body = self._told(error.body[:_ERROR_LIMIT].decode("utf-8", "replace"))
@@ -378,7 +378,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
 
 
 def given_up(address: BrokerAddress) -> ConnectionFailedError:
-    """Return what an attempt to connect ends with that nobody wants any more."""
+    """Return the error of an attempt to connect that was given up."""
     return ConnectionFailedError(
         f"connecting to {address} was given up, because the session is being closed"
     )
@@ -389,5 +389,5 @@ def _check_version(version: str) -> None:
         raise ProtocolError(f"the broker speaks STOMP {version[:10]!r}, and jmsx needs 1.2")
 
 
-#: Where links hand over; None only wakes the reader.
+#: The queue into which links put what has come; None only wakes the reader.
 Inbox = SimpleQueue[tuple[StompLink, Arrival] | None]

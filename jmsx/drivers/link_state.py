@@ -1,8 +1,8 @@
 """
-How a session stands with its link, and what may happen then: a table of arrows.
+The states of a session's link, and what may happen in each: a table of transitions.
 
-A session has one link after the other, and the table is about all of them. `jmsx/DESIGN.md` shows it as a test
-prints it.
+A session has one link after the other, and the table is about all of them. `jmsx/DESIGN.md` shows it as a test prints
+it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class LinkState(IntEnum):
     """The states of a session's link; numbers, as those of a delivery are."""
 
     UP = auto()  #: there is a link, as far as we know, with all consumers on it
-    LEAVING = auto()  #: DISCONNECT is said: that the broker closes is no loss
+    LEAVING = auto()  #: DISCONNECT was written: the broker may close, which is no loss
     OUTAGE = auto()  #: there is none, and it is being restored
     JOINING = auto()  #: there is another one, on which the consumers are being subscribed
     LOST = auto()  #: there will be none any more, and the connection has yet to be told
@@ -36,14 +36,14 @@ class LinkInput(IntEnum):
     DROP = auto()  #: it is of no more use to jmsx, which wants another one
     OPEN = auto()  #: another one is open
     RESTORE = auto()  #: all consumers are on it
-    LEAVE = auto()  #: DISCONNECT is said
+    LEAVE = auto()  #: DISCONNECT is written
     GIVE_UP = auto()  #: there will be no other one: none is wanted or to be had, or for a fault
     TELL = auto()  #: the connection is told so
     END = auto()  #: the session is closed
     FORK = auto()  #: the process has forked, and this is the child
 
 
-# What is asked for whenever something has come, or is sent, as names of the module: see core/delivery_state.py.
+# Needed whenever something comes or is sent, and so names of the module: see core/delivery_state.py.
 LEAVING: Final = LinkState.LEAVING
 OUTAGE: Final = LinkState.OUTAGE
 LOST: Final = LinkState.LOST
@@ -51,16 +51,16 @@ LOST: Final = LinkState.LOST
 #: There is a socket, as far as we know.
 LINKED: Final = frozenset({LinkState.UP, LinkState.LEAVING, LinkState.JOINING})
 
-#: It has all consumers on it.
+#: There is a link with all consumers on it.
 REACHABLE: Final = frozenset({LinkState.UP, LinkState.LEAVING})
 
-#: There is none with all consumers on it now, and whoever needs one waits.
+#: There is no link with all consumers on it now, and whoever needs one waits.
 RESTORING: Final = frozenset({LinkState.OUTAGE, LinkState.JOINING})
 
-#: And in these there will not be one any more.
+#: There will be no link any more.
 FOR_GOOD: Final = frozenset({*LinkState} - REACHABLE - RESTORING)
 
-#: And in these there is no thread of the session either.
+#: There is no thread of the session any more, either.
 CLOSED: Final = frozenset({LinkState.ENDED, LinkState.FORKED})
 
 

@@ -1,7 +1,7 @@
 """
-Which processes of this host live: a name for each that no other one ever has.
+Tells whether processes of this host live: each has a name that no other one ever has.
 
-A number alone is no name, for it is given again. On systems without `/proc` a process has no name.
+A process id alone is no such name, because it is used again. On systems without `/proc` a process has no name.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def lives(named: str) -> bool:
 
 
 def _where() -> str | None:
-    """Return what process numbers belong to: one start of the host, and a container on it."""
+    """Return what process ids belong to: one boot of the host, and one PID namespace, as of a container."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text("ascii").strip()
         return f"{boot} {(_PROC / 'self/ns/pid').readlink()}"

@@ -1,11 +1,11 @@
 """
-What one thread does at a time, and no signal handler in the middle of it.
+Locks that do not stay held when a signal handler raises.
 
-In Python 3.14 an exception of a signal handler may come when a `with` has taken its lock and its block has not begun:
-then the lock stays held for ever (python/cpython#148874; in 3.13 and before that could not be). `mutex` and `reentrant`
-make locks that are given back then. Where Python does so itself, they are those of `threading`. A generator with a lock
-in it (`contextlib.contextmanager`) gives that back only when nobody has the traceback of such an exception any more, in
-every Python: so a `with` is given a lock itself.
+In Python 3.14 a signal handler may raise when a `with` has taken its lock and its block has not begun: then the lock
+stays held for ever (python/cpython#148874; this cannot happen in 3.13 and before). `mutex` and `reentrant` return locks
+that are released then; for other versions of Python these are the locks of `threading`. In every version a generator
+with a lock in it (`contextlib.contextmanager`) releases the lock only when nobody has the traceback of such an
+exception any more: so write `with` on a lock itself.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def reentrant() -> threading.RLock:
 
 
 def _take(acquire: Callable[[bool], bool], release: Callable[[], None]) -> bool:
-    """Acquire a lock; it is not held where a signal handler raises meanwhile."""
+    """Acquire a lock; it is released again if a signal handler raises meanwhile."""
     taken: list[bool] = []
     try:
-        taken += map(acquire, (True,))  # in one step for Python: it is held, and that is known
+        taken += map(acquire, (True,))  # one step for Python: it is held, and `taken` says so
     except BaseException:
         if taken:
             release()
@@ -50,9 +50,9 @@ def _take(acquire: Callable[[bool], bool], release: Callable[[], None]) -> bool:
 
 class _Mutex:
     """
-    As `threading.Lock`, which cannot be derived from.
+    Does as `threading.Lock`, which cannot be subclassed.
 
-    Its `__exit__` is that of the lock itself: before a function of Python's began a signal handler could raise.
+    Its `__exit__` is that of the lock itself: a signal handler could raise before a function in Python begins.
     """
 
     __slots__ = ("__exit__", "__weakref__", "acquire", "locked", "release")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Machine(SystemClock):
     """The real clock, threads, events and links: what sessions run on outside of tests."""
 
-    #: What its sessions share about messages; None: what all of the process share.
+    #: What its sessions remember of messages together; None: they share the memory of the whole process.
     memory: ProcessMemory | None = None
 
     #: Whether its brokers delay messages, where nobody needs to ask them; None: they are asked.
@@ -40,7 +40,7 @@ class Machine(SystemClock):
         check_tls(uri)
 
     def inbox(self, *, awaited: bool = False) -> Inbox:
-        """Return where links hand over; `awaited`: to a caller who can do nothing else meanwhile."""
+        """Return the queue into which links put what comes; `awaited`: its reader does nothing else meanwhile."""
         del awaited
         return queue.SimpleQueue()
 

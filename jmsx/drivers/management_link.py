@@ -1,4 +1,4 @@
-"""Questions to a broker's management, each inquiry on a link of its own, which lives as long as that."""
+"""Asks a broker's management: each inquiry has a link of its own, which is closed at its end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CannotAskError(Exception):
     """
     The broker cannot, or may not, be asked; `cause` says why.
 
-    `reached`: it is there. `cut`: the link was lost under a question, which says nothing of what it would answer.
+    `reached`: it is there. `cut`: the link was lost during a question, which says nothing of the answer.
     """
 
     def __init__(self, cause: JmsxError, *, reached: bool = True) -> None:
@@ -43,7 +43,7 @@ def conduct(
     patience: float | None = None,
 ) -> T:
     """
-    Return what the inquiry comes to; raises what it raises, and CannotAskError if the broker cannot be asked.
+    Return the result of the inquiry; raises what it raises, and CannotAskError if the broker cannot be asked.
 
     Takes at most `connect_timeout` or LIMIT, and `patience` (seconds; None: PATIENCE) for each answer.
     """
@@ -90,7 +90,7 @@ class _ManagementLink(RequestLink):
         self._answers = f"jmsx.answers.{uuid.uuid4().hex}"
 
     def listen(self) -> None:
-        """Make a place for the answers."""
+        """Subscribe to the destination for the answers."""
         self.request(self._management.listen(self._answers), self._answers)
 
     def ask(self, question: Question | Frame) -> Any:
@@ -104,10 +104,10 @@ class _ManagementLink(RequestLink):
 
 def _answered(inquiry: Inquiry[T], link: _ManagementLink) -> T:
     """
-    Ask what the inquiry wants to know; an error that it does not take for an answer ends it.
+    Ask what the inquiry wants to know; an error that it does not catch ends it.
 
-    So does an answer that it cannot read: other versions of a broker tell other things, and a broker may lie. And one
-    that did not come: if it came later, it would be taken for that to the next question.
+    So does an answer that it cannot read: other versions of a broker may answer otherwise, and a broker may lie. So
+    does a missing answer: if it came later, it would be taken for that to the next question.
     """
     try:
         return _converse(inquiry, link)
@@ -134,7 +134,7 @@ def _converse(inquiry: Inquiry[T], link: _ManagementLink) -> T:
 
 
 def _refuse(inquiry: Inquiry[T], error: JmsxError) -> Question | Frame:
-    """Return the next question after one that was not answered."""
+    """Raise the error of a question within the inquiry, and return the next question."""
     try:
         return inquiry.throw(error)
     except JmsxError as raised:

@@ -45,7 +45,7 @@ class OpenedLink:
         source = Source("", "", "", "idle", 0)  # the broker is another one with each attempt
         connector, machine, observers = self.connector, self._machine, self._observers
 
-        def tell(address: BrokerAddress, error: JmsxError) -> None:  # knows no link: it is kept
+        def tell(address: BrokerAddress, error: JmsxError) -> None:  # it is kept: no link in it
             observers.observe(
                 failed(error, machine.monotonic()), replace(source, broker=str(address))
             )

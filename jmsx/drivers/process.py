@@ -1,9 +1,9 @@
 """
-What a fork leaves in the child: objects whose socket, file and threads are the parent process's.
+Objects in the child of a fork: their sockets, files and threads are the parent process's.
 
-Whoever has such things, or a lock, is told by `after_fork()` in the child, before anything else runs there. It lets go
-of the descriptors without a word to the other side, takes locks of its own, since those that it finds may be held for
-ever by threads that are not there, and refuses from then on what only the parent may do.
+An object that has such things, or a lock, has its `after_fork()` called in the child, before anything else runs there.
+It closes the descriptors without a word to the other side, makes new locks, because the old ones may be held for ever
+by threads that the child does not have, and refuses from then on what only the parent may do.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from jmsx.errors import IllegalStateError
 
 
 class Forked(Protocol):
-    """What wants to know that it is in the child of a fork."""
+    """An object that is told when it is in the child of a fork."""
 
     def after_fork(self) -> None:
-        """Be told in the child, where no other thread runs: wait for nothing and take no lock."""
+        """Let go of what is the parent's, in the child, where no other thread runs: do not wait, and take no lock."""
 
 
 class Suspended(Forked, Protocol):
-    """What must not be open while the process forks, neither for the parent nor for the child."""
+    """An object that must not be open while the process forks, neither for the parent nor for the child."""
 
     def before_fork(self) -> None:
-        """Be told on the thread that forks: close it, and let no other thread open it before `after_fork_in_parent`."""
+        """Close, on the thread that forks, and let no other thread open it before `after_fork_in_parent`."""
 
     def after_fork_in_parent(self) -> None:
-        """Be told on that thread, in the parent: let others go on."""
+        """Let others go on, in the parent, on the thread that has forked."""
 
 
 class Origin:
@@ -70,7 +70,7 @@ def left_behind(what: str, advice: str) -> IllegalStateError:
 
 def keep_for_ever(inherited: object) -> None:
     """
-    Never let an object be freed in this process, not even at its end: that would speak to what the parent uses.
+    Never let an object be freed in this process, not even at its end: freeing it would act on what the parent uses.
 
     Source: sqlite.org, "How To Corrupt An SQLite Database File", 2.6: a connection of the parent is not even closed.
     """

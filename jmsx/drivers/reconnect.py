@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from tenacity import RetryCallState
 
 
-#: Failed rounds after which a person is told again.
+#: Failed rounds after which the log says again that we wait.
 TELL_EVERY: Final = 10
 
-#: Seconds before another link at most, after however many that did not last: each may have done some work.
+#: Seconds to wait for another link at most, however many did not last: each may have done some work.
 CALM: Final = 5.0
 
 #: Seconds that a broker is given at least, however short the time for the first link is.
@@ -57,10 +57,10 @@ NO_HURRY: Final = 86_400.0
 #: has our client id after that is taken for somebody else.
 UNHEARD: Final = 60.0
 
-#: What no second try cures when a session is opened for the first time.
+#: Errors that no second try cures when a session is opened for the first time.
 _HOPELESS: Final = (SecurityError, InvalidClientIdError, ConfigurationError, TlsError)
 
-#: What `ConnectFailed` calls them; others are `refused`.
+#: The `result` in `ConnectFailed` by the class of the error; others are `refused`.
 _RESULTS: Final = {
     SecurityError: "credentials",
     BrokerTimeoutError: "timeout",
@@ -111,7 +111,7 @@ class Connector:
         self._dialect: Dialect | None = None  #: of the first link; the others must have it too
         self._told = EarlierLinks()  #: is passed on from one link to the next
         self._until = math.inf  #: when the first link is to be there (seconds, monotonic)
-        #: When a broker was asked for a link and told nothing: it may have that (seconds, monotonic)
+        #: When a CONNECT was last left without an answer: the broker may have that link (seconds, monotonic)
         self._unheard_at = -math.inf
         self._forget_refusal()
         #: Is told which broker did not let us in, and why.
@@ -146,8 +146,8 @@ class Connector:
         Return the session's first link; without a reconnect policy, or if not `patient`, there is one round only.
 
         Raises SecurityError, InvalidClientIdError, TlsError or ConfigurationError at once, and ConnectionFailedError or
-        BrokerTimeoutError when the attempts or the time that the policy gives are used up. So it does with
-        InvalidClientIdError in the minute behind a CONNECT without an answer: the broker may have that link yet.
+        BrokerTimeoutError when the attempts or the time that the policy gives are used up. In the minute after a
+        CONNECT without an answer it tries on after an InvalidClientIdError, too: the broker may still have that link.
         """
         policy = (self.policy if patient else None) or ONCE
         seconds = policy.startup_seconds(self.uri.options.request_timeout)
@@ -283,7 +283,7 @@ class Connector:
         *,
         before: int = 0,
     ) -> Retrying:
-        """`before` so many have failed already."""
+        """Return what makes the rounds; `before` is how many have failed already."""
         rounds = tenacity.stop_never if attempts < 0 else tenacity.stop_after_attempt(attempts)
         return Retrying(
             retry=retry_if_exception(
@@ -307,7 +307,7 @@ class Connector:
         self._refused: type[JmsxError] | None = None  #: the kind of that
 
     def _tell(self, state: RetryCallState) -> None:
-        """Say that we wait, once and then from time to time; at once what waiting will hardly cure."""
+        """Log that we wait, once and then from time to time; log at once an error that waiting will hardly cure."""
         error = None if state.outcome is None else state.outcome.exception()
         if not isinstance(error, JmsxError):
             return

@@ -43,15 +43,15 @@ def bounded(options: ConnectionOptions) -> ConnectionOptions:
 
 
 class MisreadError(ConnectionFailedError):
-    """Nobody knows what a message on this link is, or what settles it; the next link may tell (core/wire.py)."""
+    """It is not certain what a message on this link is, or what settles it; the next link may tell (core/wire.py)."""
 
 
 class RequestLink:
     """
     Frames and their answers on a link of its own, whose caller waits for each.
 
-    `told` is shared by the links on which one after the other reads the same queue. An answer is waited for as long as
-    `patience` (seconds; None: PATIENCE).
+    `told` is shared by links that read the same queue one after the other. `patience`: seconds to wait for an answer;
+    None: PATIENCE.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class RequestLink:
     ) -> None:
         self._patience = patience
         self._inbox = machine.inbox(awaited=True)
-        #: What nobody has asked for yet; a receipt that is awaited must not cost the messages before it
+        #: What has come and was not asked for yet: to wait for a receipt must not lose the messages before it
         self._frames: deque[Frame | MessageFrame] = deque()
         self._messages: deque[Frame | MessageFrame] = deque()
         self._corrects = False  #: the caller takes back the last message if it was not whole
@@ -125,7 +125,7 @@ class RequestLink:
 
     def shown(self, subscription_id: str, command: str, subject: str) -> MessageFrame:
         """
-        Return the next message of a subscription, which `command` is answered with.
+        Return the next message of a subscription, the answer to `command`.
 
         Raises BrokerTimeoutError, ConnectionFailedError or the broker's error.
         """
@@ -148,8 +148,8 @@ class RequestLink:
         """
         Yield the messages of any subscription to `subject` up to the one whose headers end them; raises as `shown`.
 
-        Each is told when the next one has come, which shows that it was whole: a sender can write into a body what
-        looks like its end. If it was not, it is told as broken.
+        Each is yielded when the next one has come, which shows that it was whole: a sender can write into a body what
+        looks like its end. If it was not whole, it is yielded as broken.
         """
         self._corrects = True
         last: MessageFrame | None = None
@@ -164,7 +164,7 @@ class RequestLink:
     def _next(
         self, kind: type[Came], header: tuple[str, str] | None, command: str, subject: str
     ) -> Came:
-        """Return the next frame of the kind that has the header; those of the kind before it answer nobody any more."""
+        """Return the next frame of the kind that has the header; those of the kind before it are dropped."""
         broker = self.broker
         patience = PATIENCE if self._patience is None else self._patience
         deadline = self._machine.monotonic() + patience

@@ -39,8 +39,8 @@ class SessionLog:
         self._lines = Seldom(PAUSE)
         self._refused = Seldom(PAUSE)
         self._poison_frames = PoisonFrames()
-        #: What is done about an event, by its class; most are of another one. How deliveries end is asked for while
-        #: links have ended at unreadable frames, and not of each message of a link that is well.
+        #: What is done about an event, by its class; most classes are not here. DeliveryEnded is here only while links
+        #: end at unreadable frames, so that a healthy link does no work for each message.
         self._notes: dict[type, Callable[[Any, Source], object]] = {
             LinkClosed: self._note_end,
             MessageDeadLettered: lambda event, _: _tell_of_dead_letter(event),
@@ -88,7 +88,7 @@ class SessionLog:
         )
 
     def refusal(self, refused: Refused) -> None:
-        """Log what the broker has refused, and whose sender has not waited for its answer, or not so long."""
+        """Log what the broker has refused, if the caller did not wait for the answer, or not so long."""
         if refused.message_key is not None:
             _log.error("send refused", key=refused.message_key, error=str(refused.error))
         elif refused.late:  # else its ERROR is logged, as "broker complained"

@@ -31,7 +31,7 @@ HELD_BACK: Final = (
 #: small frame behind another one only when that is acknowledged, which the kernel puts off for 40 ms.
 QUICK_ACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
 
-#: Seconds that a write blocks at most, or an attempt to connect, before it looks whether it is of any use.
+#: Seconds that a write, or an attempt to connect, blocks at most before it checks whether going on is of any use.
 GLANCE: Final = 0.25
 
 #: Seconds that one thread gives another to end a connection, which takes it microseconds.
@@ -43,9 +43,8 @@ class TcpStream:
     A TCP connection to `address`, read by one thread while another writes.
 
     A write that blocks ends when the other side is `silent()`, or takes nothing for `write_timeout`. Times are seconds;
-    None is no limit, and to find the host's name the system takes what it needs. What comes while more is `awaited()`
-    is acknowledged at once. The constructor raises OSError, as `read_before` does, also when the attempt is
-    `given_up()`.
+    None is no limit. The search for the host's name has no limit. While more is `awaited()`, TCP acknowledges at once
+    what comes. The constructor raises OSError, as `read_before` does, also when the attempt is `given_up()`.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class TcpStream:
     ) -> None:
         self._given_up = given_up
         self._write_timeout = write_timeout
-        #: Seconds that the present write waits, in place of `write_timeout` where that is more
+        #: Seconds without a byte taken after which the present write ends, if less than `write_timeout`
         self.patience = math.inf
         self._silent = silent
         self._awaited = awaited
@@ -86,12 +85,12 @@ class TcpStream:
 
     def after_fork(self) -> None:
         """
-        Let nothing be written on the parent's connection in the child of a fork; it goes on undisturbed.
+        Close the descriptor in the child of a fork, and write nothing: the parent's connection goes on undisturbed.
 
-        Nor does it stay open when the parent dies, which the broker has to see.
+        Else the connection would stay open when the parent dies, which the broker has to see.
         """
         self._writing, self._ending = mutex(), mutex()
-        with contextlib.suppress(OSError):  # closed it is all the same
+        with contextlib.suppress(OSError):  # it is closed nevertheless
             self._socket.close()
 
     def read(self) -> bytes:
@@ -132,7 +131,7 @@ class TcpStream:
         """
         Write all of it; raises OSError when the connection is gone or takes nothing in time.
 
-        However slow it takes it, `deadline` (seconds, monotonic) is the end.
+        However slowly the broker takes it, the write ends at `deadline` (seconds, monotonic).
         """
         with self._writing:
             self.writing = data
@@ -146,7 +145,7 @@ class TcpStream:
         taken_at = time.monotonic()
         while left:
             try:
-                # In one step for Python, which would lose the number to an exception of a signal handler.
+                # One step for Python: a signal handler that raises cannot come before the number is kept.
                 self.sent += map(self._socket.send, (left,))
                 left = left[self.sent[-1] :]
                 taken_at = time.monotonic()
@@ -174,8 +173,8 @@ class TcpStream:
         """
         End reading and writing at once, also where another thread waits in them; `close` is for the reader.
 
-        Somebody else who is at that is not waited for without end: he may be in the middle of a signal handler, which
-        waits for this thread.
+        If another thread is doing the same, this waits only _PATIENCE: that thread may be in a signal handler which
+        waits for this one.
         """
         taken: list[bool] = []
         try:
@@ -244,7 +243,7 @@ def _await_answer(
 
 
 def _glance(deadline: float | None) -> float:
-    """Return seconds until one looks again whether to go on."""
+    """Return seconds until the next look whether to go on waiting."""
     left = GLANCE if deadline is None else deadline - time.monotonic()
     return min(max(left, 0.001), GLANCE)
 

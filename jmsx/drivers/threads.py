@@ -1,4 +1,4 @@
-"""What is told where a process has no threads for us: Python says with a RuntimeError that it starts no further one."""
+"""Starts threads; the errors say what to do where the process gets none, which Python tells by a RuntimeError."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 
 from jmsx.errors import ConfigurationError, ConnectionFailedError, ResourceAllocationError
 
-#: What to do about it.
+#: What to do where the process gets no further thread.
 _ROOM: Final = "end what has many threads, or raise the limits of the user or container (ulimit -u, pids, memory)"
 
 
-#: Who replaces Python's threads and sockets when told to, each with a package of its own.
+#: Packages that replace Python's threads and sockets (monkey patching).
 _GREEN: Final = ("gevent", "eventlet")
 
 
@@ -33,7 +33,7 @@ def start(thread: threading.Thread, undone: str, again: str) -> None:
     """
     Start a thread; raises ResourceAllocationError where none can be started.
 
-    It tells what is `undone` for that, and how to ask for it `again`.
+    The error says what is `undone`, and how to ask for it `again`.
     """
     try:
         _start(thread)
@@ -42,7 +42,7 @@ def start(thread: threading.Thread, undone: str, again: str) -> None:
 
 
 def no_room(undone: str, again: str, error: RuntimeError) -> ResourceAllocationError:
-    """Return what to raise for what is `undone` without a thread, with how to ask for it `again`."""
+    """Return the error for what is `undone` without a thread, with how to ask for it `again`."""
     return ResourceAllocationError(
         f"{undone}: this process gets no further thread ({error}); {_ROOM}, and {again}"
     )
@@ -57,14 +57,14 @@ def start_serving(thread: threading.Thread, broker: str) -> None:
 
 
 def _start(thread: threading.Thread) -> None:
-    """Start it; raises RuntimeError, as from Python 3.12 on, where the interpreter ends: 3.11 waits for ever then."""
+    """Start it; raises RuntimeError at the interpreter's end, as Python 3.12 does itself: 3.11 would wait for ever."""
     if sys.is_finalizing():
         raise RuntimeError("the interpreter ends")
     thread.start()
 
 
 def no_thread(broker: str, error: RuntimeError) -> ConnectionFailedError:
-    """Return what a connection to `broker` fails with that no thread can serve."""
+    """Return the error of a connection to `broker` that no thread can serve."""
     return ConnectionFailedError(
         f"cannot connect to {broker}: this process gets no further thread ({error}); {_ROOM}"
     )

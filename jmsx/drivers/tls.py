@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 #: Bytes encrypted at once, so that a large body is not held twice.
 _PIECE: Final = 256 * 1024
 
-#: How Python tells that TLS ended without a word: 3.11.2 by the second, where later ones take the first.
+#: Python's errors for TLS that the peer ended without a word: 3.11.2 raises the second where later ones raise the
+#: first.
 ENDED: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
 
 #: Reasons for which a first answer is no TLS; later ones mean a record that somebody has broken.
@@ -62,7 +63,7 @@ class TlsStream:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
         self._state = mutex()  #: OpenSSL's, held for its work in memory only
         self._fault: TlsError | None = None  #: what ended reading
-        #: What the last write began with, and what the last whole one wrote
+        #: The data of the last write, and of the last one that was completed
         self._begun = self._written = b""
         self._order = mutex()  #: records go out in the order in which they were made
 
@@ -131,7 +132,7 @@ class TlsStream:
             self._tcp.write(records)
 
     def written(self, data: bytes) -> int:
-        """Return how many bytes of `data` the last write, perhaps interrupted, wrote; one stands for some."""
+        """Return how many bytes of `data` the last write, perhaps interrupted, wrote; 1 stands for a part."""
         if self._written is data:
             return len(data)
         return int(self._begun is data)
@@ -165,14 +166,14 @@ class TlsStream:
         except ssl.SSLError as error:
             self._fault = TlsError(explain(error, agreed=True))
             self._fault.__cause__ = error
-            if not parts:  # what came before it comes first; OpenSSL would not say it again
+            if not parts:  # else return them first; OpenSSL would not raise this again
                 raise self._fault from error
         return b"".join(parts)
 
 
 def make_context(options: TlsOptions) -> ssl.SSLContext:
     """
-    Return what is trusted and who we are, read from the files now, so that renewed ones count for the next connection.
+    Return a TLS context of what is trusted and our certificate, read from the files now, as they may have been renewed.
 
     Raises ConfigurationError if a file is missing or no PEM, or the password of the key is wrong.
     """
@@ -227,7 +228,7 @@ def _existing(file: str | PathLike[str] | None, option: str) -> str | None:
 
 
 def _password(options: TlsOptions) -> str:
-    """Asked for by OpenSSL if the key is encrypted; without this it would ask at the terminal."""
+    """Return the password of an encrypted key to OpenSSL, which would else ask for it at the terminal."""
     if options.key_password is None:
         raise ConfigurationError("the client's key is encrypted: give its key_password")
     return options.key_password

@@ -2,11 +2,11 @@
 stomp.py's transport, with the socket, the reading of frames and the writing of CONNECT replaced through its seams.
 
 `attempt_connection`, `receive` and `send` are the methods that stomp.py's Transport names as "to be implemented in
-subclasses"; `transmit` is public; no private member is touched. What this spares us of stomp.py: a listener that raises
-ends the connection, TLS (tls.py), a hang in connect, the missing TCP_NODELAY, the lossy decoding of bodies, undefined
-escapes, the slow parser. stomp.py keeps the thread and its end.
+subclasses"; `transmit` is public; no private member is touched. This avoids what is wrong with stomp.py's own: a
+listener that raises ends the connection, TLS (tls.py), a hang in connect, the missing TCP_NODELAY, the lossy decoding
+of bodies, undefined escapes, the slow parser. stomp.py keeps the thread and its end.
 
-All frames are read by our Splitter, so they come in the order of the wire, and one parser judges them. By reading:
+All frames are read by our Splitter, so they come in the order of the wire, and one parser judges them. By its source
 stomp.py dies of a RECEIPT without id and of a heart-beat header without numbers, takes MESSAGEs of a chunk before its
 RECEIPTs, and logs the password of CONNECT (its pattern for hiding it expects a blank that it does not write).
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Stream(Protocol):
     """A connected socket, in the clear or under TLS; one thread reads while another writes."""
 
-    #: Seconds after which a write ends of which nothing is taken, where they are less than those of every write
+    #: Seconds without a byte taken after which a write ends, if they are less than the limit of every write
     patience: float
 
     def read(self) -> bytes:
@@ -45,7 +45,7 @@ class Stream(Protocol):
 
     @property
     def taken(self) -> bool:
-        """Whether the reader has, or is about to have, bytes that it has not passed on, for it has not read on."""
+        """Whether the reader has taken bytes from the socket, or is about to, that it has not passed on yet."""
 
     def send(self, data: bytes) -> None:
         """Write all of it; raises OSError when the connection is gone or takes nothing in time."""
@@ -64,8 +64,8 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
     """
     One socket of one epoch.
 
-    `sink` is given each chunk's frames, on stomp.py's thread; none, where only another frame of the broker's will tell
-    what came. What it raises ends the link, with that as its cause.
+    `sink` is called with the frames of each chunk, on stomp.py's thread; with none, if only the broker's next frame
+    will show what has come. If it raises, the link ends with that error as its cause.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
     def unread(self) -> bool:
         """Whether bytes have come that are not read, or not passed on yet."""
         stream: Stream | None = self.socket
-        return stream is not None and (stream.unread() or stream.taken)  # in the order of the way
+        return stream is not None and (stream.unread() or stream.taken)  # in this order bytes move
 
     def drop(self, *, after: float = 0.0) -> None:
         """
@@ -161,16 +161,16 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
             stream.shutdown()
 
     def close(self) -> None:
-        """Give the descriptor back where no thread reads, which would do so at its end."""
+        """Close the descriptor where no thread reads: a thread that does closes it at its end."""
         stream: Stream | None = self.socket
         if stream is not None:
             stream.close()
 
     def forget(self) -> None:
         """
-        Drop the references to whoever is told of this link, who does not want to hear of it any more.
+        Drop the references to those who were told of this link, and need not hear of it any more.
 
-        They refer to it in turn; without this, dead links stay in memory until the garbage collector looks at the
+        They refer to the link in turn; without this, dead links stay in memory until the garbage collector looks at the
         oldest objects, hundreds of links later.
         """
         self._connect, self._sink, self.touched = _give_up, _overhear, _overhear
@@ -182,7 +182,7 @@ def _give_up() -> Stream:
 
 
 def _overhear(*_: object) -> None:
-    """Take no notice of what a broker says that is to close the connection first."""
+    """Ignore what the broker says on a connection that it is left to close."""
 
 
 class DriverConnection(StompConnection12):  # type: ignore[misc]  # stomp.py ships no types

@@ -1,7 +1,7 @@
 """
-A small web server for probes and scrapes that no peer can hold up: time, threads and noise are limited.
+A small web server for probes and scrapes that no peer can hold up: time, threads and log lines are limited.
 
-It serves WSGI, so an application with a web server of its own mounts the same there instead.
+It serves a WSGI application, which a program with a web server of its own can mount there instead.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ if TYPE_CHECKING:
 LONGEST: Final = 10.0
 #: Connections at once, each with a thread. For one more the oldest has to go.
 MOST: Final = 16
-#: Seconds that one more waits for the oldest to be gone.
+#: Seconds that a connection beyond these waits for the oldest to end.
 _PATIENCE: Final = 1.0
-#: Seconds between two looks at what lasts too long.
+#: Seconds between two looks for connections that last too long.
 _LOOK: Final = 0.1
-#: Seconds until one is asked for again that the system had no descriptor for: it waits all the time.
+#: Seconds before the next accept() when one has failed, such as for want of a descriptor: the connection goes on
+#: waiting.
 _AGAIN: Final = 0.1
 
 _log = logger("jmsx.drivers.web")
@@ -47,10 +48,10 @@ class WebServer:
     Raises OSError where the machine has no such addresses.
 
     Args:
-        host: where it serves; "": at all of the machine's addresses.
-        port: there; 0 takes a free one.
+        host: the address at which it serves; "": all of the machine's addresses.
+        port: its port; 0 takes a free one.
         app: what is served.
-        name: of the thread.
+        name: the name of the thread.
 
     """
 
@@ -59,8 +60,8 @@ class WebServer:
         self._server = kind((host, port), _Handler)
         self._server.set_app(_guarded(app))
         self._shown = f"[{host}]" if ":" in host else host or "0.0.0.0"  # noqa: S104 - what was asked for
-        self.port = port  #: since it serves, also when a free one was asked for
-        self.url = ""  #: since it serves
+        self.port = port  #: the actual one, once it serves
+        self.url = ""  #: once it serves
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_LOOK,), name=name, daemon=True
         )
@@ -99,7 +100,7 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
 
     daemon_threads = True
     block_on_close = False
-    #: Connections that wait to be looked at; TCP asks for one more again after a second.
+    #: Connections that may wait to be accepted; TCP tries one more again after a second.
     request_queue_size = 128
 
     def __init__(self, address: tuple[str, int], handler: type[WSGIRequestHandler]) -> None:
@@ -116,7 +117,7 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
         self.setup_environ()
 
     def get_request(self) -> tuple[Any, Any]:
-        """Take a connection; raises OSError, but not as often as the processor can."""
+        """Accept a connection; raises OSError, but after a pause, for the caller tries again at once."""
         try:
             return super().get_request()
         except OSError:
@@ -124,7 +125,7 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
             raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Give a connection a thread; where too many are open, the place of the oldest."""
+        """Give a connection a thread; if too many are open, end the oldest for it."""
         if not self._places.acquire(blocking=False):
             self._hang_up_oldest()
             if not self._places.acquire(timeout=_PATIENCE):
@@ -146,7 +147,7 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
             self._ended(request)
 
     def service_actions(self) -> None:
-        """Now and then: end the connections that last too long, whatever they do."""
+        """End the connections that last too long, whatever they do; the base class calls this now and then."""
         self.hang_up(LONGEST)
 
     def hang_up(self, age: float) -> None:
@@ -172,7 +173,7 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
                 self._cut(request)
 
     def _cut(self, request: socket.socket) -> None:
-        """End a connection, whose thread notices; it counts no more, so the next one that has to go is another."""
+        """End a connection, which its thread notices, and forget it, so that the next one to be ended is another."""
         del self._begun[request]
         with contextlib.suppress(OSError):
             request.shutdown(socket.SHUT_RDWR)
