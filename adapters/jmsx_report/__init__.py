@@ -1,8 +1,8 @@
 """
-The event log turned into tables: read segment by segment into additive rows, which are merged.
+The event log turned into tables: each segment is read into rows that add up, and these are merged.
 
-Knows no Spark; any scheduler may call the same functions. A name is loaded when it is first asked for: a command sets
-its process up before Polars is imported (commands.py).
+This package does not depend on Spark; any scheduler may call its functions. A name is imported when it is first used:
+a command must set its process up before Polars is imported (commands.py).
 """
 
 from __future__ import annotations

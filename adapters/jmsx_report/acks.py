@@ -28,7 +28,7 @@ def _frames(events: Events) -> pl.DataFrame:
     )
 
 
-#: ACK frames by how many messages they settled: few numbers, so that percentiles are exact.
+#: How many ACK frames settled how many messages each: few distinct numbers, so percentiles can be exact.
 _FRAMES: Final = Partial("ack_frames", _KEYS, {"frames": Adds.SUM}, _frames)
 
 

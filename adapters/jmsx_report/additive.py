@@ -25,14 +25,14 @@ DAY_US: Final = 24 * HOUR_US
 
 
 class Adds(StrEnum):
-    """How two values of a column become one; each is associative and commutative, and exact."""
+    """How two values of a column are combined; each way is associative, commutative and exact."""
 
     SUM = "sum"  #: of integers; never of instants, whose sums overflow
-    MIN = "min"  #: also of texts: where one is asked for and several are true, always the same
+    MIN = "min"  #: also of texts: it chooses one of several, always the same
     MAX = "max"
     XOR = "xor"
     JOIN = "join"  #: of lists: one after the other, in no order
-    LAST = "last"  #: of structs that begin with the number of a line: the one with the highest, if there is any
+    LAST = "last"  #: of structs that begin with a line's number: the highest wins
 
 
 def _join(lists: pl.Expr) -> pl.Expr:
@@ -59,8 +59,8 @@ class Partial:
     Rows that add up: rows with equal `keys` are one row, whose other columns are added as `adds` says.
 
     `of` must be pure and give the columns of `keys` and `adds`, no other, with the same types whatever the events.
-    `time` names the key that is an instant (us, epoch), if there is one: rows of two hours of it are never one row.
-    `apart` names keys in all of which rows of two batches seldom agree: only those that do are added up.
+    `time` names the key that is an instant (us, epoch), if there is one: rows of different hours are never combined.
+    `apart` names keys in which rows of different batches rarely all agree: only rows that do are added up.
     """
 
     name: str
@@ -72,17 +72,17 @@ class Partial:
 
     @cached_property
     def columns(self) -> list[str]:
-        """Its columns, in their order."""
+        """The columns of the partial: its keys, then those that are added up."""
         return [*self.keys, *self.adds]
 
     @cached_property
     def sums(self) -> list[pl.Expr]:
-        """What the other columns are in a row of equal keys."""
+        """The aggregations by which rows with equal keys become one row."""
         return [_ADD[how](pl.col(column)) for column, how in self.adds.items()]
 
 
 def added(partial: Partial, rows: pl.DataFrame) -> pl.DataFrame:
-    """Add up rows of `partial`: one row for each of its keys."""
+    """Add up rows of `partial`: one row for each combination of its keys."""
     if rows.is_empty():
         return rows if rows.columns == partial.columns else rows.select(partial.columns)
     return rows.group_by(partial.keys).agg(partial.sums)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-#: How the ids begin by which a handler's outputs are dropped if they are sent again.
+#: The prefix of the duplicate ids that jmsx itself gives to a handler's outputs.
 _OWN_ID: Final = "jmsx:"
 _STRANGERS: Final = {"route": pl.String} | dict.fromkeys(
     ("bucket", "key_us", "back_us", "n"), pl.Int64
@@ -43,7 +43,7 @@ _STRANGERS: Final = {"route": pl.String} | dict.fromkeys(
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What the audit came to."""
+    """The result of the audit."""
 
     #: service, broker, dest, subscription, hour_us (of sending), the numbers, verdict, reasons.
     table: pl.DataFrame
@@ -57,22 +57,22 @@ class Audit:
 def audit(
     held: Books, look: Callable[[Callable[[pl.Series], Partial], pl.Series], pl.DataFrame]
 ) -> Audit:
-    """Judge; `look(of, wanted)` reads the log again, and returns the merged rows of the partial `of(wanted)`."""
+    """Audit `held`; `look(of, wanted)` must read the log again and return the merged rows of partial `of(wanted)`."""
     buckets = second_look(held)
     told = look(flows.stories, buckets)
     found, unsettled = _judged(held, told)
     ids = told.filter(pl.col("msg_key").is_in(unsettled.implode()))["duplicate_id"].drop_nulls()
     if ids.is_empty():
         return found
-    # What was sent with the same id, and settled, may lie in a bucket that balances, or be of another time; and so may
-    # what a stranger sent.
+    # A message with the same duplicate id that was settled, or one of a stranger, may lie in a balanced bucket or be of
+    # another time.
     of_same_ids = look(flows.sent_with, ids.unique())["bucket"]
     wanted = pl.concat([buckets, of_same_ids, third_look(held)]).unique().sort()
     return _judged(held, look(flows.stories, wanted))[0]
 
 
 def _judged(held: Books, told: pl.DataFrame) -> tuple[Audit, pl.Series]:
-    """Judge by `told`; also return the keys of what was sent, or may have been, and was not settled in time."""
+    """Audit by the stories `told`; also return the keys that were, or may have been, sent and not settled in time."""
     stories = stories_within(balance.but_dropped(told, held.context.sockets), held.asked)
     by_key = balance.keys(stories, held.doubts, held.routes, held.clocks)
     if held.sent_back.len():
@@ -110,9 +110,10 @@ def _judged(held: Books, told: pl.DataFrame) -> tuple[Audit, pl.Series]:
         ),
         died,
     )
-    # Of foreign senders not all was looked at: what was done twice counts here, and all of it in `settlements`.
+    # Not all messages of foreign senders were looked at key by key: only repeats of them count here. `settlements`
+    # counts all of them.
     twice = pl.sum_horizontal(*balance.TWICE, "doubtful_duplicates") > 0
-    # What a writer says that has said otherwise under the same number proves nothing.
+    # Lines of a writer that has two different lines with one number prove nothing.
     doubted = pl.col("readers").list.eval(pl.element().is_in(_contradicting(held))).list.any()
     found = found.filter(
         ~is_strange(held) | (twice & ~doubted.fill_null(value=False))
@@ -167,7 +168,7 @@ def _judged(held: Books, told: pl.DataFrame) -> tuple[Audit, pl.Series]:
 
 
 def _of_strangers(found: pl.DataFrame, held: Books) -> pl.Series:
-    """Return the routes on which messages were delivered that nobody sent of whom there is a log."""
+    """Return the routes on which messages were delivered whose sender has no log here."""
     foreign = balance.deliveries_by_route(held.beyond.filter(pl.col("bucket") < 0), held.routes)
     return pl.concat(
         [
@@ -179,7 +180,7 @@ def _of_strangers(found: pl.DataFrame, held: Books) -> pl.Series:
 
 
 def _contradicting(held: Books) -> list[str]:
-    """Return writers of which one number has two contents."""
+    """Return the writers that have two different lines with the same number."""
     aside = held.terms.quarantine
     if aside is None:
         return []
@@ -195,10 +196,10 @@ def _but_forwarded(
     found: pl.DataFrame, stories: pl.DataFrame, missing: pl.DataFrame, held: Books
 ) -> pl.DataFrame:
     """
-    Take for no repeat what was done on two brokers, where lines of those who send and read there are missing.
+    Do not count a message as repeated that was done on two brokers, if lines of the processes involved are missing.
 
-    A process that did it may have sent it on from one broker to the other, under its key: either send may be what is
-    missing. One that lacks no line, and of which there is no such send, has not.
+    A process that did it on one broker may have forwarded it to the other under its key, and the send may be a missing
+    line. A process that lacks no line, and has no line of such a send, has not forwarded it.
     """
     if missing.is_empty() or found.is_empty():
         return found
@@ -232,7 +233,7 @@ def _but_forwarded(
 
 
 def _but_sent_on(found: pl.DataFrame, stories: pl.DataFrame, held: Books) -> pl.DataFrame:
-    """Leave out of what was sent and done again what a process did, and sent on under its key to another broker."""
+    """Do not count as sent and done again what a process did and then forwarded under its key to another broker."""
     resent = found.filter(pl.col("resent") > 0).select("msg_key", "route", "readers")
     if resent.is_empty():
         return found
@@ -263,9 +264,9 @@ def _but_sent_on(found: pl.DataFrame, stories: pl.DataFrame, held: Books) -> pl.
 
 def _but_given_up(found: pl.DataFrame, stories: pl.DataFrame, held: Books) -> pl.DataFrame:
     """
-    Take for `elsewhere` one of a key that was to be a dead letter last, and the link was lost before that was answered.
+    Count one message of a key as `elsewhere` if its last delivery was to dead-letter it, and the link was lost before
 
-    The broker may have made it one, unless somebody surely got it afterwards.
+    the broker answered: it may be a dead letter, unless somebody surely got it afterwards.
     """
     late = pl.col("kind") == flows.LATE
     told = balance.with_hosts(balance.deliveries_by_route(stories, held.routes), held.clocks)
@@ -298,11 +299,11 @@ def _with_strangers(
     found: pl.DataFrame, stories: pl.DataFrame, told: pl.DataFrame, held: Books
 ) -> pl.DataFrame:
     """
-    Add, of what was sent with a duplicate id, how many messages were settled there that nobody here sent: `made` before
-    its send had ended, and `others`, of which nobody knows when they were made; null: it had no id.
+    Add to keys sent with a duplicate id how many strangers' messages, sent by nobody in this log, were settled on the
+    route: `made` before the send had ended, and `others`, whose time is unknown. Both are null without a duplicate id.
 
-    One of these may have had the id, as where the log of who tried first is missing, and the broker dropped the other.
-    An id that jmsx gives itself no other client has, and one that an application gives (`common_id`) any may have.
+    A stranger's message may have had the same id (as if the log of the process that tried first is missing), and the
+    broker then dropped ours. Ids that jmsx makes are unique; one that an application gives (`common_id`) may be shared.
     """
     ids = (
         balance.sends_by_route(stories.drop_nulls("duplicate_id"), held.routes)
@@ -317,7 +318,7 @@ def _with_strangers(
     )
     strangers = pl.concat([here, _strangers_beyond(stories, told, held)]).filter(pl.col("n") > 0)
     timed = pl.col("bucket") >= 0
-    # Of its sender's clock nothing is known; when it was done, it had been made.
+    # The clock of a stranger is unknown; but a message was made before it was done.
     unsent = (
         strangers.filter(timed)
         .select("route", pl.min_horizontal("key_us", "back_us").alias("made_us"))
@@ -335,7 +336,7 @@ def _with_strangers(
             left_on="by_then_us",
             right_on="made_us",
             by="route",
-            check_sortedness=False,  # it is, and cannot be checked by route
+            check_sortedness=False,  # it is sorted, but Polars cannot check that by route
         )
         .select("msg_key", "route", "made")
     )
@@ -362,9 +363,9 @@ def _with_strangers(
 
 def _strangers_beyond(stories: pl.DataFrame, told: pl.DataFrame, held: Books) -> pl.DataFrame:
     """
-    Return what was settled of other times than the period, and nobody here sent: route, bucket, key_us, back_us, n.
+    Return strangers' messages (sent by nobody here) of times outside the period that were settled: route, bucket,
 
-    `stories` are those of the period, of all that were `told`.
+    key_us, back_us, n. `stories` are those rows of `told` that are of the period.
     """
     if held.beyond.is_empty():
         return pl.DataFrame(schema=_STRANGERS)
@@ -388,7 +389,7 @@ def _strangers_beyond(stories: pl.DataFrame, told: pl.DataFrame, held: Books) ->
 
 
 def placed(rows: pl.DataFrame, held: Books) -> pl.DataFrame:
-    """Return the table `audit`, from rows as `conclusions`."""
+    """Return the table `audit`, from rows like those of `conclusions`."""
     return (
         rows.lazy()
         .join(held.places.lazy(), on="route", how="left")
@@ -412,7 +413,7 @@ def placed(rows: pl.DataFrame, held: Books) -> pl.DataFrame:
 
 @of_rows
 def duplicates(found: pl.DataFrame, held: Books) -> pl.DataFrame:
-    """Return the table `duplicates`, from keys that were judged."""
+    """Return the table `duplicates`, from keys like those of `balance.judged`."""
     ran = (pl.col("effect_duplicates") + pl.col("doubtful_duplicates")) > 0
     kinds = {
         "settlement": pl.col("duplicates") > 0,

@@ -1,9 +1,9 @@
 """
-Sent against settled: first by fingerprints, then key by key where those do not agree.
+Compares the messages sent with those settled: first by fingerprints, then key by key where these disagree.
 
-In a balanced bucket of a route as many messages were settled as were sent, and the xor and the sum of the hashes of
-their keys agree; only the keys of other buckets are looked at one by one, in all destinations at once, because a
-message may be settled elsewhere than it was sent to.
+In a balanced bucket of a route as many messages were settled as sent, and the xor and the sum of the hashes of their
+keys agree. The keys of other buckets are looked at one by one, in all destinations at once, because a message may be
+settled at another destination than it was sent to.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _SENT: Final = pl.col("kind") == "send"
 _DELIVERED: Final = pl.col("kind").is_in(["delivery", LATE])
 _SETTLED: Final = (pl.col("kind") == "delivery") & pl.col("outcome").is_in(list(SETTLES))
 _MARKS: Final = ("n", "xor", "total")
-#: Outcomes of sends that somebody should settle.
+#: Outcomes of sends after which somebody should settle the message.
 _AWAITED: Final = ("confirmed", "unconfirmed")
-#: A living writer may be about to tell of what was sent less than this before its last line.
+#: Microseconds before a living writer's last line from which its next lines may still tell of sends.
 GRACE_US: Final = 60_000_000
-#: A consumer says every 15 s how many messages it has while its link is up; what it said longer than this before the
-#: end of its log no longer holds.
+#: Microseconds that a consumer's statement of how many messages it has remains valid before the end of its log. It
+#: makes one every 15 s while its link is up.
 SAID_US: Final = 60_000_000
 
 
@@ -54,7 +54,7 @@ def senders(flowing: pl.DataFrame, routes: Routes) -> pl.DataFrame:
 
 
 def deliveries_by_route(flowing: pl.DataFrame, routes: Routes) -> pl.DataFrame:
-    """Return the deliveries of `flowing` that are audited, with `route`; what was told late of them has a row more."""
+    """Return the audited deliveries of `flowing`, with `route`; a `delivery.late` line makes one more row."""
     return (
         flowing.lazy()
         .filter(_DELIVERED)
@@ -65,11 +65,11 @@ def deliveries_by_route(flowing: pl.DataFrame, routes: Routes) -> pl.DataFrame:
 
 def buckets(sends: pl.DataFrame, deliveries: pl.DataFrame) -> pl.DataFrame:
     """
-    Compare both sides of every bucket of every route; as `sends_by_route` and `deliveries_by_route`.
+    Compare sends and settlements of every bucket of every route, rows of `sends_by_route` and `deliveries_by_route`.
 
     Columns: route, bucket, {confirmed, unconfirmed, settled}_{n, xor, total}, others_n (sends that were refused or
-    rolled back), spare_n (handlers that succeeded before the link was lost, or ran on), balanced (with or without
-    those).
+    rolled back), spare_n (deliveries whose handler succeeded or still ran when the link was lost), balanced (the
+    settled messages are exactly the confirmed and unconfirmed ones, and spare_n is 0).
     """
     outcome = pl.col("outcome")
     send = pl.when(outcome.is_in(_AWAITED)).then("outcome").otherwise(pl.lit("others"))
@@ -108,7 +108,7 @@ def buckets(sends: pl.DataFrame, deliveries: pl.DataFrame) -> pl.DataFrame:
 
 
 def own_shards(compared: pl.DataFrame) -> pl.Series:
-    """Return the buckets of keys that tell no time in which somebody in the log sent; `compared` as `buckets`."""
+    """Return the buckets of keys without a time into which a process of this log sent; `compared` as `buckets`."""
     somebody = pl.col("confirmed_n") + pl.col("unconfirmed_n") + pl.col("others_n") > 0
     return compared.filter((pl.col("bucket") < 0) & somebody)["bucket"].unique()
 
@@ -117,10 +117,10 @@ def suspicious(
     compared: pl.DataFrame, own: pl.Series, begun: pl.DataFrame, removed: pl.DataFrame
 ) -> pl.DataFrame:
     """
-    Keep the rows of `buckets` whose keys must be looked at; `own` as `own_shards`, `begun` as `beginnings`, `removed`
-    as `removals`.
+    Keep the rows of `buckets` whose keys must be looked at one by one; `own` as `own_shards`, `begun` as `beginnings`,
+    `removed` as `removals`.
 
-    Keys that tell no time are compared where somebody in the log sent some; else they are of foreign senders.
+    Keys without a time are compared only if a process of this log sent some; else they are of foreign senders.
     """
     surely = (
         begun.lazy()
@@ -157,11 +157,11 @@ def moments(
     until: Horizon,
 ) -> pl.DataFrame:
     """
-    Return by when, on the clock of each sender, it is known what became of its messages: sender, route, now_us.
+    Return up to when, by each sender's clock, the log tells the fate of its messages: sender, route, now_us.
 
-    A writer's own last line is by its own clock. The ends of others are turned into that as far as their clocks are
-    known, rather too early than too late; one that still writes may be about to tell of what was sent since its last
-    line. `senders`: sender, route.
+    The last lines of readers are converted to the sender's clock as far as the clocks are known, rather too early than
+    too late; a reader that still writes may be about to tell of messages sent since its last line. `senders` has
+    sender and route.
     """
     ends = found.writers.filter(pl.col("last_us").is_not_null()).select(
         "writer", "last_us", "ended"
@@ -225,18 +225,19 @@ def moments(
     )
 
 
-#: What became of a send that had the duplicate id of another one; no line has it.
+#: The outcome of a send whose message the broker dropped for its duplicate id; no line of the log says it.
 _DROPPED: Final = "dropped"
 
 
 @of_rows
 def but_dropped(stories: pl.DataFrame, sockets: pl.DataFrame) -> pl.DataFrame:
     """
-    Say of what was sent again with its duplicate id that it was dropped, or `perhaps`; rows as `flows.stories`.
+    Mark sends that repeat a duplicate id as dropped, or `perhaps` dropped; rows as `flows.stories`.
 
-    A broker that knows such ids has one message of each destination and id, and confirms the others: it is the one that
-    was delivered. If none was, it is the first that was confirmed. What was sent to another address was dropped only if
-    both are of one broker, or of a live one and its backup, and no line tells that. `sockets` as that partial.
+    A broker that detects duplicates keeps one message for each destination and id, and confirms the others, too. The
+    one it kept is the one delivered, or if none was, the first confirmed. A repeat sent to another address was dropped
+    only if both addresses are of one broker, or of a live one and its backup, which no line tells. `sockets` as that
+    partial.
     """
     one = ["dest", "duplicate_id"]
     outcome, made = pl.col("outcome"), pl.col("msg_key")
@@ -271,15 +272,15 @@ def keys(
     stories: pl.DataFrame, doubts: pl.DataFrame, routes: Routes, clocks: Clocks
 ) -> pl.DataFrame:
     """
-    Bring both ends of every message together: one row a key and route; `stories` and `doubts` as those partials.
+    Join sends and deliveries of each message: one row for each key and route; `stories` and `doubts` as those partials.
 
     Columns: msg_key, route, dest (of the send; else where it was read), key_us, bucket, hour_us, confirmed,
-    unconfirmed, refused, rolled_back, dropped, perhaps_dropped (sends), settled, done, dead_lettered, effects (of
-    handlers, but for those that were rolled back), running (handlers whose link was lost, and of which nobody tells how
-    that went), abandoned (deliveries), doubtful (deliveries in transactions in doubt), sender, expires_us, answered_us
-    (when the last of its sends had ended, by a clock that is set right), fanned, sent_anywhere (also to what is not
-    audited), readers (writers whose handlers succeeded), last_us, last_fate (of its deliveries), back_us (when the last
-    of them ended, at the latest, by a clock that is set right), and what `_died` tells.
+    unconfirmed, refused, rolled_back, dropped, perhaps_dropped (sends), settled, done, dead_lettered, effects
+    (successful handlers, without those rolled back), running (handlers whose link was lost, and whose end no line
+    tells), abandoned (deliveries), doubtful (deliveries in transactions in doubt), sender, expires_us, answered_us
+    (when the last of its sends had ended, by corrected clocks), fanned, sent_anywhere (also to destinations that are
+    not audited), readers (writers whose handlers succeeded), last_us, last_fate (of its deliveries), back_us (the
+    latest time at which the last of them ended, by corrected clocks), and the columns of `_died`.
     """
     in_tx = pl.col("tx_id").is_not_null()
     in_doubt = pl.col("doubt").fill_null(value=False)
@@ -399,10 +400,10 @@ def with_hosts(rows: pl.DataFrame, clocks: Clocks) -> pl.DataFrame:
 
 def surely_before(clocks: Clocks, first: str, then: str) -> pl.Expr:
     """
-    Return whether the `last_us` of what has the suffix `first` surely was before that of `then`.
+    Return whether `last_us` with the suffix `first` surely was before `last_us` with the suffix `then`.
 
-    Both have `writer` and `host`, too: those of one host have the same clock, and others are compared by clocks as far
-    as these are known.
+    Columns `writer` and `host` have these suffixes, too: writers of one host share a clock, and for others the bounds
+    of their clocks' offsets count.
     """
     writers = f"writer{first}", f"writer{then}"
     early, late = f"last_us{first}", f"last_us{then}"
@@ -419,11 +420,11 @@ def surely_before(clocks: Clocks, first: str, then: str) -> pl.Expr:
 @of_rows
 def _died(delivered: pl.DataFrame, clocks: Clocks) -> pl.DataFrame:
     """
-    Return what was done and dead-lettered, in which order: msg_key, route, dead_later (a dead letter surely came after
-    it was done), unordered (one may have, and nothing tells); `delivered` as `deliveries_by_route`. Done is also what
-    could not be acknowledged any more.
+    Return in which order messages were done and dead-lettered: msg_key, route, dead_later (it surely was dead-lettered
+    after it was done), unordered (it may have been, but the order is unknown); `delivered` as `deliveries_by_route`. A
+    message also counts as done if its handler succeeded and it could no longer be acknowledged.
 
-    One process writes its lines in order, whatever its clock shows; others are told apart as by `surely_before`.
+    Lines of one process are in order, whatever its clock shows; others are ordered by `surely_before`.
     """
     outcome = pl.col("outcome")
     dead = delivered.filter(outcome == Outcome.DEAD_LETTERED.value)
@@ -472,10 +473,11 @@ def plans(
     found: Completeness,
 ) -> pl.DataFrame:
     """
-    Return each line by which a message is planned to come again, with its `route`, and `over_us`: when that wait ends.
+    Return each line that plans a redelivery, with its `route` and `over_us`, when the wait for it ends.
 
-    It ends before its time, `until_us`, with what its writer tells of the message afterwards. Where the consumer keeps
-    the message, and no broker's scheduler, it also ends when that is closed, or its process ends.
+    The wait ends at its planned time `until_us`, or earlier with the writer's next line about the message. If the
+    consumer keeps the message, and not the broker's scheduler, the wait also ends when the consumer closes or its
+    process ends.
     """
     ended = found.writers.filter(pl.col("ended") != "open").select("writer", end_us="last_us")
     afterwards = (
@@ -510,9 +512,10 @@ def plans(
 @of_rows
 def waits(planned: pl.DataFrame, by_key: pl.DataFrame, clocks: Clocks) -> pl.DataFrame:
     """
-    Return until when a message is planned to wait for its redelivery: msg_key, route, wait_least_us, wait_most_us.
+    Return until when a message waits for its planned redelivery: msg_key, route, wait_least_us, wait_most_us.
 
-    Both are by its sender's clock, which is known only so far. `planned` as `plans`, `by_key` as `keys`.
+    These are the earliest and latest time by its sender's clock, whose offset is known only within bounds. `planned` as
+    `plans`, `by_key` as `keys`.
     """
     hosts = clocks.offsets.select("writer", "host")
     here = pl.col("sender").eq(pl.col("writer")) | pl.col("host").eq(pl.col("sender_host"))
@@ -552,18 +555,19 @@ def in_hand(
     clocks: Clocks,
 ) -> pl.DataFrame:
     """
-    Return how many messages consumers have, of which no line tells which they are: route, in_hand, at_most, stuck,
-    told_us, idle_us.
+    Return how many messages running consumers hold, without knowing which: route, in_hand, at_most, stuck, told_us,
+    idle_us.
 
-    Each still runs, and said so last, not long before the end of its log. One that said nothing of any message since
-    has them all, but for those that it keeps for a planned redelivery, which are known. Of what a busy one had, lines
-    tell later, but for the `stuck` ones among them: its application had those already when it spoke before, and no
-    line tells that it is done with them. Until it speaks again it may have, `at_most`, all but the one that ended last.
-    It was said at `told_us`. No consumer has what came before `idle_us`, but what is stuck: it was last done with a
-    message that the broker had got then, or later. One that was done with nothing since it was opened may have what is
-    as old as any. Both times are set right as far as that is proven; the time of a message may be its sender's, and
-    which of `senders` (as that function) that was nobody asks, nor whether it was a stranger where messages of these
-    are delivered, which is on the routes `strange`. `told` as `Books.in_hand`, `planned` as `plans`.
+    Each consumer stated its number not long before the end of its log, at `told_us`. If it has told of no message
+    since, it holds them all, except those kept for a planned redelivery, which are known. A busy consumer's later lines
+    tell of its messages, except the `stuck` ones: its application already had these at the statement before, and no
+    line tells that it is done with them. Until its next statement it may hold `at_most` all but the one that ended
+    last. Messages arrive in order, so no consumer holds a message that came before `idle_us`, unless it is stuck: it
+    was last done with one that the broker got then or later. A consumer that was done with none since it opened may
+    hold messages of any age. Both times are corrected as far as clocks are proven. The time of a message may be by the
+    clock of any of the `senders` (as that function), or of a stranger on the routes `strange`, where strangers'
+    messages are delivered.
+    `told` as `Books.in_hand`, `planned` as `plans`.
     """
     ahead = senders.group_by("route").agg(
         clocks.most("sender").max().clip(lower_bound=0).alias("ahead_us")
@@ -592,14 +596,14 @@ def in_hand(
     )
     unknown = pl.col("buffered") + pl.col("in_process") - pl.col("known").fill_null(0)
     busy = pl.col("done_seq") > pl.col("seq")
-    # It may be done since with what it still had: surely with one, if that was all it had, and the one that ended last.
+    # The consumer may since be done with some of these: surely with one, if it had no others and one ended later.
     had_one = pl.col("told_us").is_between("from_us", "to_us", closed="none")
     done_with_one = had_one & (pl.col("still_in_process") == pl.col("in_process"))
     stuck = pl.col("still_in_process") - done_with_one.fill_null(value=False).cast(pl.Int64)
     stuck = stuck.clip(lower_bound=0)
     has = unknown.clip(lower_bound=0)
     left = has - had_one.fill_null(value=False).cast(pl.Int64)
-    # Where messages go on coming, an hour of doubt about all that lies in a prefetch would hide each loss so long.
+    # For a busy consumer no hour of doubt is allowed: it would hide each loss that long, as messages keep coming.
     by_stranger = pl.col("route").is_in(strange.implode()) & ~busy
     unsure_us = pl.when(by_stranger).then(UNKNOWN_US).otherwise(0)
     return (
@@ -633,7 +637,7 @@ def in_hand(
     )
 
 
-#: The numbers that the audit of a key may give; each is a number of messages.
+#: The numbers that the audit of a key may give, each a number of messages; `judged` explains them.
 FOUND: Final = (
     "unaccounted",
     "in_flight",
@@ -657,8 +661,8 @@ FOUND: Final = (
     "late_confirmed",
 )
 
-#: Those of them that count messages which were settled more than once, or whose handler succeeded more than once; each
-#: message is counted by one of them.
+#: Those of them that count messages which were settled, or whose handler succeeded, more than once; each message is
+#: counted by only one of them.
 TWICE: Final = ("duplicates", "effect_duplicates", "dead_after_done")
 
 
@@ -677,27 +681,28 @@ def judged(
     """
     Say of each key what is wrong, if anything; columns as `by_key`, `FOUND`, and `elsewhere`; `waits` as that function.
 
-    unaccounted: sent more than the deadline ago, and not settled; where it was planned to come again, that was so long
-    ago, too. in_flight: the same, later. undated: which of these it is the clocks do not tell; it is in in_flight, too.
-    unread: sent where nobody in the log reads. removed: sent before its subscription was removed, and neither settled
-    nor passed over, so that it went with that. expired_at_broker: not settled, and its time is over. duplicates: done
-    more often than sent. effect_duplicates: its handler succeeded more often than that. resent: done more than once,
-    and sent as often; whether that was meant nobody says. unsent: settled, and nobody in
-    the log sent it; foreign: the same, by who is not jmsx. unanswered: sent without a receipt, and not settled.
-    late_confirmed: the same, but settled, which proves that it was sent. in_doubt: not settled, but delivered in a
-    transaction of which nobody knows the end. doubtful_duplicates: a handler succeeded again after such a transaction,
-    or after one that ran on when its link was lost, and of which nobody tells how that went.
-    dead_after_done: done, and then dead-lettered, though it was not sent again, and in no other number of `TWICE`; the
-    other way round somebody moved the dead letter back. unordered: nothing tells which of the two it was. phantoms:
-    rolled back by its sender, and settled. refused_settled: its sender was told of an error, and it was settled.
-    elsewhere: so many that are not settled may have been where nobody sent them: that was read there was one of these,
-    or a dead letter of the same key; or a broker has dropped them for their duplicate id.
+    unaccounted: sent more than the deadline ago and not settled; a planned redelivery was due so long ago, too.
+    in_flight: not settled, but not yet overdue. undated: not settled, and the clocks do not tell whether overdue; also
+    counted in in_flight. unread: sent to where nobody in the log reads. removed: sent before its subscription was
+    removed, and neither settled nor passed over, so that it was deleted with the subscription. expired_at_broker: not
+    settled, and its time to live is over. duplicates: done more often than sent. effect_duplicates: its handler
+    succeeded more often than that. resent: done more than once and sent as often; whether on purpose is unknown.
+    unsent: settled, though nobody in the log sent it; foreign: the same, but sent by another client than jmsx.
+    unanswered: sent without a receipt, and not settled. late_confirmed: sent without a receipt, but settled, which
+    proves that it was sent. in_doubt: not settled, but delivered in a transaction whose outcome is unknown.
+    doubtful_duplicates: a handler succeeded again after such a transaction, or after a handler that still ran when its
+    link was lost and whose end no line tells. dead_after_done: done and then dead-lettered, though it was not sent
+    again, and not counted by another of `TWICE` (if it was dead-lettered first, somebody moved the dead letter back).
+    unordered: done and dead-lettered, in unknown order. phantoms: rolled back by its sender, and settled.
+    refused_settled: its sender got an error, and it was settled. elsewhere: how many of those not settled may have been
+    moved to where nobody sent them (a message read there may be one of them, or a dead letter of the same key), or
+    dropped by the broker for their duplicate id.
     """
     confirmed, perhaps, settled = pl.col("confirmed"), pl.col("unconfirmed"), pl.col("settled")
     due = confirmed + perhaps
     mine = due + pl.col("refused") + pl.col("rolled_back") > 0
     stray = pl.when(~mine & pl.col("sent_anywhere")).then(settled).otherwise(0)
-    # What was read of a dead letter queue may be one of these, and no other copy; nobody can tell it from another one.
+    # A message read from a dead letter queue may be one of these dead letters and not another copy: they look the same.
     died = pl.when(mine).then(pl.col("dead_lettered")).otherwise(0)
     missing = pl.when(mine).then((confirmed - settled).clip(lower_bound=0)).otherwise(0)
     before = pl.col("fanned") & (
@@ -705,7 +710,7 @@ def judged(
     ).fill_null(value=False)
     limit = pl.col("now_us")
     nobody = ~pl.col("route").is_in(list(routes.read))
-    # A broker goes by its own clock, whatever the sender's shows.
+    # A broker expires messages by its own clock, whatever the sender's shows.
     gone = pl.col("expires_us") <= pl.max_horizontal(limit, limit - clocks.least("sender"))
     gone = gone.fill_null(value=False)
     sent_us = pl.coalesce("key_us", "hour_us")
@@ -746,7 +751,7 @@ def judged(
         .with_columns(
             pl.col("stray").sum().over("msg_key").alias("stray"),
             (pl.col("stray").sum() - died.sum()).clip(lower_bound=0).over("msg_key").alias("moved"),
-            # Where nobody sent it, each copy may be that died, or that a broker moved.
+            # Where nobody sent the message, each copy read may be one that died, or that a broker moved.
             pl.when(mine).then(0).otherwise((died + missing).sum().over("msg_key")).alias("strays"),
             (
                 pl.col("missing").cum_sum().over("msg_key", order_by="route") - pl.col("missing")

@@ -1,4 +1,4 @@
-"""What one batch of segments holds: its good lines, each once, and how complete each segment is."""
+"""Reads one batch of segments: its valid lines, each once, and how complete each segment is."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 
-#: JSON of which the partials are made at once; its columns take about as much memory.
+#: Bytes of JSON from which partials are made at once; its columns take about as much memory.
 LOOKED_AT_BYTES: Final = 60 * 1024 * 1024
 _WHERE: Final = ("writer", "seq")
 Earlier: TypeAlias = "Mapping[str, Sequence[Content]] | None"
 T = TypeVar("T")
-#: What another process added, as to a copy of a segment that was still written to.
+#: Marks a line that another process added when it recovered a segment; a copy of the segment may have it, too.
 _RECOVERED: Final = '"kind":"log.recovered"'
 _FAULT: Final = {"line": pl.UInt32, "what": pl.String, "why": pl.String}
 
@@ -29,13 +29,13 @@ def each(
     of: Callable[[Events], T], several: Iterable[tuple[Sequence[Content], Earlier]]
 ) -> Iterator[T]:
     """
-    Do `of` with the events of `several` batches, each contents and what is `earlier` as for `events_of`.
+    Yield the result of `of` on the events of `several` batches, given as pairs of arguments of `events_of`.
 
-    They are read batch by batch, BATCH_BYTES at a time, and looked at together, LOOKED_AT_BYTES at a time: both bound
-    the memory of a worker, and a look costs as much as the reading of some thousand lines, however few there are.
+    Batches of BATCH_BYTES are read one by one, and given to `of` together, LOOKED_AT_BYTES at a time. Both limit the
+    memory of a worker; a call of `of` costs as much as reading some thousand lines, however few lines there are.
 
-    A larger segment is cut into pieces. If one of its numbers is in two of them it is read as a whole: what comes again
-    is found within what is read together.
+    A larger segment is cut into pieces. If a line's number is in two pieces the segment is read whole, because
+    repetitions are found only among lines that are read together.
     """
     read, size = list[Events](), 0
     for contents, earlier in several:
@@ -82,15 +82,15 @@ def _overlap(ranges: pl.DataFrame) -> bool:
 
 def events_of(contents: Sequence[Content], earlier: Earlier = None) -> Events:
     """
-    Read `contents`; a line counts where it comes first.
+    Read `contents`; of lines with the same number the first counts.
 
-    `earlier` tells of a path which segments that come before it have numbers of the same writers. A line that is there
-    too is left out if it is the same, and put aside if it is another.
+    `earlier` has, by path, the segments before it with numbers of the same writers. A line whose number is in one of
+    these is left out if it is the same line there, and put into the quarantine if it is another.
     """
     reading = read(contents)
     numbered = reading.numbered()
     ranges = _ranges(numbered)
-    # In a whole segment the numbers of a writer follow each other: one range.
+    # In a complete segment a writer's numbers are consecutive: one range.
     again = [_repeats_within(reading, numbered, ranges)]
     for path, others in (earlier or {}).items():
         again += [_repeats(reading, numbered.filter(segment=path), other) for other in others]
@@ -117,7 +117,7 @@ def events_of(contents: Sequence[Content], earlier: Earlier = None) -> Events:
 
 
 def _ranges(numbered: pl.DataFrame) -> pl.DataFrame:
-    """Gather numbers to ranges, each segment by itself, whatever order its lines are in."""
+    """Return the ranges of consecutive numbers in each segment, whatever the order of its lines."""
     ranges = _runs(numbered)
     if ranges.select("segment", "writer").is_duplicated().any():
         ranges = _runs(
@@ -130,7 +130,7 @@ def _runs(numbered: pl.DataFrame) -> pl.DataFrame:
     starts = (
         (pl.col("seq") != pl.col("seq").shift() + 1)
         | (pl.col("writer") != pl.col("writer").shift())
-        # of the segment: a number is compared faster
+        # `start` stands for the segment: a number is compared faster than a text
         | (pl.col("start") != pl.col("start").shift())
     )
     return (
@@ -153,7 +153,7 @@ def _runs(numbered: pl.DataFrame) -> pl.DataFrame:
 
 
 def _repeats_within(reading: Reading, numbered: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
-    """Return lines whose number was in the same segment before: line, what, why (null: it is the same line)."""
+    """Return lines whose number occurs earlier in the segment: line, what, why (null: an identical line)."""
     if (ranges["high"] - ranges["low"] + 1).sum() == numbered.height:
         return pl.DataFrame(schema=_FAULT)
     place = ["segment", *_WHERE]
@@ -170,7 +170,7 @@ def _repeats_within(reading: Reading, numbered: pl.DataFrame, ranges: pl.DataFra
 
 
 def _repeats(reading: Reading, numbered: pl.DataFrame, other: Content) -> pl.DataFrame:
-    """Return lines of `numbered` whose number is in `other` too: line, what, why (null: it is the same line)."""
+    """Return lines of `numbered` whose number is in `other` too: line, what, why (null: an identical line)."""
     theirs = read([other])
     before = (
         theirs.numbered()
@@ -186,7 +186,7 @@ def _repeats(reading: Reading, numbered: pl.DataFrame, other: Content) -> pl.Dat
 
 
 def _fault(where: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
-    """Return `what` and `why` of a line whose number is in `where` before."""
+    """Return `what` and `why` for a line whose number is already in `where`, with another content."""
     by_another = pl.any_horizontal(
         pl.col("text", "text_before").str.contains(_RECOVERED, literal=True)
     )
@@ -199,7 +199,7 @@ def _fault(where: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
 
 
 def _lines(reading: Reading) -> pl.DataFrame:
-    """Return segment, lines: how many each has."""
+    """Return how many lines each segment has: segment, lines."""
     end = pl.col("start").shift(-1).fill_null(reading.lines.height)
     return reading.starts.select("segment", (end - pl.col("start")).cast(pl.Int64).alias("lines"))
 

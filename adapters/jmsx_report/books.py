@@ -1,4 +1,4 @@
-"""What the log says before any key is looked at: both sides of every bucket, who was there, and up to when."""
+"""What the log says before single keys are looked at: sends and settlements by bucket, who ran, and up to when."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-#: Every partial that the audit is made of, but for those of its `Context`, and for `stories`, which is made at the
-#: second look.
+#: Every partial that the audit uses, except those of its `Context`, and except `stories`, which is made when the log is
+#: read a second time.
 PARTIALS: Final[tuple[Partial, ...]] = (
     FLOWS,
     READERS,
@@ -59,9 +59,9 @@ PARTIALS: Final[tuple[Partial, ...]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What the audit is asked for; instants and durations in microseconds."""
+    """The parameters of the audit; instants and durations in microseconds."""
 
-    deadline_us: int = 0  #: what was sent, or planned to come again, less than this ago may wait
+    deadline_us: int = 0  #: messages sent or due again less than this ago may still wait
     expect: Mapping[str, int] = field(default_factory=dict)  #: service -> processes at once
     #: As `roster.kept`.
     before: pl.DataFrame = field(default_factory=partial(pl.DataFrame, schema=ROSTER))
@@ -70,7 +70,7 @@ class Terms:
     open_segments: tuple[str, ...] = ()
 
 
-#: What is asked of a flow by its route; there may be millions.
+#: The columns kept of a flow with its route; there may be millions of rows.
 _BY_ROUTE: Final = (
     "writer",
     "session_id",
@@ -86,20 +86,20 @@ _BY_ROUTE: Final = (
 
 @dataclass(frozen=True)
 class Books:
-    """What the log says before any key is looked at."""
+    """What the log says before single keys are looked at."""
 
     flows: pl.DataFrame
     beyond: pl.DataFrame  #: as `flows.FLOWS`, of messages of other times than the period
-    #: One row a copy that is due: as `balance.sends_by_route`, the columns _BY_ROUTE
+    #: One row for each copy that somebody should receive: as `balance.sends_by_route`, the columns _BY_ROUTE
     sends: pl.DataFrame
     #: Those that are audited: as `balance.deliveries_by_route`, the same columns
     deliveries: pl.DataFrame
     senders: pl.DataFrame  #: as `balance.senders`
     readers: pl.DataFrame  #: as `flows.READERS`, and whoever else is heard to read a queue
-    #: As `flows.HEARD_OF`, of those who are not in `readers`: nobody knows what subscription they have.
+    #: As `flows.HEARD_OF`, of consumers that are not in `readers`: their subscription is unknown.
     heard_of: pl.DataFrame
     closings: pl.DataFrame  #: as `flows.CLOSINGS`
-    #: As `flows.IN_HAND`, of consumers that said something; what its structs have are columns.
+    #: As `flows.IN_HAND`, of consumers that stated how much they have; the fields of its structs are columns.
     in_hand: pl.DataFrame
     routes: Routes
     complete: Completeness
@@ -127,7 +127,7 @@ class Books:
         """
         The routes that each writer sends to or reads: writer, route, reads.
 
-        Where the lines are missing that tell which subscription a consumer has, it may have any of its destination.
+        If the lines are missing that tell a consumer's subscription, it may have any subscription of its destination.
         """
         routes = self.routes.reads.lazy()
         sends = self.senders.lazy().select("route", writer="sender")
@@ -145,7 +145,7 @@ class Books:
 
     @cached_property
     def compared_beyond(self) -> pl.DataFrame:
-        """Both sides of every bucket of other times than the period; as `balance.buckets`."""
+        """Sends and settlements of every bucket outside the period; as `balance.buckets`."""
         return balance.buckets(
             balance.sends_by_route(self.beyond, self.routes),
             balance.deliveries_by_route(self.beyond, self.routes),
@@ -153,12 +153,12 @@ class Books:
 
     @cached_property
     def own_beyond(self) -> pl.Series:
-        """Of these, as `balance.own_shards`."""
+        """The own shards outside the period; as `balance.own_shards`."""
         return balance.own_shards(self.compared_beyond)
 
     @cached_property
     def places(self) -> pl.DataFrame:
-        """Route, service (who reads it; else who sends to it), broker; several in one text, null where unknown."""
+        """Service and broker of each route: the service that reads it, or else sends to it; null if unknown."""
         services = (
             self.touched.lazy()
             .join(self.context.writers.lazy().select("writer", "service"), on="writer")
@@ -188,7 +188,7 @@ class Books:
 
     @cached_property
     def sole(self) -> pl.DataFrame:
-        """The destination that alone leads to a route, where there is but one: route, sole."""
+        """The destination of each route that has only one: route, sole."""
         return (
             self.routes.expects.lazy()
             .group_by("route")
@@ -213,14 +213,14 @@ class Books:
 
     @property
     def deadline_us(self) -> int:
-        """The deadline; of a living fleet not less than what its writers may be about to tell of."""
+        """The deadline; while processes still run at least the time by which their lines may lag behind."""
         if self.horizon.living:
             return max(self.terms.deadline_us, balance.GRACE_US)
         return self.terms.deadline_us
 
 
 def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
-    """Put together what the merged partials `sums` (name -> rows, as `PARTIALS`) say of messages of the period."""
+    """Gather what the merged partials `sums` (name -> rows, as `PARTIALS`) say of messages of the period `asked`."""
     clocked = context.clocks
     # Whoever wrote, whatever the period is.
     of_all = _completeness(sums, clocked)
@@ -295,7 +295,7 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
 
 
 def _readers(known: pl.DataFrame, heard_of: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return `Books.readers` and `Books.heard_of`: who reads a queue has no subscription."""
+    """Return `Books.readers` and `Books.heard_of`: readers of a queue are known, as they need no subscription."""
     others = heard_of.join(known, on=["writer", "dest", "consumer"], how="anti")
     queues = [dest for dest in others["dest"].unique() if is_queue(dest)]
     there = pl.col("dest").is_in(queues)
@@ -311,7 +311,7 @@ def _completeness(sums: Sums, clocks: Clocks) -> Completeness:
 
 
 def third_look(held: Books) -> pl.Series:
-    """Return the buckets of other times than the period in which something may be settled that nobody here sent."""
+    """Return the buckets outside the period in which messages may be settled that nobody here sent."""
     comparable = (pl.col("bucket") >= 0) | pl.col("bucket").is_in(held.own_beyond.implode())
     doubtful = ~pl.col("balanced") & (pl.col("settled_n") > 0)
     return held.compared_beyond.filter(comparable & doubtful)["bucket"]
@@ -329,8 +329,8 @@ def second_look(held: Books) -> pl.Series:
     """
     Return the buckets that need `flows.stories`.
 
-    They do not balance, or the horizon cuts them, or they have repeats, or copies of dead letters that nobody read, or
-    what the broker counts has to be told from what went back to it.
+    They do not balance, or are cut by the horizon, or have repeats, or copies of dead letters that nobody read, or
+    messages that went back to the broker, which must be told apart in the broker's counts.
     """
     dirty = balance.suspicious(held.compared, held.own, held.begun, held.removed)["bucket"]
     # A send without an answer may have been done, and sent again at once, which `again` does not see.

@@ -1,9 +1,9 @@
 """
-The broker's own counts, held against the log: who else sends and consumes, what waits, and what expired.
+The broker's own counts, compared with the log: whether others send and consume, what waits, and what expired.
 
-A line `broker.stats` is a queue's counters at one moment. Between two of them the broker saw so many messages come and
-go; the log tells of so many sends and settlements in that time, save those about the two moments, which may be on
-either side. So the log has a most and a least, and only what is beyond them proves anything.
+A line `broker.stats` has a queue's counters at one moment. Two of them tell how many messages came and went in between;
+the log tells how many sends and settlements there were, except that those near the two moments may be on either side.
+So the log has a least and a most number, and only counts beyond these prove anything.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ STATS: Final = Partial(
 
 _NOTHING, _ONE = pl.lit(0, pl.Int64), pl.lit(1, pl.Int64)
 _MINUTE_US: Final = (pl.col("ts_us") // MINUTE_US * MINUTE_US).alias("minute_us")
-# A broker confirms what it drops by its duplicate id, and does not count it.
+# A broker confirms a message that it drops for its duplicate id, but does not count it.
 _SURE: Final = (pl.col("outcome") == "confirmed") & pl.col("duplicate_id").is_null()
-#: Of each kind of line: which of them tell of traffic, and of what.
+#: For each kind of line: which of its lines tell of traffic, and the columns that they give.
 _MOVED: Final = {
     "send": (
         pl.col("outcome").is_in(["confirmed", "unconfirmed"]),
@@ -93,8 +93,8 @@ def _traffic(events: Events) -> pl.DataFrame:
     )
 
 
-#: Messages that came to (perhaps: an unconfirmed send is one; `sure`: a confirmed one, without a duplicate id) and went
-#: from a destination, by minute of the writer's clock.
+#: Messages that came to and went from a destination, by minute of the writer's clock. Unconfirmed sends count as come,
+#: too; `sure` counts only confirmed ones without a duplicate id.
 TRAFFIC: Final = Partial(
     "traffic",
     ("writer", "dest", "subscription", "minute_us"),
@@ -103,7 +103,7 @@ TRAFFIC: Final = Partial(
     apart=("writer", "minute_us"),
 )
 
-#: What `reconciled` tells of a route.
+#: The columns of `reconciled`.
 BOOK: Final = {
     "route": pl.String,
     "from_us": pl.Int64,
@@ -112,18 +112,18 @@ BOOK: Final = {
     "dequeued": pl.Int64,
     "expired": pl.Int64,
     "size": pl.Int64,  # at to_us
-    "counted_us": pl.Int64,  # when the last count was, by what is believed of its writer's clock
-    "other_in": pl.Int64,  # at least so many came of which no line surely tells
-    "other_out": pl.Int64,  # at least so many went of which no line surely tells
-    "unsure_out": pl.Int64,  # so many more may have: of whose lines nobody knows whether they are of what was counted
+    "counted_us": pl.Int64,  # when the last count was, by the writer's corrected clock
+    "other_in": pl.Int64,  # at least so many came that are in no line
+    "other_out": pl.Int64,  # at least so many went that are in no line
+    "unsure_out": pl.Int64,  # so many more may have: lines near a count may be of messages not counted
     "foreign_in": pl.Int64,  # of these at least so many came from senders that keep no log here
     "foreign_out": pl.Int64,  # of these at least so many went to consumers that keep no log here, or elsewhere
     "fewer_in": pl.Int64,  # so many more were confirmed to senders than the broker counts
     "fewer_out": pl.Int64,  # so many more were settled than the broker counts
-    "surely_from_us": pl.Int64,  # of one queue: what was between these was counted; null: there are several
+    "surely_from_us": pl.Int64,  # what was between these was surely counted; null: of several queues
     "surely_to_us": pl.Int64,
-    "whole": pl.Boolean,  # the counts go on and on, over all that the log tells of: no more went elsewhere
-    "even": pl.Boolean,  # all that ever came is gone, and the counts go on and on
+    "whole": pl.Boolean,  # the counts cover all of the log without a break: no more went elsewhere
+    "even": pl.Boolean,  # all that ever came is gone, and the counts have no break
     "proven": pl.Boolean,  # all that ever came was settled in this log
 }
 
@@ -139,7 +139,7 @@ def reconciled(
     until_us: int | None = None,
 ) -> pl.DataFrame:
     """
-    Hold the broker's counts against the log; one row a route that the broker counted, columns as `BOOK`.
+    Compare the broker's counts with the log; one row for each route that the broker counted, columns as `BOOK`.
 
     Args:
         stats: as `STATS`, with `broker`.
@@ -148,7 +148,7 @@ def reconciled(
         reads: as `Routes.reads`.
         clocks: of the writers.
         sockets: as `Context.sockets`.
-        until_us: it is about messages that were sent before then; None: about all.
+        until_us: consider only messages that were sent before this time; None: all.
 
     """
     if stats.is_empty():
@@ -158,7 +158,7 @@ def reconciled(
         return pl.DataFrame(schema=BOOK)
     moved = pl.concat(
         [
-            # A row tells of both where a process reads a queue that it sends to.
+            # One row has both numbers if a process reads a queue that it sends to.
             traffic.filter(pl.col("came") > 0)
             .drop("went")
             .join(expects.select("dest", "route"), on="dest"),
@@ -171,7 +171,7 @@ def reconciled(
         clocks.earliest("minute_us").alias("begun"),
         (clocks.latest("minute_us") + MINUTE_US).alias("ended"),
     )
-    # A minute more on each side: a broker counts an ACK when it gets to it.
+    # A minute more on each side: a broker counts an ACK only when it processes it.
     by_then = pl.col("begun") <= pl.col("to_us") + MINUTE_US
     touched = by_then & (pl.col("ended") >= pl.col("from_us") - MINUTE_US)
     surely = pl.col("ended") <= pl.col("surely_to_us")
@@ -194,9 +194,9 @@ def reconciled(
         pl.col("came_ever", "sure_ever", "went_ever").fill_null(0),
     )
     went = pl.col("dequeued") - pl.col("expired")
-    # Where the log has all that ever came, what went before the broker was first asked is known, too: an app first asks
-    # for a queue up to a minute after it has used it. Of what may have come after the last count, as much of what was
-    # counted may be older than the log. If the broker counts fewer than came, its counters may have begun anew.
+    # If the log has all messages that ever came, it also knows what went before the first count, which an app asks for
+    # up to a minute after it began to use the queue. As many as may have come after the last count, so many of the
+    # counted ones may be older than the log. If the broker counts fewer than came, its counters may have been reset.
     ours = (
         ~pl.col("restarted")
         & (pl.col("queues") == 1)
@@ -239,10 +239,10 @@ def reconciled(
 
 def sent_back(book: pl.DataFrame, plans: pl.DataFrame, routes: Routes) -> pl.Series:
     """
-    Return the buckets whose messages may have gone back to the broker while it counted more that went than lines tell;
-    `book` as `reconciled`, `plans` as that partial.
+    Return the buckets of messages that may have been sent back for redelivery on routes where the broker counted more
+    that went than the log does; `book` as `reconciled`, `plans` as that partial.
 
-    Keys that tell no time share 64 buckets: to look at each of those for one of them would be to look at all.
+    Keys without a time are left out: they share 64 buckets, so looking at those would mean looking at nearly all.
     """
     doubtful = book.filter(pl.col("other_out") > 0)
     back = plans.filter(pl.col("bucket") >= 0, pl.col("back_us").is_not_null())
@@ -255,10 +255,10 @@ def sent_back(book: pl.DataFrame, plans: pl.DataFrame, routes: Routes) -> pl.Ser
 
 def taken() -> pl.Expr:
     """
-    Return up to how many messages others may have got, in rows of `BOOK` of routes where they surely got some.
+    Return how many messages others may have got at most, in rows of `BOOK`, on routes where they surely got some.
 
-    Who was not watched all the time may have got any number; and some of ours beside the first count and the last may
-    not be of what was counted, so that more of that went to others.
+    If the counts do not cover all the time, others may have got any number. And some of our settlements near the first
+    and last count may not be among the counted ones, so that more of those went to others.
     """
     some = pl.col("other_out") > 0
     return (
@@ -271,7 +271,7 @@ def taken() -> pl.Expr:
 
 
 def _read_directly(routes: Routes) -> pl.DataFrame:
-    """Return the route of each queue that is read: dest, route. What is sent back is of such, never of a topic."""
+    """Return the route of each queue that is read: dest, route. Messages are sent back only to queues, not topics."""
     return routes.reads.filter(pl.col("subscription").is_null()).select("dest", "route")
 
 
@@ -283,12 +283,13 @@ def but_sent_back(
     by_key: pl.DataFrame,
 ) -> pl.DataFrame:
     """
-    Tell in `book`, as `reconciled`, no others of what our consumers sent back, for the broker to deliver it later.
+    Subtract in `book`, as `reconciled`, the messages that our consumers sent back for the broker to deliver later, so
 
-    The broker counts the copy, under an id of its own, as one more that came, and the message as one more that went. A
-    line tells of it before the broker has it, so that some of these are still what they were. A message surely was sent
-    back when it failed, and then came under another id. Of one that did not come again yet nobody knows: but if its
-    sender keeps a log, it is counted as not settled, and needs no doubt of others besides.
+    that they do not count as traffic of others.
+    The broker counts the copy, which has an id of its own, as one more that came, and the message as one more that
+    went. The line is written before the broker has the copy, so some may never have been sent back. A message surely
+    was if it failed and then came under another id. For one that has not come again nobody knows: but if its sender
+    keeps a log, it counts as not settled, and needs no further doubt.
 
     Args:
         book: as `reconciled`.
@@ -370,12 +371,12 @@ def but_sent_back(
 
 def _least(moved: pl.DataFrame, spans: pl.DataFrame, sockets: pl.DataFrame) -> pl.DataFrame:
     """
-    Return how many messages surely came and went between the broker's first line and its last: route, came_least,
+    Return how many messages surely came and went between the broker's first and last count: route, came_least,
     went_least.
 
-    Only what writers tell that know no other broker, of the one queue that was counted, whose counters went on and on
-    over links that lasted. Others may have begun anew all the same, where they had grown beyond the old ones by the
-    next look.
+    Only lines of writers that know no other broker count, for a route with a single counted queue, whose counters never
+    fell, over links that lasted. On other links the counters may have been reset unnoticed, if by the next count they
+    exceeded the old ones.
     """
     sole = (
         sockets.group_by("writer")
@@ -409,10 +410,10 @@ def _spans(
     stats: pl.DataFrame, routes: pl.DataFrame, clocks: Clocks, until_us: int | None
 ) -> pl.DataFrame:
     """
-    Return what the broker counted of each route, between the first and the last line of who watched it longest.
+    Return what the broker counted on each route, between the first and last count of the writer that watched longest.
 
-    A process tells the counts now by one of its sessions and now by another: they are of one broker all the same.
-    Of messages that were sent before `until_us` no more can wait than were in the queue at any moment since.
+    The counts of one process may come from several of its sessions: they are of one broker all the same.
+    Of the messages sent before `until_us` no more can wait than were in the queue at any moment since.
     """
     since = pl.lit(value=False) if until_us is None else pl.col("ts_us") >= until_us
     who = ["broker", "dest", "writer"]

@@ -1,15 +1,15 @@
 """
-How far the clock of each writer is ahead of the broker's.
+Estimates by how much the clock of each writer is ahead of the broker's (its offset).
 
-Nothing is received before it was sent. So what the consumer's clock shows on receipt, less the broker's timestamp, is
-never less than the consumer's offset; and what the sender's clock showed when it made the key, less the broker's
-timestamp, is never more than the sender's. Messages of Classic tell neither: their timestamp is the sender's. A writer
-that had the broker show its clock (`broker.clock`) tells both, on either broker. The bounds of all writers of one host
-hold for its one clock.
+Nothing is received before it was sent. So the consumer's clock on receipt minus the broker's timestamp is an upper
+bound of the consumer's offset; and the sender's clock when it made the key minus the broker's timestamp is a lower
+bound of the sender's offset. Messages of Classic give neither: their timestamp is the sender's. A writer that asked the
+broker for its clock (`broker.clock`) has both bounds, on either broker. Bounds of all writers of one host hold for its
+clock.
 
-A clock that is set while its process runs has several offsets. When it was set, and by how much, the lines of the
-process tell: each has the time of a second clock, which is never set. Between two such moments is a *stretch*. Offsets
-are those of the last stretch, because ends are compared most; times of others are turned into it.
+A clock that is set while its process runs has several offsets. The lines of the process tell when and by how much it
+was set: each also has the time of the monotonic clock, which is never set. The time between two settings is a
+*stretch*. Offsets are those of the last stretch, because ends are compared most; times of others are converted to it.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-#: Messages of each writer and hour that are looked at from both ends: those whose keys have the least hashes, which
-#: are the same ones at both, however the log is cut into batches.
+#: How many messages of each writer and hour are compared at sender and receiver: those whose keys have the smallest
+#: hashes, so that both sides choose the same ones, however the log is cut into batches.
 _SAMPLES: Final = 32
 _HOUR_US: Final = 3_600_000_000
-#: Key and timestamp are cut to milliseconds.
+#: Times in keys and timestamps are cut to milliseconds: this many microseconds may be missing.
 _CUT_US: Final = 1000
-#: By so much may a clock of which nothing is known be ahead, where something must be assumed.
+#: By how much an unknown clock is assumed to be ahead at most.
 UNKNOWN_US: Final = 3_600_000_000
-#: What a clock that is never set shows: it begins with its host.
+#: Plausible times of a monotonic clock, which begins at 0 with its host.
 _RUNNING_US: Final = (0, PLAUSIBLE_US[1])
 _SECOND_US: Final = 1_000_000
-#: A message's key may be so much older than the first line of its stretch of a log.
+#: By how much a message's key may be older than the first line of its stretch.
 _BEFORE_US: Final = 60_000_000
-#: Whether the clock of a stretch was set: then it has several.
+#: Whether the clock was set: then its writer has several stretches.
 _IS_SET: Final = pl.col("writer").is_duplicated()
-#: So many times fewer rows than writers are few, if there are many writers.
+#: Rows are few if they are so many times fewer than the writers, and the writers more than `_MANY`.
 _FEW: Final = 10
 _MANY: Final = 1000
-#: A clock that is less wrong than this is not told of.
+#: Clocks that are wrong by less than this are not reported.
 TOLD_US: Final = 1_000_000
 
 
-#: By how much the clock of a line is ahead of the one that is never set; null where one of the two tells no time.
+#: By how much a line's wall clock is ahead of its monotonic clock; null if one of the two is implausible.
 _AHEAD_US: Final = pl.when(
     pl.col("ts_us").is_between(*PLAUSIBLE_US) & pl.col("mono_us").is_between(*_RUNNING_US)
 ).then(pl.col("ts_us") - pl.col("mono_us"))
-#: The stretch that a line is in, by the whole seconds that its clock is ahead: one that is set by a second or more
-#: begins another, and one that drifts now and then.
+#: The stretch of a line, by the whole seconds that its wall clock is ahead of the monotonic one: a clock that is set by
+#: a second or more begins a new stretch, and a drifting one does now and then.
 _STRETCH: Final = (_AHEAD_US // _SECOND_US).alias("stretch")
 
 
@@ -81,7 +81,7 @@ def _stretches(events: Events) -> pl.DataFrame:
     )
 
 
-#: The stretches of each writer's clock: from when to when, by itself, and up to when by the clock that is never set.
+#: The stretches of each writer's clock: from when to when by the wall clock, and up to when by the monotonic one.
 STRETCHES: Final = Partial(
     "stretches",
     ("writer", "stretch"),
@@ -91,7 +91,7 @@ STRETCHES: Final = Partial(
 )
 
 
-#: Both ends of the way of a message show a time.
+#: Deliveries with plausible times at broker and receiver.
 _ARRIVED: Final = (
     (pl.col("kind") == "delivery")
     & pl.col("recv_us").is_between(*PLAUSIBLE_US)
@@ -113,13 +113,13 @@ def _receipts(events: Events) -> pl.DataFrame:
     )
 
 
-#: The least that a message was on its way to a writer.
+#: The shortest time that a message took to a writer, an upper bound of the writer's offset.
 RECEIPTS: Final = Partial(
     "receipts", ("writer", "stretch"), {"high_us": Adds.MIN}, _receipts, apart=("writer",)
 )
 
 
-#: No clock is off by more.
+#: Offsets beyond these are implausible.
 _WRONG_US: Final = (-PLAUSIBLE_US[1], PLAUSIBLE_US[1])
 
 
@@ -141,7 +141,7 @@ def _comparisons(events: Events) -> pl.DataFrame:
     )
 
 
-#: Between what the clock of a writer is ahead of the broker's, as that showed its own.
+#: Bounds of each writer's offset, where the broker told its own clock.
 COMPARISONS: Final = Partial(
     "comparisons",
     ("writer", "stretch"),
@@ -173,7 +173,7 @@ def _samples(events: Events) -> pl.DataFrame:
     )
 
 
-#: The samples are those of each writer, side and hour.
+#: The groups of which samples are kept: writer, side and hour.
 _EACH: Final = ("writer", "side", pl.col("key_us") // _HOUR_US)
 _OF_MANY: Final = pl.len().over(*_EACH) > _SAMPLES
 _IS_AMONG_LEAST: Final = pl.col("hash") <= pl.col("hash").unique().bottom_k(_SAMPLES).max().over(
@@ -182,8 +182,8 @@ _IS_AMONG_LEAST: Final = pl.col("hash") <= pl.col("hash").unique().bottom_k(_SAM
 
 
 def _least(ends: pl.DataFrame) -> pl.DataFrame:
-    """Keep the samples: of a batch, and of what the batches kept."""
-    # All of a few are kept: then no more is to be looked at, and there may be 100,000 writers of a few lines each.
+    """Keep the samples of one batch, or of the samples that several batches kept."""
+    # If there are few, all are kept without sorting: there may be 100,000 writers with a few lines each.
     if ends.height <= _SAMPLES:
         return ends
     many = ends.select(_OF_MANY).to_series()
@@ -193,7 +193,7 @@ def _least(ends: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([ends.filter(~many), of_many.filter(_IS_AMONG_LEAST)])
 
 
-#: Messages by which the clocks of senders and receivers are compared.
+#: The sampled messages by which the clocks of senders and receivers are compared.
 SAMPLES: Final = Partial(
     "samples",
     ("writer", "stretch", "side", "hash"),
@@ -203,12 +203,12 @@ SAMPLES: Final = Partial(
 )
 
 
-#: What clocks are estimated by.
+#: The partials from which clocks are estimated.
 CLOCKED: Final = (STRETCHES, RECEIPTS, SAMPLES, COMPARISONS)
 
 
 def are_few(rows: int, writers: int) -> bool:
-    """Return whether so many rows are looked up quicker among their own writers alone than among all."""
+    """Return whether a look-up for so few rows is quicker among only their writers than among all."""
     return writers > max(_MANY, rows * _FEW)
 
 
@@ -217,40 +217,40 @@ class Clocks:
     """What is known of each writer's clock."""
 
     #: writer, host, low_us, high_us (bounds of the offset, null: none), offset_us (the best guess; null: none),
-    #: believed_us (what is nearest to 0 within the bounds); least_us and most_us (of the two, in any stretch);
-    #: lately_us (as most_us, but in the last stretch alone).
+    #: believed_us (the value nearest to 0 within the bounds); least_us and most_us (the smallest and largest of
+    #: offset_us and believed_us in any stretch); lately_us (as most_us, but in the last stretch alone).
     offsets: pl.DataFrame
-    #: sender, receiver, at_most_us: by so much the receiver's clock is ahead of the sender's, at the most.
+    #: sender, receiver, at_most_us: by how much the receiver's clock is ahead of the sender's at most.
     pairs: pl.DataFrame
     #: writer, stretch, first_us, last_us (by its clock), shift_us (turns its times into those of the last stretch).
     stretches: pl.DataFrame
 
     def believed(self, writer: str = "writer") -> pl.Expr:
-        """Return microseconds that the clock of each row's `writer` is ahead, as far as that is proven; 0: unknown."""
+        """Return by how many microseconds the clock of each row's `writer` is proven to be ahead; 0: unknown."""
         return self._of("believed_us", writer)
 
     def least(self, writer: str = "writer") -> pl.Expr:
-        """Return microseconds by which the clock is ahead at the least: it may be wrong by more than is proven."""
+        """Return by how many microseconds the clock of each row's `writer` may be ahead at least."""
         return self._of("least_us", writer)
 
     def most(self, writer: str = "writer") -> pl.Expr:
-        """Return microseconds that the clock of each row's `writer` is ahead, at the most."""
+        """Return by how many microseconds the clock of each row's `writer` may be ahead at most."""
         return self._of("most_us", writer)
 
     def lately(self, writer: str = "writer") -> pl.Expr:
-        """Return what `most` does, of the last stretch alone: of that are `ended`, and times that `shifts` turned."""
+        """Return `most` of the last stretch alone, to which `ended` and `shifts` convert times."""
         return self._of("lately_us", writer)
 
     def was_set(self, writer: str = "writer") -> pl.Expr:
-        """Return whether the clock of each row's `writer` was set while that ran."""
+        """Return whether the clock of each row's `writer` was set while the writer ran."""
         return pl.col(writer).is_in(self._set["writer"].unique().implode())
 
     def earliest(self, instant: str, writer: str = "writer") -> pl.Expr:
-        """Return an instant that the clock of each row's `writer` showed, by one that is set right: not before this."""
+        """Return the earliest true time at which the clock of each row's `writer` can have shown `instant`."""
         return pl.col(instant) - self.most(writer)
 
     def latest(self, instant: str, writer: str = "writer") -> pl.Expr:
-        """Return an instant that the clock of each row's `writer` showed, by one that is set right: not after this."""
+        """Return the latest true time at which the clock of each row's `writer` can have shown `instant`."""
         return pl.col(instant) - self.least(writer)
 
     @property
@@ -259,7 +259,7 @@ class Clocks:
         return self.stretches.filter(_IS_SET)
 
     def ended(self, writers: pl.DataFrame) -> pl.DataFrame:
-        """Correct `last_us` of writers: what a clock that was set showed last is not the latest that it showed."""
+        """Correct `last_us` of writers whose clock was set: the latest time that it showed need not be the last one."""
         were_set = self._set
         if were_set.is_empty():
             return writers
@@ -274,7 +274,7 @@ class Clocks:
 
     def shifts(self, made: pl.DataFrame) -> pl.DataFrame:
         """
-        Tell what turns times of keys into those of the last stretch of who made them; `made`: sender, key_us.
+        Return the shifts that convert times in keys to the last stretch of the sender's clock; `made`: sender, key_us.
 
         Columns: sender, key_us, least_us, most_us (they differ where the clock showed that time more than once); only
         of senders whose clock was set.
@@ -282,7 +282,7 @@ class Clocks:
         begin, end = pl.col("first_us") - _BEFORE_US, pl.col("last_us")
         mine = made.unique().join(self._set, left_on="sender", right_on="writer")
         near = pl.col("key_us").is_between(begin, end)
-        # A time that no stretch has may be of any of them.
+        # A time that is in no stretch may belong to any of them.
         sure = near | ~near.any().over("sender", "key_us")
         return (
             mine.filter(sure.fill_null(value=True))
@@ -294,7 +294,7 @@ class Clocks:
         )
 
     def _of(self, column: str, writer: str) -> pl.Expr:
-        # Most clocks are right, and then nobody is looked up.
+        # If all clocks are right, as most are, no writer is looked up.
         if not (self.offsets[column] != 0).any():
             return pl.lit(0, pl.Int64)
         return pl.col(writer).map_batches(
@@ -302,7 +302,7 @@ class Clocks:
         )
 
     def _told(self, column: str, writers: pl.Series) -> pl.Series:
-        """Look `writers` up; to get ready for that takes as long as there are clocks, so few are looked for in few."""
+        """Return `column` of each of `writers`; the table is first cut to those writers if they are few."""
         known = self.offsets.filter(pl.col(column) != 0)
         if are_few(writers.len(), known.height):
             known = known.filter(pl.col("writer").is_in(writers.unique().implode()))
@@ -312,7 +312,7 @@ class Clocks:
         return told.fill_null(0)
 
     def told(self) -> list[dict[str, Any]]:
-        """Return the clocks that are wrong by a second or more, or likely to be; `believed_us` is what is proven."""
+        """Return the clocks that probably are wrong by a second or more; `believed_us` is how much is proven."""
         wrong = self.offsets.filter(pl.col("offset_us").abs() >= TOLD_US)
         return (
             wrong.sort("writer")
@@ -322,7 +322,7 @@ class Clocks:
 
 
 def _shifted(stretches: pl.DataFrame) -> pl.DataFrame:
-    """Return `Clocks.stretches`. Most clocks are never set: only those of the others are put in order."""
+    """Return `Clocks.stretches`. Only those of clocks that were set are sorted: most never are."""
     columns = ("writer", "stretch", "first_us", "last_us")
     never = pl.lit(0, pl.Int64).alias("shift_us")
     of_others = stretches.lazy().filter(~_IS_SET).select(*columns, never).pipe(at_once)
@@ -334,7 +334,7 @@ def _shifted(stretches: pl.DataFrame) -> pl.DataFrame:
 
 
 def clocks(sums: Mapping[str, pl.DataFrame], writers: pl.DataFrame) -> Clocks:
-    """Estimate the offsets; `sums` has CLOCKED, and `writers` at least writer and host."""
+    """Estimate the offsets; `sums` has the partials CLOCKED, and `writers` at least the columns writer and host."""
     stretches, receipts, samples, compared = (sums[partial.name] for partial in CLOCKED)
     shifted = _shifted(stretches)
     of_others = shifted.filter(pl.col("shift_us") != 0)
@@ -411,7 +411,7 @@ def clocks(sums: Mapping[str, pl.DataFrame], writers: pl.DataFrame) -> Clocks:
             .fill_null(0)
             .alias("believed_us"),
         )
-        # Bounds that contradict each other are those of a clock that was set between two processes of its host.
+        # Contradicting bounds mean that the clock was set between two processes of its host.
         .with_columns(
             (
                 pl.when(low > high)

@@ -1,7 +1,7 @@
 """
-What the commands of `jmsx` call: each has its process to itself, in which Polars works as in those that read segments.
+The functions that the commands of `jmsx` call. Each command has its process to itself, where Polars is set up as in the
 
-As entry points: a name is loaded, and the process set up before, when its command is called.
+processes that read segments. They are entry points: a command's module is imported only after the process is set up.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """
 Closed segments in Parquet: some of a folder in one file, `compacted-*.parquet` beside where they lay.
 
-Nothing of a segment is lost: the column `segment` is its name and `line` each of its lines, in order (`raw` where that
-is not UTF-8). A segment keeps its path, size, time and digest, which the file's metadata tells, so that a report does
-not read again what it has read before. The other columns are those by which one looks for lines: kind, writer, seq and
-ts_us, null where a line does not begin as the writer begins lines.
+Nothing of a segment is lost: the column `segment` has its name and `line` each of its lines, in order (`raw` if a line
+is not UTF-8). The file's metadata keeps each segment's path, size, time and digest, so that a report does not read
+again what it has read before. The other columns are for searches: kind, writer, seq and ts_us, null if a line does not
+begin as the writer begins lines.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Closed segments put into Parquet, which takes about an eighth of the room: see `compacted`."""
+"""Puts closed segments into Parquet files, which take about an eighth of the space: see `compacted`."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _ROW_GROUP: Final = 50_000
 
 def compact(events: Path) -> Iterator[str]:
     """
-    Put the closed segments below `events` into Parquet, and say of each file that is made what is in it.
+    Put the closed segments below `events` into Parquet, and yield a sentence about each file that is made.
 
-    A segment is removed after the file that holds it was written to the disk and read again to the last byte, and has
-    its name. Whenever this is killed, each segment is in its own file, or in Parquet, or in both, where it counts once;
-    the next call ends the work.
+    A segment is removed only after the Parquet file was written to the disk, read again completely, and renamed to its
+    final name. If this is killed, each segment is in its own file, in Parquet, or in both, and is still counted once;
+    the next call finishes the work.
 
     Raises:
         ConfigurationError: there is no segment, something cannot be read or written, or another is at it.
@@ -86,7 +86,7 @@ def _alone(events: Path) -> Iterator[None]:
 def _left(
     events: Path, segments: Iterable[Segment], done: set[tuple[str, int, int]]
 ) -> Iterator[Segment]:
-    """Yield the segments that are in no file yet; others, left by an interrupted call or shipped again, are removed."""
+    """Yield the segments that are not yet in Parquet; remove those that are, after an interruption or shipped again."""
     for segment in segments:
         path = events / segment.path
         if (path.name, segment.size, segment.digest) not in done:
@@ -128,7 +128,7 @@ def _compacted(events: Path, folder: Path, batch: Sequence[Segment]) -> str:
 
 
 def _put(sources: Mapping[str, bytes], told: str, made: Path) -> None:
-    """Write a file that appears when it is on the disk and holds what was put into it."""
+    """Write a file that gets its name only when it is on the disk and its content has been checked."""
     unfinished = made.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}{SUFFIX}")
     write_parquet(
         _rows(sources),

@@ -33,9 +33,9 @@ _WORST: Final = (SUSPECT, UNVERIFIABLE, BALANCED)
 _HOUR: Final = r"date=(?<date>\d{4}-\d{2}-\d{2})/hour=(?<hour>\d{2})"
 _COUNTED: Final = ("sent", "settled", *dict.fromkeys(SETTLES.values()))
 _GRAIN: Final = ("dest", "route", "hour_us")
-#: Why lines are missing of which nobody knows what they were about.
+#: The reason for missing lines whose content nobody knows.
 _NAMESAKES: Final = "two processes have its name, and lines of one were put aside"
-#: What `summary` has of each destination, and of all.
+#: The numbers that `summary` has for each destination, and for all together.
 NUMBERS: Final = (
     *_COUNTED,
     "unaccounted",
@@ -96,12 +96,12 @@ DOUBTS: Final = {
     ),
     "refused_settled": "{} settled, though their sender was told of an error",
 }
-#: What casts no doubt on a verdict, but must be told.
+#: Numbers that cast no doubt on a verdict, but must be reported.
 TOLD: Final = {
     "removed": "{} not settled, and removed with their subscription",
     "dropped": "{} sent with the duplicate id of another one, and not delivered: the broker drops such",
 }
-#: Of which number it is the part that is proven, or that nothing proves; others are told as they are.
+#: The number of which each is the proven part, or the unproven one; other numbers are reported whole.
 NUMBER_OF: Final = {
     "lost": "unaccounted",
     "incomparable": "foreign",
@@ -110,7 +110,7 @@ NUMBER_OF: Final = {
 
 
 def with_sent_to(rows: pl.DataFrame, held: Books) -> pl.DataFrame:
-    """Add `sent_to` to rows with `dest` and `route`: the destination that alone leads to the route, or else `dest`."""
+    """Add `sent_to` to rows with `dest` and `route`: the only destination that leads to the route, or else `dest`."""
     return (
         rows.lazy()
         .join(held.sole.lazy(), on="route", how="left")
@@ -122,9 +122,9 @@ def with_sent_to(rows: pl.DataFrame, held: Books) -> pl.DataFrame:
 
 def settlements(held: Books) -> pl.DataFrame:
     """
-    Return how many were settled: `dest`, `route`, `hour_us`, `strange` (as `is_strange`), `n`.
+    Return how many messages were settled: `dest`, `route`, `hour_us`, `strange` (as `is_strange`), `n`, and `number`
 
-    Beside them `number` (which of the numbers counts them), `sent_to` (dest).
+    (which of the numbers counts them) and `sent_to` (dest).
     """
     return (
         held.deliveries.lazy()
@@ -138,7 +138,7 @@ def settlements(held: Books) -> pl.DataFrame:
 
 
 def is_strange(held: Books) -> pl.Expr:
-    """Return whether a bucket is one of foreign senders' only, or of messages without a key: it cannot be compared."""
+    """Return whether a bucket has only messages of foreign senders or without a key, so that it cannot be compared."""
     return (pl.col("bucket") < 0) & ~pl.col("bucket").is_in(held.own.implode())
 
 
@@ -152,7 +152,7 @@ def long(
     number: str | pl.Expr = "sent",
     sent_to: str = "dest",
 ) -> pl.LazyFrame:
-    """Return the counts `n` of rows as what `number` says, as `numbers` has them."""
+    """Return the counts `n` in `frame` as rows of `numbers`, each counted as `number`."""
     return frame.lazy().select(
         "dest",
         pl.col(sent_to).alias("sent_to"),
@@ -165,16 +165,16 @@ def long(
 
 def late_confirmed(held: Books, found: pl.DataFrame) -> pl.DataFrame:
     """
-    Return unconfirmed sends of buckets that balance with them: settled, so they were sent.
+    Return unconfirmed sends in buckets that balance with them: they were settled, which proves that they were sent.
 
-    A bucket that another route does not balance in was looked at key by key: what is in `found` is counted there.
+    Buckets that do not balance on another route were looked at key by key, and are counted from `found`.
     """
     return _balancing(held.sends.filter(outcome="unconfirmed"), held, found)
 
 
 @of_rows
 def _balancing(unconfirmed: pl.DataFrame, held: Books, found: pl.DataFrame) -> pl.DataFrame:
-    """Do as `late_confirmed`, of the sends that are `unconfirmed`."""
+    """Do what `late_confirmed` does, for the sends `unconfirmed`."""
     looked = found["bucket"].unique().implode()
     with_them = held.compared.filter(
         pl.col("balanced") & (pl.col("unconfirmed_n") > 0) & ~pl.col("bucket").is_in(looked)
@@ -186,7 +186,7 @@ def numbers(held: Books, found: pl.DataFrame, gone: pl.DataFrame) -> pl.DataFram
     """
     Return all numbers as rows: dest, sent_to, route, hour_us, number, n; `gone` as `copies.unclaimed`.
 
-    What was settled is told of where it was read, `dest`, and of where it was `sent_to`.
+    Settlements have both the destination where the message was read, `dest`, and the one it was `sent_to`.
     """
     settled = settlements(held)
     judged = (
@@ -221,15 +221,15 @@ def numbers(held: Books, found: pl.DataFrame, gone: pl.DataFrame) -> pl.DataFram
 
 
 def wide(rows: pl.LazyFrame, by: tuple[str, ...]) -> pl.LazyFrame:
-    """Add up rows of numbers by `by`; one column a number."""
+    """Add up rows of numbers by the columns `by`; each number becomes a column."""
     return rows.group_by(by).agg(_EACH_NUMBER)
 
 
 def rows_of(numbered: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
     """
-    Return one row a destination, route and hour of sending, with all numbers, and the keys of what is wrong.
+    Return one row for each destination, route and hour of sending, with all numbers, and the keys of what is wrong.
 
-    `explicable`: how many of the unaccounted may be explained if what explains them is all of this hour.
+    `explicable`: how many unaccounted messages may be explained if all explanations are used for this hour.
     """
     keyed = (
         found.lazy()
@@ -260,11 +260,11 @@ def _sampled(which: pl.Expr) -> pl.Expr:
 
 def placed_gaps(held: Books) -> pl.DataFrame:
     """
-    Return what may be missing, route by route: route, low_us, high_us (set right; null: without end), lines, why,
+    Return where lines may be missing, route by route: route, low_us, high_us (corrected; null: no limit), lines, why,
     reads, who.
 
-    Nobody knows what a missing line was about: all that its writer has to do with. Of one that has to do with nothing
-    that is known, it may be anything; and of two processes of one name the other one has to do with who knows what.
+    A missing line may be about any route that its writer sends to or reads. If no route of the writer is known, it may
+    be about any at all; so may lines of the second of two processes with one name.
     """
     known = gaps(held.complete, held.horizon.silent)
     return _placed(pl.concat([known, held.absent.drop("says"), _quarantined(held)]), held)
@@ -272,8 +272,8 @@ def placed_gaps(held: Books) -> pl.DataFrame:
 
 @of_rows
 def _placed(known: pl.DataFrame, held: Books) -> pl.DataFrame:
-    """Do as `placed_gaps`, of gaps that are `known`; columns as `GAPS`."""
-    # A clock may be wrong by more than is proven, so a gap is as long as it may be.
+    """Do what `placed_gaps` does, for the gaps `known`; columns as `GAPS`."""
+    # A clock may be wrong by more than is proven, so each gap is made as long as it can be.
     known = known.with_columns(
         held.clocks.earliest("low_us"), held.clocks.latest("high_us")
     ).with_row_index("gap")
@@ -303,7 +303,7 @@ def _placed(known: pl.DataFrame, held: Books) -> pl.DataFrame:
 
 
 def _quarantined(held: Books) -> pl.DataFrame:
-    """Return gaps for lines put aside and files that were not read: what their writer touched in that hour."""
+    """Return gaps for lines in the quarantine and files that were not read: each is the hour of its folder."""
     none, hour = pl.lit(None, pl.Int64), pl.col("path").str.extract_groups(_HOUR)
     begun = (
         pl.format("{}T{}:00", hour.struct.field("date"), hour.struct.field("hour"))
@@ -313,11 +313,11 @@ def _quarantined(held: Books) -> pl.DataFrame:
     of_hour = {"low_us": begun, "high_us": begun + HOUR_US - 1}
     told = [pl.DataFrame(schema=GAPS)]
     quarantine, passed_over = held.terms.quarantine, held.terms.passed_over
-    # Of a log that has no good line nobody knows how many its spoilt ones were: a file may be full of zeros.
+    # If a writer has no valid line, the number of its damaged lines means nothing: a file may be full of zeros.
     numbered = pl.col("writer").is_in(held.complete.writers["writer"].implode())
     if quarantine is not None:
         twin = pl.col("what") == NAMESAKE
-        # Lines of one process stand in for those that the other one lacks, and nobody knows when that wrote.
+        # Lines of one process hide gaps in those of its namesake, and nobody knows when that one wrote.
         twins = quarantine.filter(twin).unique("writer")
         told += [
             gap_rows(twins, _NAMESAKES, low_us=none, high_us=none, lines=none),
@@ -338,17 +338,18 @@ def explained(
     found: pl.DataFrame, missing: pl.DataFrame, in_hand: pl.DataFrame, held: Books
 ) -> pl.DataFrame:
     """
-    Add to each key how many of its unaccounted messages may have been settled in a gap, or wait, or went elsewhere.
+    Add to each key how many of its unaccounted messages may have been settled in a gap of the log, or still wait, or
 
-    A gap that ended before a message was sent explains nothing, and a gap of so many lines no more than so many
-    messages (but see `_with_removals`); nor does the broker hold more than it says (but where others read, too, and it
-    was not watched all the time, it says only how many went to them at the least), nor consumers (`in_hand`), whose
-    messages the broker counts, too, until they are acknowledged: so where it counted after they spoke, its word is the
-    last one. Messages come to a consumer in order: what was overdue when the one was sent that it last was done with,
-    it does not have, unless it is stuck there, or came again since. A broker may have dropped what had a duplicate id,
-    as `_with_dropped` tells. What is beyond that is proven, though not of which key: `explained` takes the oldest, so
-    that it adds up to what is explained in all; `explicable` does so in each hour by itself; `proven` are only the keys
-    that nothing explains.
+    went elsewhere.
+    A gap explains only messages sent before its end, and no more than it has lines (but see `_with_removals`).
+    What waits at the broker explains no more messages than its counts; if others read, too, and the counts do not cover
+    all the time, the counts only tell how many went to others at least. Consumers explain no more than they hold
+    (`in_hand`); the broker counts these messages, too, until they are acknowledged, so its count wins if it is later.
+    Messages come to a consumer in order: it does not hold one that was overdue when the message was sent that it last
+    was done with, unless that is stuck or came again since. A broker may have dropped messages with a duplicate id: see
+    `_with_dropped`. Messages beyond all these are proven lost, though not which keys: `explained` explains the oldest
+    first, so that it adds up to the total; `explicable` does so for each hour by itself; `proven` marks only keys that
+    nothing explains.
     """
     sent_us = held.clocks.earliest("key_us", "sender").fill_null(0)
     unsettled = (pl.col("unaccounted") - pl.col("elsewhere")).clip(lower_bound=0)
@@ -399,8 +400,8 @@ def _rooms(
     found: pl.DataFrame, missing: pl.DataFrame, in_hand: pl.DataFrame, held: Books
 ) -> pl.DataFrame:
     """
-    Return how many messages of each route what may explain any: route; gap, until_us, room (in gaps, until then);
-    room_elsewhere (at any time).
+    Return how many messages of each route can be explained, and by what: route; gap, until_us, room (by gaps, for
+    messages sent until then); room_elsewhere (by other explanations, whenever sent).
     """
     by_gaps = (
         _with_removals(missing.filter("reads"), held)
@@ -418,7 +419,7 @@ def _rooms(
         )
     )
     sent_latest_us = held.clocks.latest("key_us", "sender")
-    # It came once more when it was given back or its wait was over, and late out of a long transaction.
+    # The message came again when it was given back or its wait was over, which may be late after a long transaction.
     again_us = pl.max_horizontal(
         "answered_us", "back_us", held.clocks.latest("wait_most_us", "sender")
     )
@@ -458,9 +459,9 @@ def _rooms(
 @of_rows
 def _with_removals(missing: pl.DataFrame, held: Books) -> pl.DataFrame:
     """
-    Have a gap of who reads a durable subscription explain all that was sent until that surely gave a message again.
+    Let a gap in the log of a durable subscription's reader explain all messages sent until that subscription surely
 
-    A missing line may have told that it was removed: nothing is owed to it from then on, nor what it still had.
+    delivered one again: a missing line may have told that the subscription was removed, with all messages it had.
     """
     durable = held.routes.reads.filter(pl.col("subscription").str.starts_with(DURABLE))["route"]
     may_be = pl.col("route").is_in(durable.unique().implode())
@@ -482,7 +483,7 @@ def _with_removals(missing: pl.DataFrame, held: Books) -> pl.DataFrame:
             right_on="from_us",
             by="route",
             strategy="forward",
-            check_sortedness=False,  # it is, and cannot be checked by route
+            check_sortedness=False,  # it is sorted, but Polars cannot check that by route
         )
         .select("gap", "route", "again_us")
     )
@@ -497,7 +498,7 @@ def _with_removals(missing: pl.DataFrame, held: Books) -> pl.DataFrame:
 
 
 def _skews(held: Books) -> pl.DataFrame:
-    """Return by how much the clocks of who sends there are ahead, as far as it may be: route, least, most."""
+    """Return by how much the clocks of a route's senders may be ahead: route, least, most."""
     return held.senders.group_by("route").agg(
         held.clocks.least("sender").min().alias("least"),
         held.clocks.most("sender").max().alias("most"),
@@ -506,10 +507,8 @@ def _skews(held: Books) -> pl.DataFrame:
 
 def _fitting(among: Sequence[str]) -> pl.Expr:
     """
-    Return how many messages of each key are explained, the oldest first of those that have the columns `among` in
-    common.
-
-    What waits may be of any time, and a gap explains only what was sent `within`: so the others come first.
+    Return how many messages of each key are explained, the oldest first among keys with equal columns `among`.
+    A gap explains only messages sent `within` it, other explanations any: so they first go to messages outside gaps.
     """
     room_elsewhere = pl.col("room_elsewhere")
     within, without = pl.col("within"), pl.col("without")
@@ -519,17 +518,18 @@ def _fitting(among: Sequence[str]) -> pl.Expr:
 
 
 def _taken(sent: pl.Expr, room: pl.Expr, among: Sequence[str]) -> pl.Expr:
-    """Return how many of each key's messages there is `room` for, the first first."""
+    """Return how many of each key's messages fit into `room`, in the order of the keys."""
     before = sent.cum_sum().over(among, order_by="msg_key") - sent
     return pl.min_horizontal(sent, (room - before).clip(lower_bound=0))
 
 
 def _with_dropped(found: pl.DataFrame, among: Sequence[str]) -> pl.DataFrame:
     """
-    Add `dropped_too`: how many of each key's messages may have been dropped, for strangers had their duplicate ids.
+    Add `dropped_too`: how many of each key's messages the broker may have dropped, as strangers' messages had their
 
-    Of those that were sent up to a moment these are no more than strangers were `made` before it, and `others` whose
-    ids these may have been. So as many are left as anywhere are too many: the first ones, for gaps explain what is old.
+    duplicate ids. With ids made by jmsx no more can have been dropped, up to any moment, than strangers' messages were
+    `made` before it; with common ids, too, no more than these and `others`. What is too many is subtracted from the
+    first ones: gaps may explain old messages.
     """
     own = pl.when("common_id").then(0).otherwise("again")
     return (
@@ -543,7 +543,7 @@ def _with_dropped(found: pl.DataFrame, among: Sequence[str]) -> pl.DataFrame:
 
 
 def _but_first(name: str, room: pl.Expr, among: Sequence[str]) -> pl.Expr:
-    """Return the column without so many of its first as are more than there is `room` for up to any of them."""
+    """Return the column `name`, reduced from its first rows on until no cumulative sum exceeds its `room`."""
     sent = pl.col(name)
     up_to = sent.cum_sum().over(among, order_by=["answered_us", "msg_key"])
     beyond = pl.when(sent > 0).then(up_to - room).max().over(among).fill_null(0)
@@ -552,10 +552,10 @@ def _but_first(name: str, room: pl.Expr, among: Sequence[str]) -> pl.Expr:
 
 def conclusions(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.DataFrame:
     """
-    Judge rows of numbers, each by itself: what may be explained in an hour is not proven of that hour.
+    Judge each row of numbers by itself: messages that may be explained in an hour are not proven lost in that hour.
 
-    Added are `verdict`, `reasons`, `further` (ones, of `together`), `later` (than the horizon) and the numbers of
-    `NUMBER_OF`, which add up: so of all hours together more may be proven to be lost than of each.
+    Adds `verdict`, `reasons`, `further` (more reasons, for `together`), `later` (whether the hour is after the horizon)
+    and the numbers of `NUMBER_OF`. These add up, so more may be proven lost in all hours together than in each.
     """
     expiring = (
         rows.lazy()
@@ -568,7 +568,7 @@ def conclusions(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Da
         )
     )
     proven = pl.col("proven").fill_null(value=False)
-    # Where others send too, what expired may have been theirs.
+    # If others send, too, the expired messages may have been theirs.
     has_expired = ((pl.col("expiring") <= pl.col("booked")) & (pl.col("other_in") == 0)).fill_null(
         value=False
     )
@@ -584,7 +584,7 @@ def conclusions(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Da
             .alias("unproven_expiry"),
         )
     )
-    # Hours are of the senders' clocks.
+    # Hours are by the senders' clocks.
     after = (
         pl.col("hour_us") - pl.col("most").fill_null(0) > held.horizon.until_us
         if held.horizon.living and held.horizon.until_us is not None
@@ -625,8 +625,8 @@ def conclusions(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Da
 
 @of_rows
 def _tainted(missing: pl.DataFrame, rows: pl.DataFrame, held: Books) -> pl.DataFrame:
-    """Return the hours of `rows` in which something may be missing: route, hour_us, gap (what, in words)."""
-    # Hours are of the senders' clocks, and gaps are set right.
+    """Return the hours of `rows` in which lines may be missing: route, hour_us, gap (which, in words)."""
+    # Hours are by the senders' clocks, gaps by corrected ones.
     begin = pl.col("hour_us") - pl.col("most").fill_null(0)
     end = pl.col("hour_us") + HOUR_US - pl.col("least").fill_null(0)
     return (
@@ -663,7 +663,7 @@ _REASONS: Final = pl.concat_list(
 
 
 def together(rows: pl.DataFrame) -> dict[str, list[str]]:
-    """Return the reasons of each destination, of all its `rows` together: an hour's words tell that hour's numbers."""
+    """Return the reasons by destination, from the numbers of all its `rows` together, not of single hours."""
     told = (
         rows.lazy()
         .sort("dest", "hour_us", "route")
@@ -679,6 +679,6 @@ def together(rows: pl.DataFrame) -> dict[str, list[str]]:
 
 
 def worst(verdicts: Iterable[str]) -> str:
-    """Return the worst of some verdicts; nothing at all proves nothing."""
+    """Return the worst of some verdicts; `unverifiable` if there are none."""
     given = set(verdicts)
     return next((one for one in _WORST if one in given), UNVERIFIABLE)
