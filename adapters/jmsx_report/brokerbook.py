@@ -8,6 +8,7 @@ So the log has a least and a most number, and only counts beyond these prove any
 
 from __future__ import annotations
 
+from bisect import bisect
 from typing import Final
 
 import polars as pl
@@ -106,12 +107,12 @@ TRAFFIC: Final = Partial(
 #: The columns of `reconciled`.
 BOOK: Final = {
     "route": pl.String,
-    "from_us": pl.Int64,
-    "to_us": pl.Int64,
-    "enqueued": pl.Int64,  # since from_us
+    "from_us": pl.Int64,  # the first count of any that is taken
+    "to_us": pl.Int64,  # and the last
+    "enqueued": pl.Int64,  # while watched longest by one
     "dequeued": pl.Int64,
-    "expired": pl.Int64,
-    "size": pl.Int64,  # at to_us
+    "expired": pl.Int64,  # while watched by any
+    "size": pl.Int64,  # at the end of who watched longest
     "counted_us": pl.Int64,  # when the last count was, by the writer's corrected clock
     "other_in": pl.Int64,  # at least so many came that are in no line
     "other_out": pl.Int64,  # at least so many went that are in no line
@@ -153,9 +154,10 @@ def reconciled(
     """
     if stats.is_empty():
         return pl.DataFrame(schema=BOOK)
-    spans = _spans(stats, _routes_of(expects, reads), clocks, until_us)
-    if spans.is_empty():
+    watched = _watched(stats, clocks, until_us).join(_routes_of(expects, reads), on="dest")
+    if watched.is_empty():
         return pl.DataFrame(schema=BOOK)
+    spans = _spans(watched)
     moved = pl.concat(
         [
             # One row has both numbers if a process reads a queue that it sends to.
@@ -175,6 +177,7 @@ def reconciled(
     by_then = pl.col("begun") <= pl.col("to_us") + MINUTE_US
     touched = by_then & (pl.col("ended") >= pl.col("from_us") - MINUTE_US)
     surely = pl.col("ended") <= pl.col("surely_to_us")
+    further = _further(watched, spans, moved)
     logged = (
         spans.select("route", "from_us", "to_us", "surely_to_us")
         .join(moved, on="route")
@@ -189,9 +192,14 @@ def reconciled(
         )
         .join(_least(moved, spans, sockets), on="route", how="left")
     )
-    held = spans.join(logged, on="route", how="left").with_columns(
-        pl.col("came_most", "went_most", "outside", "came_least", "went_least").fill_null(0),
-        pl.col("came_ever", "sure_ever", "went_ever").fill_null(0),
+    held = (
+        spans.join(logged, on="route", how="left")
+        .join(further, on="route", how="left")
+        .with_columns(
+            pl.col("came_most", "went_most", "outside", "came_least", "went_least").fill_null(0),
+            pl.col("came_ever", "sure_ever", "went_ever").fill_null(0),
+            pl.col("further_in", "further_out", "further_expired").fill_null(0),
+        )
     )
     went = pl.col("dequeued") - pl.col("expired")
     # If the log has all messages that ever came, it also knows what went before the first count, which an app asks for
@@ -217,9 +225,12 @@ def reconciled(
         & (pl.col("size_before") == 0)
         & (pl.col("enqueued") == pl.col("dequeued"))
     )
+    came_beyond = (pl.col("enqueued") - pl.col("came_most")).clip(lower_bound=0)
+    went_beyond = (went - pl.col("went_most")).clip(lower_bound=0)
     beyond = {
-        "in": pl.col("enqueued") - pl.col("came_most"),
-        "out": pl.max_horizontal(went - pl.col("went_most"), went_ever),
+        "in": came_beyond + pl.col("further_in"),
+        # What went before the first count went also while others watched.
+        "out": pl.max_horizontal(went_beyond + pl.col("further_out"), went_ever),
     }
     return held.with_columns(
         *(
@@ -231,6 +242,9 @@ def reconciled(
         (pl.col("came_least") - pl.col("enqueued")).clip(lower_bound=0).alias("fewer_in"),
         (pl.col("went_least") - pl.col("dequeued")).clip(lower_bound=0).alias("fewer_out"),
         pl.when(pl.col("queues") == 1).then(pl.col("surely_from_us", "surely_to_us")),
+        pl.min_horizontal("from_us", "first_us").alias("from_us"),
+        pl.max_horizontal("to_us", "last_us").alias("to_us"),
+        pl.col("expired") + pl.col("further_expired"),
         whole.alias("whole"),
         even.alias("even"),
         (even & (went == pl.col("went_most"))).alias("proven"),
@@ -406,31 +420,28 @@ def _routes_of(expects: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([direct, reads.select("dest", "route")]).filter(single).unique()
 
 
-def _spans(
-    stats: pl.DataFrame, routes: pl.DataFrame, clocks: Clocks, until_us: int | None
-) -> pl.DataFrame:
+def _watched(stats: pl.DataFrame, clocks: Clocks, until_us: int | None) -> pl.DataFrame:
     """
-    Return what the broker counted on each route, between the first and last count of the writer that watched longest.
+    Return what the broker counted of each queue, between the first and last count of each writer that watched it.
 
     The counts of one process may come from several of its sessions: they are of one broker all the same.
     Of the messages sent before `until_us` no more can wait than were in the queue at any moment since.
     """
     since = pl.lit(value=False) if until_us is None else pl.col("ts_us") >= until_us
-    who = ["broker", "dest", "writer"]
     links = pl.struct("session_id", "epoch").n_unique()
     fewer = pl.col("enqueued").diff() < 0
     grown = [
         pl.when(fewer).then(pl.col(name)).otherwise(pl.col(name).diff()).sum().alias(name)
         for name in ("enqueued", "dequeued", "expired")
     ]
-    watched = (
+    return (
         stats.with_columns(
             (pl.col("ts_us") - clocks.believed()).alias("ts_us"),
             clocks.earliest("ts_us").alias("earliest_us"),
             clocks.latest("ts_us").alias("latest_us"),
         )
         .sort("ts_us")
-        .group_by(who, maintain_order=True)
+        .group_by("broker", "dest", "writer", maintain_order=True)
         .agg(
             pl.col("earliest_us").min().alias("from_us"),
             pl.col("latest_us").max().alias("to_us"),
@@ -445,10 +456,13 @@ def _spans(
             (links > pl.col("session_id").n_unique()).alias("relinked"),
         )
         .sort(pl.col("to_us") - pl.col("from_us"), "to_us", "writer", descending=True)
-        .unique(["broker", "dest"], keep="first", maintain_order=True)
     )
+
+
+def _spans(watched: pl.DataFrame) -> pl.DataFrame:
+    """Return what was counted of each route by who watched it longest; `watched` as `_watched`, with `route`."""
     return (
-        watched.join(routes, on="dest")
+        watched.unique(["broker", "dest", "route"], keep="first", maintain_order=True)
         .group_by("route")
         .agg(
             pl.col("from_us").min(),
@@ -461,3 +475,73 @@ def _spans(
             pl.col("dest", "broker", "surely_from_us", "surely_to_us").first(),
         )
     )
+
+
+#: What was counted while others watched than who did so longest.
+_FURTHER: Final = {
+    "route": pl.String,
+    "further_in": pl.Int64,
+    "further_out": pl.Int64,
+    "further_expired": pl.Int64,
+    "first_us": pl.Int64,
+    "last_us": pl.Int64,
+}
+
+
+def _further(watched: pl.DataFrame, spans: pl.DataFrame, moved: pl.DataFrame) -> pl.DataFrame:
+    """
+    Return what was counted before who watched longest began, and after its end, as `_FURTHER`; one row a route.
+
+    A fleet is started anew more often than its log is judged. Only of routes of one queue, over links that lasted, and
+    of times of which no two overlap: so nothing is counted twice, and each count is of one run of one broker.
+    """
+    one = spans.filter(pl.col("queues") == 1).select("route")
+    lasted = ~pl.col("restarted") & ~pl.col("relinked")
+    told = (pl.sum_horizontal("enqueued", "dequeued") > 0) & pl.col("to_us").is_not_null()
+    runs = (
+        watched.join(one, on="route", maintain_order="left")
+        .with_columns((pl.col("writer").cum_count().over("route") == 1).alias("longest"))
+        .filter(pl.col("longest") | (lasted & told & pl.col("from_us").is_not_null()))
+    )
+    if runs["longest"].all():
+        return pl.DataFrame(schema=_FURTHER)
+    others = runs.filter(_apart(runs)).filter(~pl.col("longest"))
+    around = moved.select("route", "begun", "ended", "came", "went").join_where(
+        others.select("from_us", "to_us", "writer", of="route"),
+        pl.col("route") == pl.col("of"),
+        pl.col("begun") <= pl.col("to_us") + MINUTE_US,
+        pl.col("ended") >= pl.col("from_us") - MINUTE_US,
+    )
+    most = around.group_by("route", "writer").agg(pl.col("came", "went").sum())
+    went = pl.col("dequeued") - pl.col("expired")
+    return (
+        others.join(most, on=["route", "writer"], how="left")
+        .group_by("route")
+        .agg(
+            (pl.col("enqueued") - pl.col("came").fill_null(0))
+            .clip(lower_bound=0)
+            .sum()
+            .alias("further_in"),
+            (went - pl.col("went").fill_null(0)).clip(lower_bound=0).sum().alias("further_out"),
+            pl.col("expired").sum().alias("further_expired"),
+            pl.col("from_us").min().alias("first_us"),
+            pl.col("to_us").max().alias("last_us"),
+        )
+    )
+
+
+def _apart(runs: pl.DataFrame) -> pl.Series:
+    """Tell of each run whether it overlaps none of its route that was taken before it; longest first, as they are."""
+    taken: dict[str, list[tuple[int, int]]] = {}
+
+    def is_free(route: str, from_us: int, to_us: int) -> bool:
+        spans = taken.setdefault(route, [])
+        at = bisect(spans, (from_us, to_us))
+        before, after = spans[max(at - 1, 0) : at], spans[at : at + 1]
+        free = all(end < from_us for _, end in before) and all(to_us < begin for begin, _ in after)
+        if free:
+            spans.insert(at, (from_us, to_us))
+        return free
+
+    rows = runs.select("route", "from_us", "to_us").iter_rows()
+    return pl.Series([is_free(*row) for row in rows], dtype=pl.Boolean)

@@ -486,3 +486,76 @@ def test_a_broker_that_was_started_anew_counts_from_zero() -> None:
     assert summary["verdict"] == "unverifiable"
     assert "at least 3 messages" in findings(summary, "foreign_producers")[0]
     assert "at least 3 messages" in findings(summary, "foreign_consumers")[0]
+
+
+OLD, NEW = "shop-1", "shop-2"
+
+
+def begun_anew(
+    *, long: str, taken: int = 0, lives_us: int | None = None, **of_new: Any
+) -> tuple[Log, int]:
+    """A process, and an hour later its successor, of whose ten messages others take some; and the last look at those."""
+    log = Log().opens(OLD).opens(NEW, START + HOUR)
+    log.reads(OLD)
+    watched = dict.fromkeys((OLD, NEW), 10 * MINUTE) | {long: 20 * MINUTE}
+    for writer, begun, before in ((OLD, START, 0), (NEW, START + HOUR, 10)):
+        log.stats(writer, begun, enqueued=before, dequeued=before)
+        fields = {} if lives_us is None else {"expires_us": begun + 2 * MINUTE + lives_us}
+        for number in range(10):
+            made = log.send(writer, begun + 2 * MINUTE + number, **fields)
+            if number >= (taken if writer == NEW else 0):
+                log.deliver(writer, made, begun + 3 * MINUTE)
+        if writer == OLD:
+            log.stats(OLD, begun + watched[OLD], enqueued=10, dequeued=10)
+            log.closes(OLD, begun + watched[OLD])
+    log.stats(NEW, START + HOUR + watched[NEW], enqueued=20, dequeued=20, **of_new)
+    log.closes(NEW, START + HOUR + watched[NEW])
+    return log, START + HOUR + watched[NEW]
+
+
+@pytest.mark.parametrize("long", [OLD, NEW])
+def test_others_may_take_messages_while_another_process_watches(long: str) -> None:
+    """A fleet is started anew more often than its log is judged: not only who watches longest tells counts."""
+    summary = told(begun_anew(long=long, taken=3)[0])
+
+    assert (summary["verdict"], summary["explained"]) == ("unverifiable", 3), summary["reasons"]
+    assert "at least 3 messages went" in findings(summary, "foreign_consumers")[0]
+
+
+@pytest.mark.parametrize("long", [OLD, NEW])
+def test_what_expires_while_another_process_watches_is_proven(long: str) -> None:
+    """Its counts prove it as those of who watched longest do."""
+    summary = told(begun_anew(long=long, taken=3, lives_us=SECOND, expired=3)[0])
+
+    assert (summary["verdict"], summary["expired_at_broker"]) == ("balanced", 3), summary["reasons"]
+    assert "3 messages expired" in findings(summary, "expired")[0]
+
+
+def test_what_two_processes_count_at_once_is_counted_once() -> None:
+    """Two lie in wait of the same three: six that are not settled are more than what expired."""
+    log = Log().opens(OLD).opens(NEW)
+    log.reads(OLD)
+    for writer in (OLD, NEW):
+        log.stats(writer, START)
+    for number in range(10):
+        made = log.send(OLD, START + 2 * MINUTE + number, expires_us=START + 3 * MINUTE)
+        if number > 5:
+            log.deliver(OLD, made, START + 2 * MINUTE + SECOND)
+    for writer, at in ((OLD, START + 10 * MINUTE), (NEW, START + 11 * MINUTE)):
+        log.stats(writer, at, enqueued=10, dequeued=10, expired=3)
+        log.closes(writer, at)
+    summary = told(log)
+
+    assert (summary["verdict"], summary["expired_at_broker"]) == ("unverifiable", 6)
+    assert "3 messages expired" in findings(summary, "expired")[0]
+
+
+def test_counts_over_another_link_of_another_process_prove_nothing() -> None:
+    """The broker may have begun anew meanwhile, or be another one of that address."""
+    log, last = begun_anew(long=OLD, taken=3)
+    log.stats(NEW, last - SECOND, enqueued=20, dequeued=20)
+    log.lines[-1]["epoch"] = 2
+    summary = told(log)
+
+    assert (summary["verdict"], summary["unaccounted"]) == ("suspect", 3)
+    assert not findings(summary, "foreign_consumers")
