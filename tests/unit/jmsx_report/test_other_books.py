@@ -494,13 +494,15 @@ OLD, NEW = "shop-1", "shop-2"
 def begun_anew(
     *, long: str, taken: int = 0, lives_us: int | None = None, **of_new: Any
 ) -> tuple[Log, int]:
-    """A process, and an hour later its successor, of whose ten messages others take some; and the last look at those."""
+    """A process, and an hour later its successor, of whose ten messages others take some, and the last look."""
     log = Log().opens(OLD).opens(NEW, START + HOUR)
     log.reads(OLD)
     watched = dict.fromkeys((OLD, NEW), 10 * MINUTE) | {long: 20 * MINUTE}
     for writer, begun, before in ((OLD, START, 0), (NEW, START + HOUR, 10)):
         log.stats(writer, begun, enqueued=before, dequeued=before)
-        fields = {} if lives_us is None else {"expires_us": begun + 2 * MINUTE + lives_us}
+        fields: dict[str, Any] = {}
+        if lives_us is not None:
+            fields["expires_us"] = begun + 2 * MINUTE + lives_us
         for number in range(10):
             made = log.send(writer, begun + 2 * MINUTE + number, **fields)
             if number >= (taken if writer == NEW else 0):
