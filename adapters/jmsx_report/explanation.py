@@ -1,12 +1,12 @@
 """
 The life of one message, from the event logs of all services: who sent it, each delivery and its error, its end.
 
-Lines are looked for by their bytes, and nothing is parsed but those that are found. So a log of any size is read once
-for what is asked for and what its listeners sent, once for the keys if that was a message id, once for the transactions
-and for whose listener sent it, and once for what was sent beside that while a handler ran: by a batch's handler, in its
-threads, or by `receive()`. No line says what for, so that is told by its time. As in the report a line counts if it is
-one by `fault_of`, and where its number comes first. What the log cannot tell is said: a missing send, an open end,
-lines that are missing somewhere.
+Lines are found by searching bytes, and only those found are parsed. So a log of any size is read once for the message
+and what its listeners sent, once for the keys if a message id was asked for, once for the transactions and the message
+whose listener sent it, and once for what else was sent while a handler ran: by the handler of a batch, in its threads,
+or by `receive()`. No line says why such a message was sent, so the time decides. As in the report a line counts if
+`fault_of` finds it valid, and of lines with one number the first. What the log cannot tell is said: a missing send, an
+open end, lines that are missing somewhere.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 Line = dict[str, Any]
 
-#: Outcomes of a delivery behind which nothing comes.
+#: Outcomes of a delivery after which the message does not come again.
 _ENDS: Final = {
     "acknowledged": "done, and acknowledged",
     "committed": "done, and committed",
@@ -43,13 +43,13 @@ _ENDS: Final = {
     "duplicate": "known as done before; acknowledged without being handled",
     "expired": "expired before it was handled",
 }
-#: Outcomes after which it comes again.
+#: Outcomes of a delivery after which the message comes again.
 _GOES_ON: Final = {
     "rolled_back": "given back",
     "released": "given back by a consumer that closed",
     "abandoned": "its connection was lost before it was settled",
 }
-#: How a delivery went that was abandoned while the application had it.
+#: How the handler ended of a delivery that was abandoned while the application had the message.
 _LATE: Final = {
     "done": "its handler came to its end all the same",
     "failed": "its handler failed",
@@ -67,24 +67,24 @@ _TRANSACTION: Final = {
     "tx.rollback": "transaction {tx_id} was rolled back",
     "tx.in_doubt": "nobody knows how transaction {tx_id} ended",
 }
-#: What became of a message that nobody has got, by how its sends ended; the first one that there is counts.
+#: The fate of a message that was never delivered, by the outcome of its sends; the first outcome found counts.
 _UNDELIVERED: Final = {
     "confirmed": "sent, and not delivered as far as the log goes",
     "unconfirmed": "perhaps sent, and not delivered as far as the log goes",
     "rolled_back": "never sent: its transaction was rolled back",
     "error": "never sent: the broker refused it",
 }
-#: Deliveries, the latest, of which is told what was sent meanwhile: the log is searched once more for each.
+#: For how many of the latest deliveries the messages sent meanwhile are told: each costs another search of the log.
 _LOOKED_AT: Final = 2
-#: What is not known of a message whose end the log has not, and its broker may tell.
+#: What is said of a message whose end is not in the log; its broker may know more.
 _OPEN: Final = "how it ended is not in the log"
-#: Characters of a text that are told at most.
+#: The most characters of a text that are shown.
 LONG: Final = 4000
-#: Places in one list.
+#: The most places that one list shows.
 _MOST: Final = 20
 #: Fields that name a message.
 _NAMES: Final = ("msg_key", "msg_id", "cause_key")
-#: What lines have that tell of the log itself.
+#: Bytes by which lines about the log itself are found.
 _OF_THE_LOG: Final = (b'"kind":"log.open"', b'"kind":"log.gap"')
 
 
@@ -100,7 +100,7 @@ class Happening:
 
     @property
     def way(self) -> str:
-        """By which calls its error came, from the handler on, in one line; "" where the line does not tell."""
+        """The calls that led from the handler to its error, in one line; "" if the log line does not have them."""
         return from_the_handler(str(self.line.get("error_stack", "")))
 
 
@@ -112,9 +112,9 @@ class Story:
     happenings: list[Happening] = field(default_factory=list)
     #: What its listeners sent, and the transactions that consumed it: key, destination, outcome
     outputs: list[tuple[str, str, str]] = field(default_factory=list)
-    #: What its process sent beside them while its handler ran, and nobody says what for: key, destination, outcome
+    #: What its process also sent while its handler ran, for unknown reasons: key, destination, outcome
     meanwhile: list[tuple[str, str, str]] = field(default_factory=list)
-    #: Whose listener sent it, and what was consumed in the transaction that did: key, destination
+    #: The messages whose listeners sent it, or that were consumed in the transaction that sent it: key, destination
     inputs: list[tuple[str, str]] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)  #: what the log does not tell, sentences
     fate: str = ""  #: how it ended, as a clause
@@ -179,10 +179,10 @@ def explain(events: Path, wanted: str) -> Story:
 
 def deaths(events: Path) -> Iterator[Line]:
     """
-    Yield each dead letter that the log in `events` tells of, and what expired: as its line, with `reason`.
+    Yield the line of each dead letter and expired message in the log in `events`, with `reason`.
 
-    Segment by segment, so that none but what the caller keeps is held: in no order of time, and a line that the log has
-    twice comes twice.
+    The log is read segment by segment and nothing is kept, so the lines are not ordered by time, and a line that the
+    log has twice comes twice.
 
     Raises:
         ConfigurationError: there is no log.
@@ -200,7 +200,7 @@ def deaths(events: Path) -> Iterator[Line]:
 
 
 def _sent_meanwhile(log: _Log, handled: list[tuple[str, int, int]]) -> list[Line]:
-    """Return the sends of no known cause that a writer began from one instant to another, of those `handled`."""
+    """Return sends without a known cause that began while their writer ran a handler; `handled`: writer, start, end."""
     begins = {begin for _, start, end in handled for begin in _begins(start, end)}
 
     def fits(line: Line) -> bool:
@@ -218,7 +218,7 @@ def _sent_meanwhile(log: _Log, handled: list[tuple[str, int, int]]) -> list[Line
 
 
 def _begins(start: int, end: int) -> set[bytes]:
-    """Return with what numbers from `start` to `end` begin, in one or two ways."""
+    """Return one or two prefixes such that each number from `start` to `end` begins with one of them."""
     size = 10 ** len(str(max(end - start, 0)))
     return {str(number // size).encode() for number in (start, end)}
 
@@ -230,19 +230,20 @@ class _Log:
         self._events = events
         found = survey(events)
         self._segments = found.segments
-        self._noted = False  #: what is told of the writers is known
+        self._noted = False  #: the lines about the writers were read
         self.unread = found.files.filter("unread").height
         self.services: dict[str, str] = {}  #: writer -> service
         #: Writer and number of a line that tells of so many missing events
         self.gaps: dict[tuple[str, int], int] = {}
-        self.contradictions: set[tuple[str, int]] = set()  #: whose number another line has
+        #: Writer and number that two different lines have
+        self.contradictions: set[tuple[str, int]] = set()
 
     def find(self, texts: Collection[str], fits: Callable[[Line], bool]) -> list[Line]:
-        """Return the lines that have one of `texts` as a value and fit, ordered by time."""
+        """Return the lines that have one of `texts` as a value and satisfy `fits`, ordered by time."""
         return self.find_bytes([orjson.dumps(text) for text in texts], fits)
 
     def find_bytes(self, needles: Sequence[bytes], fits: Callable[[Line], bool]) -> list[Line]:
-        """Return the lines that have one of `needles` and fit, ordered by time."""
+        """Return the lines that contain one of `needles` and satisfy `fits`, ordered by time."""
         found: dict[tuple[str, int], Line] = {}
         for line in self.each(needles, fits):
             place = line["writer"], line["seq"]
@@ -251,7 +252,7 @@ class _Log:
         return sorted(found.values(), key=_in_time)
 
     def each(self, needles: Sequence[bytes], fits: Callable[[Line], bool]) -> Iterator[Line]:
-        """Yield the lines that have one of `needles` and fit, as they lie there; perhaps several times."""
+        """Yield the lines that contain one of `needles` and satisfy `fits`, in file order; perhaps several times."""
         for segment in self._segments:
             data = content(self._events, segment).data
             if not self._noted:
@@ -260,7 +261,7 @@ class _Log:
         self._noted = True
 
     def _note(self, data: bytes) -> None:
-        """Keep what is told of the writers themselves."""
+        """Remember what lines of `data` tell about the writers themselves."""
         for line in _lines(data, _OF_THE_LOG):
             if line["kind"] == "log.gap":
                 self.gaps[line["writer"], line["seq"]] = line["dropped"]
@@ -301,7 +302,7 @@ def _parsed(text: bytes) -> Line | None:
 
 
 def _told(log: _Log, keys: list[str], found: list[Line], beside: list[Line]) -> Story:
-    """Return the story of the lines that name it, as itself or as a cause, and of those `beside` them."""
+    """Return the story made of the lines `found`, which name the message or its key as a cause, and those `beside`."""
     story = Story(keys)
     own = _own(found, keys)
     ends = [line for line in beside if line["kind"] in _TRANSACTION]
@@ -432,7 +433,7 @@ _WORDED: Final[Mapping[str, Callable[[Line], str]]] = {
 
 
 def _fate(own: list[Line]) -> str:
-    """Return how it ended, as far as the log goes."""
+    """Return how the message ended, as far as the log tells, as a clause."""
     ended = [line for line in own if line["kind"] == "delivery" and line.get("outcome") in _ENDS]
     dead = [line for line in own if line["kind"] == "dlq"]
     last = max(ended, key=lambda line: line["ts_us"], default=None)

@@ -1,9 +1,9 @@
 """
-Which queue or subscription a message goes to: of one message sent, each of these gets a copy of its own.
+Which queues and subscriptions get a copy of a message that is sent to a destination.
 
-A *route* is what is settled together: a queue; a durable subscription; the queue that holds a virtual topic for one
-group of consumers; an Artemis queue below an address (`address::queue`); or several queues that a wildcard or a list is
-read from. A message has to be settled once for each route that its destination leads to.
+A *route* is a place from which one copy of a message must be settled once: a queue; a durable subscription; the queue
+of one consumer group of a virtual topic; an Artemis queue of an address (`address::queue`); or several queues that are
+read together by a wildcard or a list. A message must be settled once for each route that its destination leads to.
 
 Sources: Classic's VirtualTopic and CompositeQueue (`topic://VirtualTopic.>` is read at
 `queue://Consumer.*.VirtualTopic.>`), Artemis' address model (FQQN).
@@ -28,18 +28,18 @@ _CONSUMER: Final = re.compile(r"Consumer\.[^.]+\.(.+)")
 _STOMP: Final = re.compile(r"/([a-z-]+)/(.+)")
 _SLOTS: Final = {"dest": pl.String, "route": pl.String}
 
-#: Where a copy lies: (queue, topic subscription, …) and its name.
+#: A place for a copy: its kind (queue, topic subscription, …) and name.
 _Node = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """To which queues and subscriptions what is sent to a destination is copied, and who reads them."""
+    """The queues and subscriptions that get copies of messages to each destination, and who reads them."""
 
-    #: dest, route, fanned: of each message to `dest` one copy goes to `route`.
+    #: dest, route, fanned: one copy of each message to `dest` goes to `route`.
     expects: pl.DataFrame
-    reads: pl.DataFrame  #: dest, subscription, route: who reads there settles copies of `route`
-    unaudited: Mapping[str, str]  #: destination -> why what goes there is not compared
+    reads: pl.DataFrame  #: dest, subscription, route: its readers settle copies of `route`
+    unaudited: Mapping[str, str]  #: destination -> why its messages are not audited
 
     @property
     def read(self) -> frozenset[str]:
@@ -47,7 +47,7 @@ class Routes:
         return frozenset(self.reads["route"])
 
     def read_as(self, dest: str) -> str | None:
-        """Return the route of who reads the queue `dest`, by name or by a pattern; None: it is no queue, or unread."""
+        """Return the route by which the queue `dest` is read, by name or pattern; None: it is no queue, or unread."""
         places = parts(dest)
         if len(places) != 1 or places[0][0] != "queue":
             return None
@@ -60,7 +60,7 @@ class Routes:
 
 
 def parts(dest: str) -> list[tuple[str, str]]:
-    """Return kind and name of each destination that `queue://a,topic://b` lists; without a kind, the first's."""
+    """Return kind and name of each destination in a list `queue://a,topic://b`; without a kind, the first one's."""
     kind, found = "queue", []
     for number, one in enumerate(dest.partition("?")[0].split(",")):
         named, separator, name = one.strip().partition("://")
@@ -78,7 +78,7 @@ def parts(dest: str) -> list[tuple[str, str]]:
 
 
 def is_queue(dest: str) -> bool:
-    """Return whether there are only queues in `dest`, which may list some; not those that go with a session."""
+    """Return whether `dest`, perhaps a list, has only queues, and no temporary ones."""
     return all(kind == "queue" for kind, _ in parts(dest))
 
 
@@ -114,7 +114,7 @@ class _Groups:
 
 
 class _Map:
-    """Every destination that was sent to, every one that was read, and what they have to do with each other."""
+    """All destinations that were sent to or read, and which of them lead to the same queues."""
 
     def __init__(self, sent: Iterable[str], read: Iterable[tuple[str, str | None]]) -> None:
         self.sent = {dest: parts(dest) for dest in sorted(set(sent))}
@@ -142,7 +142,7 @@ class _Map:
         ]
 
     def _named(self) -> list[str]:
-        """Return every queue that is known of; those below an address count as queues however they are read."""
+        """Return every known queue; those of an address (`address::queue`) count as queues, whatever their URI says."""
         places = [
             place for listed in (*self.sent.values(), *self.read.values()) for place in listed
         ]
@@ -150,7 +150,7 @@ class _Map:
             name for kind, name in places if kind == "queue" or (kind == "topic" and _FQQN in name)
         }
         topics = {name for listed in self.sent.values() for kind, name in listed if kind == "topic"}
-        # Who reads `Consumer.A.VirtualTopic.>` has a queue for each virtual topic that was sent to.
+        # A reader of `Consumer.A.VirtualTopic.>` has a queue for each virtual topic that was sent to.
         for name in [name for name in named if is_wildcard(name)]:
             held = _CONSUMER.fullmatch(name)
             if held is not None:
@@ -159,7 +159,7 @@ class _Map:
         return sorted(named)
 
     def nodes_read(self, dest: str, subscription: str | None) -> list[_Node]:
-        """Return where what is read from `dest` may lie; nothing if that is not audited."""
+        """Return the queues or subscriptions from which a reader of `dest` may get messages; none if not audited."""
         found: list[_Node] = []
         for kind, name in self.read[dest, subscription]:
             if _is_temporary(kind):
@@ -175,7 +175,7 @@ class _Map:
         return found
 
     def nodes_sent(self, kind: str, name: str) -> list[_Node]:
-        """Return where the copies of what is sent to one destination go: one to each of these."""
+        """Return the queues and subscriptions that get one copy each of a message to this destination."""
         if kind == "queue":
             return [("queue", name)]
         if kind != "topic":
@@ -189,7 +189,7 @@ class _Map:
         return list(dict.fromkeys([*held, *self._of_address.get(name, ()), *subscribed]))
 
     def join(self) -> None:
-        """Put together what is settled together."""
+        """Join the queues and subscriptions that are read, and so settled, together."""
         for dest, subscription in self.read:
             nodes = self.nodes_read(dest, subscription)
             if nodes:
@@ -202,7 +202,7 @@ class _Map:
 
 def routes(sent: Iterable[str], read: Iterable[tuple[str, str | None]]) -> Routes:
     """
-    Find out what leads where.
+    Find out which destinations lead to which routes, and who reads these.
 
     Args:
         sent: destinations of sends.

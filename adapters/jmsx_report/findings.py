@@ -1,4 +1,4 @@
-"""What the page shows: gathered from the gold tables, and small however large they are."""
+"""What the report's page shows: gathered from the gold tables, and limited in size however large they are."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def findings(
         events: the folder of the log.
         tables: folders of Parquet, by name.
         flows: the rows of `FLOWS`, added up.
-        asked: the period that the report is about; of what is not limited there everything is shown.
-        kept: a folder for what parts of tables add up to, which the next report need not add up again.
+        asked: the period that the report is about.
+        kept: a folder for the sums of parts of tables, so that the next report need not add them up again.
 
     """
     health = pl.read_parquet(tables["event_log_health"])
@@ -112,7 +112,7 @@ def _instant(value: object) -> int | None:
 
 
 def _writers(health: pl.DataFrame) -> pl.DataFrame:
-    """Put processes of one service, host and version into one row."""
+    """Return one row for all processes of the same service, host, version and broker."""
     here = ("service", "host", "version", "broker")
     return (
         health.group_by(here)
@@ -127,7 +127,7 @@ def _writers(health: pl.DataFrame) -> pl.DataFrame:
 
 
 def _latency(folder: Path, asked: Period, kept: Path) -> Shown:
-    """Add up minutes to one row a consumer; histograms add up, percentiles do not."""
+    """Add up minutes to one row for each consumer: histograms can be added, percentiles cannot."""
     files = sorted(folder.glob("*.parquet"))
     if asked == Period():
         parts = [_once(part, kept / part.name) for part in files]
@@ -146,25 +146,25 @@ def _latency(folder: Path, asked: Period, kept: Path) -> Shown:
 
 
 def _once(part: Path, kept: Path) -> pl.DataFrame:
-    """Add up the minutes of a part, unless that is kept: a part by its name is always the same."""
+    """Return the sum of the minutes of a part, kept from the last report if there: a part's name fixes its content."""
     try:
         return pl.read_parquet(kept)
     except (OSError, pl.exceptions.PolarsError):
         sums = _minutes([part], Period())
-    if sums.height:  # an empty table's part is not named by what it is made of
+    if sums.height:  # the name of an empty table's part does not fix its content
         kept.parent.mkdir(parents=True, exist_ok=True)
         write(kept, sums)
     return sums
 
 
 def _minutes(parts: list[Path], asked: Period) -> pl.DataFrame:
-    """Add up the minutes of some parts that have to do with the period."""
+    """Add up the minutes of some parts, as far as they are in the period."""
     sums = [_added([rows], asked) for rows in _slices(parts)]
     return sums[0] if len(sums) == 1 else _added(sums, None)
 
 
 def _slices(parts: list[Path]) -> Iterator[pl.DataFrame]:
-    """Read parts some rows at a time, with sums in place of means."""
+    """Read parts in slices, with means turned into sums, which can be added."""
     table = pl.scan_parquet(parts).select(
         *_CONSUMER,
         "minute_us",
@@ -182,7 +182,7 @@ def _slices(parts: list[Path]) -> Iterator[pl.DataFrame]:
             )
         ),
     )
-    # An empty table has no slice, and its columns are wanted all the same.
+    # One slice even of an empty table, for its columns.
     for begin in range(0, max(1, table.select(pl.len()).collect().item()), _AT_ONCE):
         yield table.slice(begin, _AT_ONCE).collect()
 

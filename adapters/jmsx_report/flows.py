@@ -1,9 +1,10 @@
 """
-What the audit looks at: sends and deliveries, as fingerprints that add up, and key by key where those do not agree.
+The sends and deliveries that the audit compares: as fingerprints that add up, and key by key where these disagree.
 
-The key of a message of a jmsx sender begins with the time of sending, so both of its ends know its bucket: 10 seconds
-of that time. Of each writer, destination, subscription, bucket and outcome only a count is kept, and the xor and the
-sum of the hashes of the keys. A key of somebody else tells no time; its bucket is a negative number made of its hash.
+A message key made by jmsx begins with the time of sending, so sender and receiver both know the message's bucket: the
+10 seconds of that time. For each writer, destination, subscription, bucket and outcome only a count is kept, and the
+xor and the sum of the keys' hashes. Keys of other clients have no time; their buckets are negative numbers made of the
+key's hash.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ BUCKET_US: Final = 10_000_000
 #: 2001 to 2286, in microseconds and in milliseconds: other numbers are no times of this log.
 PLAUSIBLE_US: Final = (1_000_000_000_000_000, 10_000_000_000_000_000)
 _PLAUSIBLE_MS: Final = (1_000_000_000_000, 10_000_000_000_000)
-#: Buckets of keys that tell no time: -1 to -SHARDS.
+#: The number of buckets of keys without a time: -1 to -SHARDS.
 SHARDS: Final = 64
-#: A sender of jmsx makes the key of a message as it begins to send it.
+#: A send that begins more than this after its key was made may be a second one: jmsx makes a key as it begins to send.
 LATE_US: Final = 100_000
-#: The bucket of messages without any key, which nothing can be compared with.
+#: The bucket of messages without any key, which cannot be compared.
 NAMELESS: Final = -SHARDS - 1
-#: Of so many keys each is looked at by itself.
+#: Up to so many keys each is looked at by itself.
 _FEW: Final = 1_000
 _KEY_DIGITS: Final = 32  #: hexadecimal ones, in a key of a jmsx sender
 _SEED: Final = 11
-#: The low 31 bits of a hash: the sum of 4 * 10^9 of them still is a number of 64 bits.
+#: The low 31 bits of a hash: the sum of 4 * 10^9 of these still fits into 64 bits.
 _LOW: Final = 0x7FFF_FFFF
-#: What a delivery ends with after which no broker holds the message for anyone, and the number that counts it.
+#: The outcomes of a delivery after which the broker no longer has the message, and the number that counts each.
 SETTLES: Final = {
     Outcome.ACKNOWLEDGED.value: "done",
     Outcome.COMMITTED.value: "done",
@@ -46,7 +47,7 @@ SETTLES: Final = {
 }
 #: Outcomes of deliveries that are done.
 DONE: Final = tuple(outcome for outcome, number in SETTLES.items() if number == "done")
-#: The kind of line by which a delivery is told that was abandoned while the application had it.
+#: The kind of line that tells the end of a delivery that was abandoned while the application had the message.
 LATE: Final = "delivery.late"
 _FLOWING: Final = ("send", "delivery", LATE)
 _HERE: Final = ("writer", "session_id", "epoch", "kind", "outcome", "dest", "subscription")
@@ -54,15 +55,15 @@ _HERE: Final = ("writer", "session_id", "epoch", "kind", "outcome", "dest", "sub
 
 def optional(kind: str, name: str, of: type[pl.DataType]) -> pl.Expr:
     """
-    Return the column `name`, or nulls where lines of `kind` have no such member.
+    Return the column `name`, or nulls if lines of `kind` have no such member.
 
-    Nulls of a Categorical must not be a constant of a module: they would have Polars keep the names of all batches.
+    A null Categorical must not be a constant of the module: Polars would then keep the names of all batches in memory.
     """
     return pl.col(name) if name in SCHEMAS[kind] else pl.lit(None, of).alias(name)
 
 
 def key_us(key: pl.Expr) -> pl.Expr:
-    """Read the time of sending, microseconds since the epoch, off a key; null if not of jmsx."""
+    """Return the time of sending in a message key, microseconds since the epoch; null if jmsx did not make the key."""
     milliseconds = key.str.head(12).str.to_integer(base=16, strict=False)
     digits = key.map_batches(_of_digits, return_dtype=pl.Boolean, is_elementwise=True)
     ours = (key.str.len_bytes() == _KEY_DIGITS) & digits & milliseconds.is_between(*_PLAUSIBLE_MS)
@@ -70,15 +71,15 @@ def key_us(key: pl.Expr) -> pl.Expr:
 
 
 def _of_digits(keys: pl.Series) -> pl.Series:
-    """Tell which keys are hexadecimal digits only: nearly always all, which is told sooner of many at once."""
+    """Return which keys have only hexadecimal digits. Nearly always all do; that is tested first, for all at once."""
     if keys.len() > _FEW and are_hexadecimal(keys):
         return keys.is_not_null()
-    # To look for what must not be there takes a quarter of the time of matching the whole.
+    # To search for a forbidden character takes a quarter of the time of matching the whole key.
     return ~keys.str.contains("[^0-9a-f]")
 
 
 def hashed(key: pl.Expr) -> pl.Expr:
-    """Return a number made of a key, the same wherever this version of Polars runs."""
+    """Return a hash of a key, the same wherever this version of Polars runs."""
     return key.hash(_SEED).reinterpret(signed=True)
 
 
@@ -94,9 +95,9 @@ def fingerprint(n: pl.Expr) -> tuple[pl.Expr, pl.Expr, pl.Expr]:
 
 def bucket(key: pl.Expr, instant: pl.Expr, number: pl.Expr | None = None) -> pl.Expr:
     """
-    Return the bucket of a key, of which `instant` is the time: the beginning of its 10 seconds, or a negative number.
+    Return the bucket of a key whose time is `instant`: the beginning of its 10 seconds, or a negative number without.
 
-    Both ends of a message give the same. `number` is `hashed(key)`, where that is there already.
+    Sender and receiver get the same bucket. `number` is `hashed(key)`, if that is known already.
     """
     shard = -1 - ((hashed(key) if number is None else number) & (SHARDS - 1))
     nameless = key.is_null() | (key == "")
@@ -110,7 +111,7 @@ def bucket(key: pl.Expr, instant: pl.Expr, number: pl.Expr | None = None) -> pl.
     )
 
 
-#: Columns that one kind of line has and another has not, beside the subscription.
+#: Columns, besides the subscription, that only some of the kinds have.
 _OF_SOME: Final[dict[str, type[pl.DataType]]] = {
     "sent_us": pl.Int64,
     "recv_us": pl.Int64,
@@ -121,14 +122,14 @@ _OF_SOME: Final[dict[str, type[pl.DataType]]] = {
 
 
 _NONE: Final = pl.lit(0)
-#: In which segments there are such lines.
+#: The range of line numbers, by which the segments of such lines are found.
 _NUMBERS: Final = (pl.col("seq").min().alias("low"), pl.col("seq").max().alias("high"))
-#: The ids of Classic begin so: its messages have the timestamps of their senders.
+#: The prefix of Classic's message ids: messages of Classic have the timestamps of their senders.
 _OF_CLASSIC: Final = "ID:"
 
 
 def _of(kind: str, effects: pl.Expr = _NONE, running: pl.Expr = _NONE) -> list[pl.Expr]:
-    """Return the columns of `keyed` of a line of `kind`, but for those that it adds, and the subscription."""
+    """Return the columns of `keyed` for lines of `kind`, except the subscription and those that `keyed` itself adds."""
     there = {name: optional(kind, name, of) for name, of in _OF_SOME.items()}
     columns = (*_HERE[:-1], "msg_key", "seq", "ts_us", "mono_us")
     return [
@@ -145,10 +146,10 @@ def _of(kind: str, effects: pl.Expr = _NONE, running: pl.Expr = _NONE) -> list[p
 
 def _of_deliveries() -> list[pl.Expr]:
     """
-    Return the columns of a delivery.
+    Return the columns of `keyed` for a delivery.
 
-    Of one that was abandoned only its times tell of its handler. Where that was not called they are all one, or its end
-    comes before its beginning or is not there; where it still ran its end is that of the link.
+    For an abandoned delivery only the times tell whether its handler ran. If it was not called, they are all equal, or
+    its end is before its start or missing; if it still ran, its end is the time when the link was lost.
     """
     done = pl.col("outcome").is_in(DONE)
     begun, ended, settled = pl.col("start_us"), pl.col("end_us"), pl.col("ts_us")
@@ -162,7 +163,7 @@ def _of_deliveries() -> list[pl.Expr]:
 
 
 def _of_late_ones() -> list[pl.Expr]:
-    """Return the columns of what became of deliveries of which `running` had counted one."""
+    """Return the columns of `keyed` for `delivery.late` lines, which take back what `running` had counted."""
     outcome = pl.col("outcome")
     running = pl.when(outcome != LateOutcome.IN_DOUBT.value).then(-1).otherwise(0)
     return _of(LATE, outcome == LateOutcome.DONE.value, running)
@@ -181,12 +182,12 @@ _BUCKET: Final = bucket(_KEY, _KEY_US, pl.col("hash")).alias("bucket")
 
 def keyed(events: Events) -> pl.DataFrame:
     """
-    Return each send, each delivery, and what was told late of one, with time and hash of its key.
+    Return each send, each delivery, and each `delivery.late` line, with time and hash of its key.
 
-    Writers and the like are Categorical. `shown_us`: what the broker's own clock showed when it got the message; null
-    where that is not sure: Classic takes the time from the sender, and Artemis does so from other clients than those of
-    STOMP, whose keys are not ours. `effects`: its handler ran to its end without an error. `running`: it ran on
-    when its link was lost; a line `LATE`, which older releases do not have, takes that back.
+    Names (writer, dest and the like) are Categorical. `shown_us`: the broker's own clock when it got the message; null
+    if unsure: Classic takes the time from the sender, and so does Artemis for clients other than STOMP's, whose keys
+    jmsx did not make. `effects`: the handler ended without an error. `running`: the handler still ran when its link was
+    lost; a `LATE` line, which older releases do not write, takes that back.
     """
     lines = {kind: events.coded(kind) for kind in events.kinds(*_FLOWING)}
     return (
@@ -201,7 +202,7 @@ def keyed(events: Events) -> pl.DataFrame:
 
 
 def _placed(both: pl.DataFrame) -> pl.LazyFrame:
-    """Add the bucket of its key to each row of `keyed`, and the hour of sending where that is known."""
+    """Add to each row of `keyed` the bucket of its key, and the hour of sending if that is known."""
     return both.lazy().with_columns(_BUCKET, _HOUR_US)
 
 
@@ -227,8 +228,8 @@ def _fingerprints(events: Events) -> pl.DataFrame:
     )
 
 
-#: What is `keyed`, by writer, outcome, destination, subscription and bucket. `hour_us` is the hour of sending; the
-#: lines have numbers of the writer from `low` to `high`.
+#: The fingerprints of the rows of `keyed`, by writer, outcome, destination, subscription and bucket. `hour_us` is the
+#: hour of sending; the rows' lines have numbers of the writer from `low` to `high`.
 FLOWS: Final = Partial(
     "flows",
     (*_HERE, "hour_us", "bucket"),
@@ -250,14 +251,14 @@ _STORY: Final = (
     *("msg_key", "key_us", "bucket", "hour_us", "tx_id", "msg_id"),
     *("consumer", "plan"),
 )
-#: The kind of line by which a message is planned to come again.
+#: The kind of line that tells of a planned redelivery.
 PLANNED: Final = "redelivery.scheduled"
-#: Outcomes that leave open what the broker has done, if they are of a transaction.
+#: Outcomes that, in a transaction, leave open what the broker has done.
 _OPEN: Final = ("unconfirmed", Outcome.ABANDONED.value)
 
 
 def _plans(events: Events) -> pl.LazyFrame:
-    """Return each line by which a message is planned to come again, as a story of its own: none replaces another."""
+    """Return each line about a planned redelivery as a story of its own: later lines do not replace earlier ones."""
     instant = key_us(pl.col("msg_key"))
     return (
         events.coded(PLANNED)
@@ -281,7 +282,7 @@ def _plans(events: Events) -> pl.LazyFrame:
             pl.lit(0, pl.Int64).alias("running"),
             pl.lit(None, pl.Int64).alias("expires_us"),
             (pl.col("ts_us") + pl.col("delay_us").clip(0, PLAUSIBLE_US[1])).alias("until_us"),
-            # A line of an older release says so only where later messages wait for it.
+            # Lines of older releases tell this only where later messages wait for the redelivery.
             pl.coalesce(~pl.col("by_broker"), "blocking", pl.lit(value=False)).alias("kept"),
         )
     )
@@ -298,8 +299,8 @@ def _planned(events: Events) -> pl.DataFrame:
     )
 
 
-#: From which number of the writer to which the lines are by which messages of a bucket are planned to come again, and
-#: when the last of those was that a broker may keep till then.
+#: The range of a writer's line numbers about planned redeliveries of a bucket, and the time of the last one for which
+#: the broker may keep the message meanwhile.
 PLANS: Final = Partial(
     "plans",
     ("writer", "dest", "hour_us", "bucket"),
@@ -344,7 +345,7 @@ def _told(events: Events, wanted: pl.Series) -> pl.DataFrame:
 
 def stories(buckets: pl.Series) -> Partial:
     """
-    Return what each message of `buckets` went through, key by key, where FLOWS only adds up.
+    Return the partial with the story of each message of `buckets`, key by key, where FLOWS only has sums.
 
     Columns: writer, session_id, epoch, kind, outcome, dest, subscription, msg_key, key_us, bucket, hour_us, n, effects,
     running, tx_id (only where the outcome leaves open how the transaction ended), msg_id (of a delivery), first_us,
@@ -404,9 +405,9 @@ _WHERE_SENT: Final = (
 
 @of_lines("send")
 def _sent_late(events: Events) -> pl.DataFrame:
-    """Return the sends that began long after their key was made, or before it: that key may have been sent before."""
+    """Return sends that did not begin right after their key was made: the key may have been sent before."""
     sends = events.coded("send")
-    # They come first there.
+    # In `keyed` the sends come first.
     known = events.once(keyed)["key_us"][: sends.height]
     begun = sends[["msg_key", "start_us", "ts_us"]].hstack([known])
     return begun.lazy().filter(_IS_LATE).select(_WHERE_SENT).pipe(at_once)
@@ -424,7 +425,7 @@ def _again(events: Events) -> pl.DataFrame:
 
 @of_rows
 def _foreign(flagged: pl.DataFrame) -> pl.DataFrame:
-    """Return those of deliveries that are done, and whose key tells no time."""
+    """Return the deliveries in `flagged` that are done and whose key has no time."""
     return (
         flagged.filter(pl.col("outcome").is_in(DONE), key_us(pl.col("msg_key")).is_null())
         .select(
@@ -441,12 +442,12 @@ def _numbers(again: pl.DataFrame) -> pl.DataFrame:
     return again.group_by("bucket", "hour_us").agg(_COUNT)
 
 
-#: Where a message may have been done twice though both ends of its bucket agree. For messages of foreign senders, whose
-#: keys tell no time: where the broker, or the process, says that one was delivered before. Their other keys are not
-#: compared: the log has no send of them, and whether two lie in one batch depends on how the log is cut. For those of
-#: jmsx: where one was sent long after its key was made, and so may have been sent twice. A second send of a key within
-#: `LATE_US` of its making is not seen here; but no jmsx has two such sends confirmed: a producer makes a key for each
-#: message that it is given, also for one that came in, and sends again only what had no answer.
+#: Buckets in which a message may have been done twice though sends and settlements agree. For messages of foreign
+#: senders, whose keys have no time: the broker or the process says that one was delivered before. Their other keys are
+#: not compared, since the log has no send of them, and whether two are in one batch depends on how the log is cut. For
+#: messages of jmsx: one was sent long after its key was made, so it may have been sent twice. A second send within
+#: `LATE_US` of the making of the key is not noticed; but jmsx never has two such sends confirmed: a producer makes a
+#: key for each message that it is given, even one that it received, and repeats only sends without an answer.
 AGAIN: Final = Partial("again", ("bucket", "hour_us"), {"n": Adds.SUM}, _again)
 
 
@@ -459,7 +460,7 @@ def _doubts(events: Events) -> pl.DataFrame:
     )
 
 
-#: Transactions of which nobody knows how they ended.
+#: Transactions whose outcome is unknown.
 DOUBTS: Final = Partial("doubts", ("writer", "tx_id"), {"first_us": Adds.MIN}, _doubts)
 
 
@@ -500,7 +501,7 @@ READERS: Final = Partial(
 )
 
 
-#: Kinds of lines that tell of a consumer, but not what subscription it has.
+#: Kinds of lines that name a consumer, but not its subscription.
 _OF_CONSUMERS: Final = (
     *("recv.batch", "ack.batch", "ack.dropped", PLANNED, "dlq", "dlq.failed"),
     *("sub.stats", "sub.close"),
@@ -522,7 +523,7 @@ def _heard_of(events: Events) -> pl.DataFrame:
     )
 
 
-#: Who is heard to read what, also where the lines are missing that `READERS` tells of.
+#: Which consumers read which destinations, by lines of other kinds: the lines that `READERS` needs may be missing.
 HEARD_OF: Final = Partial(
     "heard_of",
     ("writer", "dest", "consumer"),
@@ -550,8 +551,8 @@ def _closings(events: Events) -> pl.DataFrame:
     )
 
 
-#: When each consumer was closed for the last time: what waited there for its redelivery, the broker has again. Without
-#: destination and consumer: when the session's link was lost for the last time; it has what lay in the prefetch again.
+#: When each consumer was last closed: then the broker got back the messages that waited there for redelivery. Rows
+#: without destination and consumer: when the session's link was last lost; then the broker got back prefetched ones.
 CLOSINGS: Final = Partial(
     "closings",
     ("writer", "session_id", "dest", "consumer"),
@@ -560,7 +561,7 @@ CLOSINGS: Final = Partial(
 )
 
 
-#: What a subscription is named by that is there while nobody reads it.
+#: The prefix in the names of durable subscriptions.
 DURABLE: Final = "durable:"
 #: The kind of line by which a durable subscription ends.
 REMOVED: Final = "sub.removed"
@@ -584,7 +585,7 @@ SPANS: Final = Partial("spans", ("writer", "subscription", "kind", "ts_us"), {},
 
 
 def _said_and_done() -> dict[str, tuple[pl.Expr, pl.Expr]]:
-    """Return what a line of each kind tells of `IN_HAND`."""
+    """Return the columns `said` and `done` of `IN_HAND` for each kind of line."""
     said = pl.struct(
         "seq",
         pl.col("ts_us").alias("told_us"),
@@ -609,7 +610,7 @@ def _said_and_done() -> dict[str, tuple[pl.Expr, pl.Expr]]:
     by_it = pl.col("outcome").is_in(DONE)  # else the application may not have had it
     return {
         "sub.stats": (said, nothing_done),
-        # What comes first may be as old as any.
+        # The first message after the opening may be of any age.
         "sub.open": (nothing_said, done(pl.lit(0, pl.Int64), none, none)),
         "delivery": (
             nothing_said,
@@ -637,9 +638,9 @@ def _in_hand(events: Events) -> pl.DataFrame:
     return pl.concat(rows).group_by(IN_HAND.keys).agg(IN_HAND.sums).pipe(named).pipe(at_once)
 
 
-#: How many messages each consumer of a session `said` last that it has: that it has them no other line tells. `done`:
-#: the last delivery to it that ended, what time that message had, of the broker or of its sender (`came_us`), and from
-#: when to when the application had it; or else, that it was opened: then `came_us` is 0.
+#: How many messages each consumer of a session last `said` that it holds, which no other line tells. `done`: its last
+#: delivery that ended: the message's timestamp, by the broker or the sender (`came_us`), and from when to when the
+#: application had it. If none has ended: the opening of the consumer, with `came_us` 0.
 IN_HAND: Final = Partial(
     "in_hand",
     ("writer", "session_id", "dest", "consumer"),
@@ -649,7 +650,7 @@ IN_HAND: Final = Partial(
 
 
 def _counted(kind: str) -> tuple[pl.Expr, ...]:
-    """Return the columns of `COUNTS` that some lines of `kind` make, but for those that they have in common."""
+    """Return the columns of `COUNTS` for lines of `kind`, except the keys that all kinds have."""
     return (
         pl.lit(kind).alias("kind"),
         _COUNT,
@@ -663,7 +664,7 @@ _COUNTED: Final = {kind: _counted(kind) for kind in SCHEMAS}
 
 
 def _counts(events: Events) -> pl.DataFrame:
-    """Fold lines of every kind to counts."""
+    """Count the lines of every kind, and the messages in them."""
     return (
         pl.concat(
             events.coded(kind)
@@ -678,7 +679,7 @@ def _counts(events: Events) -> pl.DataFrame:
     )
 
 
-#: Lines and the messages in them, to be held against metrics and the broker's counts. `messages`: in batches; `again`:
+#: Lines and the messages in them, for comparison with metrics and the broker's counts. `messages`: in batches; `again`:
 #: deliveries with attempt > 1; `flagged`: deliveries with the redelivered flag, the broker's or ours.
 COUNTS: Final = Partial(
     "counts",

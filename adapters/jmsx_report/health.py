@@ -1,4 +1,4 @@
-"""How whole the log is: what is missing of each writer, what came twice, what was put aside."""
+"""How complete the log is: each writer's missing lines, repeated ones, and those in quarantine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jmsx_report.horizon import NOTES, RUNS, completeness
 from jmsx_report.table import Context, Sums, Table
 from jmsx_report.writers import SOCKETS
 
-#: Numbers that follow each other, by segment: what is missing lies between them. One row a segment, if it is whole.
+#: Ranges of consecutive line numbers, by segment; missing lines are between them. A complete segment has one row.
 RANGES: Final = Partial(
     "ranges",
     ("segment", "writer", "low", "high"),
@@ -25,7 +25,7 @@ FILES: Final = Partial(
     {"lines": Adds.SUM, "aside": Adds.SUM, "repeated": Adds.SUM},
     lambda events: events.about("files"),
 )
-#: Each line that was put aside.
+#: Each line that is in quarantine.
 QUARANTINED: Final = Partial(
     "quarantine", ("path", "line", "what", "why"), {}, lambda events: events.about("quarantine")
 )
@@ -77,7 +77,7 @@ def _gold(sums: Sums, context: Context) -> pl.DataFrame:
             "expected",
             (pl.col("expected") - pl.col("lines")).alias("missing"),
             pl.col("gaps").fill_null(0),
-            # What is in several segments was counted in each.
+            # A line that is in several segments was counted in each.
             (pl.col("read") - pl.col("lines")).alias("repeated"),
             pl.col("dropped").fill_null(0),
             "ended",

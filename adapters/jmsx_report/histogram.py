@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: Growth of the buckets: an error of (GAMMA - 1) / (GAMMA + 1), which is 0.99 %.
 GAMMA: Final = 1.02
 BELOW: Final = -1
-#: More than there are buckets: that of the longest duration that 64 bits hold is 2206.
+#: More than the number of buckets: the longest duration that 64 bits hold is in bucket 2206.
 _ROOM: Final = 4096
 
 
@@ -62,7 +62,7 @@ def counted(buckets: pl.Expr) -> pl.Expr:
 
 
 def together(frame: pl.DataFrame, column: str) -> pl.DataFrame:
-    """Add up the histograms in `column` of those that have the same `row`: row, column; for few and long histograms."""
+    """Add up the histograms in `column` of rows with the same `row`: row, column; suited to few, long histograms."""
     place = pl.col("row").cast(pl.Int64) * _ROOM + pl.col(column).struct.field("bucket") - BELOW
     return (
         frame.lazy()
@@ -89,10 +89,10 @@ def with_percentiles(frame: pl.DataFrame, name: str, permilles: Mapping[str, int
     """
     column = f"{name}_histogram"
     rows = frame.select(column).with_row_index("row")
-    # One number for row and bucket: grouped and sorted in a third of the time of two.
+    # Row and bucket are put into one number: grouping and sorting by one takes a third of the time of two.
     place = pl.col("row").cast(pl.Int64) * _ROOM + pl.col("bucket") - BELOW
-    # In order, equal places follow each other: the sum up to the last of them tells theirs, in a fifth of the time of a
-    # grouping.
+    # Sorted, equal places are neighbours: cumulative sums at the last of each give their sums, in a fifth of the time
+    # of a grouping.
     is_last = pl.col("place").ne_missing(pl.col("place").shift(-1))
     buckets = (
         rows.explode(column)

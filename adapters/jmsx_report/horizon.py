@@ -1,9 +1,9 @@
 """
-What of the log is here: runs of line numbers, gaps between them, and the moment up to which every writer is complete.
+How complete the log is: runs of line numbers, gaps between them, and the moment up to which every writer is complete.
 
-Each writer numbers its lines from 0 without a gap and says when it ends. What is between two runs is missing; so is,
-to an extent that nobody knows, what a writer that died had not yet written. A writer that has not ended is complete up
-to its last line; the least of these moments is the horizon, up to which a living fleet can be judged.
+Each writer numbers its lines from 0 without a gap and writes when it ends. Lines between two runs are missing; so are
+the lines, of unknown number, that a writer had not yet written when it died. A writer that has not ended is complete up
+to its last line; the earliest of these last lines is the horizon, up to which running processes can be judged.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 
-#: A writer that has not ended, and whose last line is older than this beside the newest of all, is not waited for.
+#: A writer that has not ended is not waited for if its last line is so much older than the newest of all.
 SILENT_US: Final = 3_600_000_000
-#: One that has been silent for so long, while others wrote, is told of: with a connection, an idle one, too, writes
+#: A writer that was silent for so long while others wrote is reported: with a connection, even an idle process writes
 #: its numbers each minute.
 QUIET_US: Final = 300_000_000
-#: A living writer has a line every 15 s while its link is up. One that has closed segments only, and wrote less than
-#: this before the newest line, has yet to open its next one.
+#: A running writer writes a line every 15 s while its link is up. If it has only closed segments, and its last line is
+#: less than this older than the newest, it is taken to open its next segment soon.
 BETWEEN_US: Final = 60_000_000
 _RANGES_TOLD: Final = 10
 _NOTED: Final = ("log.gap", "log.close", "log.recovered")
 #: More lines and messages than any log has.
 WITHOUT_END: Final = 2**48
-#: What may be missing of the evidence: see `gaps`.
+#: The columns of `gaps`.
 GAPS: Final = {
     "writer": pl.String,
     "service": pl.String,
@@ -50,7 +50,7 @@ GAPS: Final = {
 }
 
 
-#: What another writer added at the end tells no time of its own.
+#: A line's own time; null for a line that another writer added at the end, whose time is not the dead writer's.
 _OWN_US: Final = (
     pl.when(pl.col("ts_us").is_between(*PLAUSIBLE_US) & (pl.col("kind") != "log.recovered"))
     .then("ts_us")
@@ -59,7 +59,7 @@ _OWN_US: Final = (
 
 
 def _lines(events: Events) -> pl.DataFrame:
-    """Return writer, seq and time of every line, its own one."""
+    """Return writer, seq and own time of every line."""
     rows = events.once(every_line).lazy()
     return rows.select("writer", "seq", _OWN_US).drop_nulls("seq").pipe(at_once)
 
@@ -75,7 +75,7 @@ _HOLED: Final = pl.col("n") != pl.col("high") - pl.col("low") + 1
 
 def _runs(events: Events) -> pl.DataFrame:
     lines = events.once(_lines)
-    # Counting is enough where each line is there once; only writers with a hole are sorted.
+    # If each line of a writer is there once, counting is enough; only lines of writers with a hole are sorted.
     runs = lines.group_by("writer").agg(*_RUN, pl.len().alias("n"))
     whole = runs.lazy().filter(~_HOLED).drop("n").pipe(named).pipe(at_once)
     if whole.height == runs.height:
@@ -95,7 +95,7 @@ def _runs(events: Events) -> pl.DataFrame:
     return pl.concat([whole, split])
 
 
-#: Line numbers without a gap between them, both ends included, and the times of the first and the last.
+#: Runs of consecutive line numbers, both ends included, and the times of the first and last line.
 RUNS: Final = Partial(
     "runs",
     ("writer", "low"),
@@ -105,7 +105,7 @@ RUNS: Final = Partial(
 )
 
 
-#: What the lines of each kind tell; each kind lacks some of it.
+#: The columns of `NOTES` for each kind of line; each kind lacks some of them.
 _TOLD: Final = {
     kind: (
         pl.col("writer", "seq", "kind", "ts_us"),
@@ -120,7 +120,7 @@ _TOLD: Final = {
 @of_lines(*_NOTED)
 def _notes(events: Events) -> pl.DataFrame:
     notes = pl.concat(events.coded(kind).select(_TOLD[kind]) for kind in events.kinds(*_NOTED))
-    # By their numbers first, which leaves few lines.
+    # Select by numbers first, which leaves few lines.
     before = (
         events.once(_lines)
         .lazy()
@@ -143,7 +143,7 @@ def _notes(events: Events) -> pl.DataFrame:
     )
 
 
-#: What writers say of their logs: gaps, and their ends. `before_us`: when the line before was written.
+#: What writers say about their own logs: gaps and ends. `before_us`: when the line before was written.
 NOTES: Final = Partial(
     "notes",
     ("writer", "seq", "kind"),
@@ -161,7 +161,7 @@ NOTES: Final = Partial(
 
 @dataclass(frozen=True, slots=True)
 class Completeness:
-    """What is here of every log, and what is not."""
+    """How complete the log of every writer is."""
 
     #: One row a writer: writer, lines, expected, first_us, last_us (of its own lines), ended_us (of the last one, by
     #: whoever wrote it; null: none), lost_bytes (of a line that was cut off), ended (closed, recovered or open).
@@ -170,7 +170,7 @@ class Completeness:
     holes: pl.DataFrame
     #: One row a `log.gap`: writer, kind (of what was dropped), dropped, low_us, high_us.
     drops: pl.DataFrame
-    #: writer, dropped: what `log.close` tells of and no `log.gap` did.
+    #: writer, dropped: events that `log.close` counts as dropped, but no `log.gap` line told of.
     untold: pl.DataFrame
 
     def faults(self) -> list[str]:
@@ -226,7 +226,7 @@ class Completeness:
 
 
 def completeness(runs: pl.DataFrame, notes: pl.DataFrame) -> Completeness:
-    """Put the runs of each writer together, with what it says of its own log; columns as `RUNS` and `NOTES`."""
+    """Combine each writer's runs with what it says about its own log; `runs` as `RUNS`, `notes` as `NOTES`."""
     ordered = _reached(runs.sort("writer", "low")).with_columns(
         (pl.col("high") - pl.max_horizontal("low", pl.col("until") + 1) + 1)
         .clip(lower_bound=0)
@@ -260,7 +260,7 @@ def completeness(runs: pl.DataFrame, notes: pl.DataFrame) -> Completeness:
         )
         .join(ends, on=["writer", "high"], how="left")
         .group_by("writer", "lines", "high", "first_us", "last_us")
-        # closed, where one writer has two ends
+        # "closed" wins if one writer has two ends
         .agg(pl.col("end").min(), pl.col("ts_us", "lost_bytes").max())
         .select(
             "writer",
@@ -306,9 +306,9 @@ def completeness(runs: pl.DataFrame, notes: pl.DataFrame) -> Completeness:
 
 def _reached(ordered: pl.DataFrame) -> pl.DataFrame:
     """
-    Add to runs, in order, how far those before them in the log of the writer reach: `until` (seq; -1: none), before_us.
+    Add to sorted runs how far the writer's earlier runs reach: `until` (seq; -1: none) and before_us.
 
-    Where each reaches further than the one before it, only the one before is looked at: to go through the runs of each
+    If each run reaches further than the one before, looking at that one is enough: to accumulate over all runs of each
     writer takes a tenth of a report of 100,000 writers.
     """
     same = pl.col("writer") == pl.col("writer").shift()
@@ -336,22 +336,22 @@ def _reached(ordered: pl.DataFrame) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """Up to when the log can be judged; microseconds since the epoch, by clocks that are set right."""
+    """Up to when the log can be judged; microseconds since the epoch, by corrected clocks."""
 
     until_us: int | None  #: None: there is no line
-    living: bool  #: somebody still writes, so that what came later is not judged yet
-    silent: pl.DataFrame  #: writer, last_us: its log just stops, and is not waited for
+    living: bool  #: some writers still run, so later messages are not judged yet
+    silent: pl.DataFrame  #: writer, last_us: their logs just stop, and are not waited for
     newest_us: int | None  #: as `reached`
-    #: writer, end_us (set right), waited: it has not ended, and wrote QUIET_US before the newest line the last time.
+    #: writer, end_us (corrected), waited: writers that have not ended, and last wrote QUIET_US before the newest line.
     quiet: pl.DataFrame
 
 
 def reached(found: Completeness, clocks: Clocks) -> int | None:
     """
-    Return the latest moment at which a writer wrote, by a clock that is set right; None: there is no line.
+    Return the latest moment at which a writer wrote, by corrected clocks; None: there is no line.
 
-    A clock that may be ahead is taken to be. One of which no message tells anything is taken to be right: who writes it
-    may be the only one that is left, and tell by it that all others are silent.
+    A clock that may be ahead is taken to be as far ahead as it may be. A clock about which no message tells anything is
+    taken to be right: its writer may be the only one left, and its lines show that all others are silent.
     """
     newest = found.writers.select((pl.col("last_us") - clocks.lately()).max()).item()
     return newest if isinstance(newest, int) else None
@@ -361,9 +361,9 @@ def horizon(found: Completeness, clocks: Clocks, open_segments: Collection[str])
     """
     Find the latest moment up to which all writers are complete.
 
-    A writer is waited for while it has an open segment, or may be between two: it closes one behind a line, and opens
-    the next one for the next line. Where only closed ones are brought here, nobody has; then those that have not ended
-    are waited for if they are at least half of all that wrote lately.
+    A writer is waited for while it has an open segment, or may be between two: it closes one after a line, and opens
+    the next only for its next line. If only closed segments are copied here, no writer has an open one; then writers
+    that have not ended are waited for if they are at least half of all that wrote lately.
 
     Args:
         found: as `completeness`.
@@ -413,9 +413,9 @@ def horizon(found: Completeness, clocks: Clocks, open_segments: Collection[str])
 
 def gaps(found: Completeness, silent: pl.DataFrame) -> pl.DataFrame:
     """
-    List what may be missing of the evidence.
+    Return the gaps: where lines that the audit needs may be missing.
 
-    Columns: writer, service (null), low_us, high_us (by the writer's clock; null: without end), lines (at most so many;
+    Columns: writer, service (null), low_us, high_us (by the writer's clock; null: no limit), lines (at most so many;
     null: unknown), why.
     """
     low_us, high_us, last_us, dropped = map(pl.col, ("low_us", "high_us", "last_us", "dropped"))
@@ -476,6 +476,6 @@ def gap_rows(
 
 
 def _may_be_evidence() -> pl.Expr:
-    """Return whether what was dropped may have been a send or a delivery; of an unknown kind nobody can tell."""
+    """Return whether dropped lines may be ones that the audit needs; lines of an unknown kind may be."""
     others = [kind for kind in SCHEMAS if kind not in AUDITED]
     return ~pl.col("kind").is_in(others)

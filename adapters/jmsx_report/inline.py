@@ -1,4 +1,4 @@
-"""Small queries at once: Polars need neither hand each one over to another thread, nor plan it as a large one."""
+"""Runs small Polars queries directly: not handed over to another thread, and not optimized like large ones."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-#: To look for a better way to answer a query takes as long as a small one.
+#: No optimizations: they take as long as a small query itself.
 _AS_WRITTEN: Final = pl.QueryOptFlags.none()
 _FEW_ROWS: Final = 10_000
 
 
 def inlined(function: Callable[P, T]) -> Callable[P, T]:
     """
-    Have Polars call `function`, in the same thread, as a function within a query.
+    Return `function` changed so that Polars calls it, in the same thread, from within a query.
 
-    A query that is asked within another one runs at once, on one processor; any other is handed over to a thread of
-    Polars, for which the caller waits. To a report, which asks a thousand small ones, that costs a tenth of its
-    processor time, and more where processors are busy with others. Once Ctrl-C has raised KeyboardInterrupt in
-    `function`, each further query in it does too.
+    A query inside another one runs at once, on one processor; any other is handed over to a thread of Polars, for which
+    the caller waits. For a report, which runs a thousand small queries, the hand-over costs a tenth of its processor
+    time, and more on busy machines. Once Ctrl-C has raised KeyboardInterrupt in `function`, each further query in it
+    raises it, too.
     """
 
     @wraps(function)
@@ -50,11 +50,11 @@ def inlined(function: Callable[P, T]) -> Callable[P, T]:
 
 def at_once(query: pl.LazyFrame, rows: int = 0) -> pl.DataFrame:
     """
-    Answer a query of several steps as it is written: `rows.lazy().filter(...).select(...).pipe(at_once)`.
+    Run a query of several steps as it is written: `rows.lazy().filter(...).select(...).pipe(at_once)`.
 
-    Of a few rows each step by itself, a query of its own, takes half as long again; and `collect` three times as long,
-    since Polars makes ready to stream many rows. If it is asked of more `rows` than a few they are streamed: of a
-    batch of a large log all steps in memory take a tenth more of that.
+    On few rows, running each step as a query of its own takes half as long again, and `collect` three times as long,
+    since Polars prepares to stream many rows. Give `rows`, the number of rows, if there may be many: then they are
+    streamed, because for a batch of a large log all steps in memory take a tenth more memory.
     """
     if rows > _FEW_ROWS:
         return query.collect()

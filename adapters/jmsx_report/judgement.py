@@ -46,9 +46,9 @@ def judge(
         totals: of all of it.
         known: its writers, sockets and clocks.
         events: the folder of the log.
-        terms: what is asked for; what was put aside and which segments are open is added here.
-        asked: of messages that were sent then.
-        engine: who reads again what must be looked at key by key.
+        terms: the parameters; the quarantine and the open segments are added here.
+        asked: the period in which the audited messages were sent.
+        engine: reads again the segments that must be looked at key by key.
 
     """
     aside = totals.of([QUARANTINED])[QUARANTINED.name]
@@ -84,7 +84,7 @@ def _with_writer(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _parts(run: Run, buckets: pl.Series, again: pl.DataFrame) -> list[Part]:
-    """List those parts of `run` that may have lines of `buckets`; of those in `again`, of its hours."""
+    """Return the parts of `run` that may have lines of `buckets`; for buckets in `again` only those of its hours."""
     told = [one.name for one in (FLOWS, PLANS) if one.name in run.rows]
     if buckets.is_empty() or not told:
         return []
@@ -97,7 +97,7 @@ def _parts(run: Run, buckets: pl.Series, again: pl.DataFrame) -> list[Part]:
 
 
 def _segments(lines: pl.DataFrame, ranges: pl.DataFrame) -> frozenset[str]:
-    """Name the segments that have some number from `low` to `high` of a row of `lines`; `ranges` as `RANGES`."""
+    """Return the segments with any line number from `low` to `high` of a row of `lines`; `ranges` as `RANGES`."""
     reach = lines.sort("low").with_columns(pl.col("high").cum_max().over("writer").alias("up_to"))
     last = ranges.sort("high").join_asof(
         reach.select("writer", "low", "up_to"),
@@ -105,6 +105,6 @@ def _segments(lines: pl.DataFrame, ranges: pl.DataFrame) -> frozenset[str]:
         right_on="low",
         by="writer",
         suffix="_of_line",
-        check_sortedness=False,  # they are, and cannot be checked by writer
+        check_sortedness=False,  # they are sorted, but Polars cannot check that by writer
     )
     return frozenset(last.filter(pl.col("up_to") >= pl.col("low"))["segment"])

@@ -1,12 +1,12 @@
 """
-Bytes of segments to columns: each line is either good, and then in `Events`, or put aside, and then in the quarantine.
+Turns bytes of segments into columns: each line is either valid and goes into `Events`, or goes into the quarantine.
 
-What is good is said by `jmsx_eventlog.schema.fault_of`, line by line: the exact path. It is slow, so it is for odd
-lines only; others are read by the column. Of the two faster paths, each may only be trusted where nothing is odd.
+Validity is defined by `jmsx_eventlog.schema.fault_of`, line by line: the exact path. It is slow, so only odd lines take
+it; others are read column by column. Each of the two faster paths may be trusted only for lines that are not odd.
 
 - By shape: a writer names the members of a kind in one order, so the lines are a table whose cells end at the commas.
-  Each cell must be what its name and type make it, to the last byte; then the line can be nothing else. The last one
-  has whatever is behind its comma, so a text may have commas there.
+  Each cell must be exactly what its name and type demand, to the last byte; then the line is surely valid. The last
+  cell is all that follows the last comma needed, so a text in it may have commas.
 - By a parser of JSON, kind by kind, for what is left: lines of rare shapes, and texts with a comma. A line is odd if
   it does not begin as the writer begins lines, has a backslash, lacks what its kind requires, has a number or a word
   out of bounds, or does not have as many members, and as many texts among them, as were read from it: the parser makes
@@ -49,19 +49,19 @@ if TYPE_CHECKING:
 
 _BEGINNING: Final = f'{{"v":{VERSION},"kind":"%s","writer":"'
 _KNOWN: Final = ("v", "kind")  #: members that the beginning of a line tells
-#: The kinds that most lines are of come first: each look costs a pass over the lines that are left.
+#: The most frequent kinds come first: each kind costs a pass over the lines that are left.
 _COMMON: Final = ("delivery", "send", "recv.batch", "ack.batch")
 _IN_TURN: Final = (*_COMMON, *(kind for kind in SCHEMAS if kind not in _COMMON))
-#: Lines that the parser refuses are halved until so few are left, and then go the exact path.
+#: Lines that the parser refuses are halved until so few are left, which then take the exact path.
 _FEW: Final = 256
-#: From so many lines of a kind on it is worth while to read them by shape, which costs something however few they are.
+#: The least number of lines of a kind that are read by shape, which has a fixed cost.
 _MANY: Final = 2000
-#: Shapes of a kind that are looked for in a batch, and lines that are looked at for each.
+#: How many shapes of a kind are looked for in a batch, and how many lines are sampled for each.
 _SHAPES: Final = 4
 _SAMPLE: Final = 16
-#: Contents of about this size, or larger, are split into lines one by one: to join them takes longer.
+#: Contents of at least about this size are split into lines separately: joining them first takes longer.
 _LARGE_BYTES: Final = 1024 * 1024
-#: Characters that JSON escapes; a text without them stands in its line as it is.
+#: Characters that JSON escapes; a text without them is written unchanged.
 _UNLIKE_A_TEXT: Final = r'["\\\x00-\x1f]'
 
 
@@ -110,7 +110,7 @@ def read(contents: Sequence[Content]) -> Reading:
     rest, odd = lines, []
     for kind in _IN_TURN:
         if rest.height <= _FEW:
-            break  # so few lines go the exact path, whatever their kind is
+            break  # so few lines take the exact path, whatever their kind
         begins = rest["text"].str.starts_with(_BEGINNING % kind)
         if begins.any():
             shaped, others = _by_shape(kind, rest.filter(begins))
@@ -131,7 +131,7 @@ def read(contents: Sequence[Content]) -> Reading:
 
 
 def _texts(wholes: Sequence[bytes]) -> tuple[pl.Series, pl.Series]:
-    """Split into lines, and tell where each ends, in bytes; one that is not UTF-8 becomes empty, which is no line."""
+    """Return the lines, and where each ends in bytes; a line that is not UTF-8 becomes empty, and so invalid."""
     size = sum(map(len, wholes))
     if not size:
         return pl.Series(dtype=pl.String), pl.Series(dtype=pl.Int64)
@@ -151,7 +151,7 @@ def _texts(wholes: Sequence[bytes]) -> tuple[pl.Series, pl.Series]:
 
 
 def _whole(data: bytes) -> bytes:
-    """Return the lines with a line feed behind the last one, too, which may be torn."""
+    """Return `data` with a line feed at its end, even after a torn last line."""
     return data + b"\n" if data and not data.endswith(b"\n") else data
 
 
@@ -196,10 +196,7 @@ def _by_shape(kind: str, lines: pl.DataFrame) -> tuple[list[pl.DataFrame], pl.Da
 
 
 def _shape(kind: str, text: str) -> tuple[str, ...] | None:
-    """
-    Return the names of the members of a good line in their order; None: it is not good, or has members that we know
-    not.
-    """
+    """Return the names of the members of a valid line in their order; None: it is invalid, or has unknown members."""
     try:
         members = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -230,7 +227,7 @@ def _of_shape(
         for name in again
     ]
     cut, typed, good, columns = _steps(kind, shape, again)
-    # One step after the other: what several columns need would be made for each of them again.
+    # Step by step: otherwise intermediate results that several columns need would be computed for each of them.
     read = (
         table.lazy()
         .with_columns(*inside, *cut)
@@ -255,7 +252,7 @@ def _cell(name: str) -> pl.Expr:
 @lru_cache
 def _split(shape: tuple[str, ...]) -> pl.Expr:
     """Split `text` into a cell for each member, NAME cell."""
-    # The last cell has whatever comes behind its comma: of a line with more of them it is not what it must be.
+    # The last cell has all that follows: in a line with more commas it is not what it must be.
     cells = pl.col("text").str.splitn(",", len(shape))
     return cells.struct.rename_fields([f"{name} cell" for name in shape]).alias("cells")
 
@@ -265,10 +262,10 @@ def _steps(
     kind: str, shape: tuple[str, ...], again: tuple[str, ...]
 ) -> tuple[list[pl.Expr], list[pl.Expr], pl.Expr, list[pl.Expr]]:
     """
-    Return how cells become columns, step by step, and which columns there are: made once, for there are some 150.
+    Return the expressions that turn cells into columns, in four steps; made once, since there are some 150.
 
-    What is inside the cells `again` is known. What should be inside the others is cut out, what should be a number is
-    made one, and whether the line is good is told, if there are only `texts.are_plain` in it.
+    The content of the cells `again` is known already. The content of the others is cut out, numbers are converted, and
+    the line is tested, provided that all its texts are `texts.are_plain`.
     """
     rules = _RULES[kind]
     names = [name for name in shape if name not in _KNOWN]  # the beginning of the line told those
@@ -277,7 +274,7 @@ def _steps(
     numbers = [name for name in names if name in rules.limits]
     truths = [name for name in names if name not in rules.texts and name not in numbers]
     read = {name: pl.col(f"{name} read") for name in numbers}
-    # All but so many characters from the beginning: faster than a slice from there.
+    # `tail` of a negative length drops so many characters from the beginning, faster than a slice.
     cut = [
         *(cells[name].str.tail(-len(_before(name))).str.head(-1).alias(name) for name in unlike),
         *(cells[name].str.tail(-len(f'"{name}":')).alias(name) for name in numbers),
@@ -323,7 +320,7 @@ def _is_text(name: str, cell: pl.Expr) -> pl.Expr:
 
 
 def _come_again(texts: Sequence[str], rules: _Rules, lines: pl.DataFrame) -> tuple[str, ...]:
-    """Name those of `texts` in whose cells few come again and again, and words."""
+    """Return those of `texts` whose cells have few distinct values, and those with fixed words."""
     few = lines.head(_FEW).select(_cell(name).n_unique().alias(name) for name in texts)
     return tuple(name for name in texts if few[name][0] < _FEW // 2 or name in rules.words)
 
@@ -332,9 +329,9 @@ def _inside(
     name: str, seen: pl.Series, places: pl.Series, words: Iterable[str] | None
 ) -> pl.Series:
     """
-    Return, at the place of each of the `seen` cells, which is its number, the text between its quotes; null: it is odd.
+    Return the text between the quotes of each distinct cell in `seen`, at its number in `places`; null: it is odd.
 
-    So each cell is looked at once, and not at each line, and no name is made a number again for the partials.
+    So each distinct cell is looked at once and not on each line, and names stay Categorical for the partials.
     """
     before = _before(name)
     text = f"(?:{'|'.join(map(re.escape, words))})" if words else r'[^"\\\x00-\x1f]*'
@@ -349,7 +346,7 @@ def _inside(
 
 
 def _by_parser(kind: str, lines: pl.DataFrame) -> tuple[list[pl.DataFrame], pl.DataFrame]:
-    """Read lines that begin as those of `kind`: frames of those that are good for sure, and all others."""
+    """Read lines that begin as those of `kind`: return frames of lines that are surely valid, and all other lines."""
     if lines.height <= _FEW:
         return [], lines
     schema = {name: of for name, of in SCHEMAS[kind].items() if name not in _KNOWN}
@@ -385,7 +382,7 @@ def _halved(kind: str, lines: pl.DataFrame) -> tuple[list[pl.DataFrame], pl.Data
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """What the schema says of the fields of one kind, as the faster paths ask for it."""
+    """What the schema says about the fields of one kind, as the faster paths need it."""
 
     texts: frozenset[str]
     required: tuple[str, ...]
@@ -412,7 +409,7 @@ _NO_LINES: Final = pl.DataFrame(
 
 
 def _odd(kind: str, parsed: pl.DataFrame, text: pl.Series) -> pl.Series:
-    """Tell which lines of `text` must not be trusted to be what they were `parsed` to."""
+    """Return which lines of `text` are odd: the parser's result `parsed` cannot be trusted for them."""
     rules = _RULES[kind]
     members = text.str.count_matches('":', literal=True)
     texts = text.str.count_matches('":"', literal=True)
@@ -447,7 +444,7 @@ def _present(parsed: pl.DataFrame, names: Iterable[str]) -> pl.Series | int:
 
 
 def _exact(lines: pl.DataFrame) -> tuple[dict[str, pl.DataFrame], pl.DataFrame]:
-    """Read line by line: the frames of the good ones by kind, and which are put aside and why."""
+    """Read line by line: return frames of the valid lines by kind, and the invalid lines with the reasons."""
     good: dict[str, list[dict[str, Any]]] = {}
     aside: list[tuple[int, str]] = []
     for line, text in lines.rows():
@@ -469,7 +466,7 @@ def _exact(lines: pl.DataFrame) -> tuple[dict[str, pl.DataFrame], pl.DataFrame]:
 
 
 def _without_options(frame: pl.DataFrame) -> pl.DataFrame:
-    """Name destinations without their options, such as `?consumer.prefetchSize=1`."""
+    """Return `frame` with destinations without their options, such as `?consumer.prefetchSize=1`."""
     if "dest" not in frame.columns:
         return frame
     named = frame["dest"].unique().cast(pl.String)
