@@ -1,1 +1,1 @@
-"""The JMS face: `Connection`, `Session`, `MessageConsumer`, `MessageProducer`, `Message`, by their JMS names."""
+"""The JMS interface: `Connection`, `Session`, `MessageConsumer`, `MessageProducer`, `Message`, named as in JMS."""

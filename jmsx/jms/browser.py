@@ -28,15 +28,16 @@ class QueueBrowser:
 
     Iterate over it for the messages; each iteration looks anew, from the head of the queue.
 
-    The broker shows what fits into its memory, and also messages that it has sent to a consumer. Expired messages are
-    left out, as in Java (`JmsQueueBrowserExpirationTest`), although the broker shows them until it removes them.
+    The broker shows only as many messages as fit into its memory, and also those that it has already sent to a
+    consumer. Expired messages are left out, as in Java (`JmsQueueBrowserExpirationTest`), although the broker shows
+    them until it removes them.
     """
 
     def __init__(self, link: SessionLink, queue: Destination, selector: str | None) -> None:
         self.queue = queue
         self._link = link
         self._selector = stated(selector)
-        self._open: set[str] = set()  #: subscriptions of iterations that go on
+        self._open: set[str] = set()  #: subscription ids of running iterations
         self._closed = False
 
     def __iter__(self) -> Iterator[Message]:
@@ -80,7 +81,7 @@ class QueueBrowser:
             repeat=True,
         )
         self._open.add(name)
-        if self._closed:  # meanwhile
+        if self._closed:  # by another thread, in the meantime
             self._end(name)
         try:
             epochs.add(link.engine.core.epoch)
@@ -114,7 +115,7 @@ class QueueBrowser:
         self._open.discard(name)
         link, uri = self._link, self.queue.uri
         if link.engine.error is None and not link.closed:
-            with suppress(LinkError):  # with its link it has ended, too
+            with suppress(LinkError):  # a lost link has ended the subscription, too
                 link.calls.finish(lambda core, _now: core.browsers.close(name, uri))
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""The connection: settings that sessions share. The sockets are the sessions' own."""
+"""The connection: what its sessions share, such as options and client id. Each session has a socket of its own."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 class Connection:
     """
-    A connection to a broker, in JMS's sense: deliveries start with `start()`.
+    A connection to a broker, in JMS's sense: no message is delivered before `start()`.
 
-    `url` may carry options as Java users write them; keyword `options` are the fields of `ConnectionOptions`, and the
-    URL wins. Raises ConfigurationError for options that make no sense. With a client id, `start()` or the first session
-    connects at once and raises InvalidClientIdError if another connection has it.
+    `url` may carry options as Java users write them; keyword `options` are the fields of `ConnectionOptions`; the
+    URL wins if both set an option. Raises ConfigurationError for options that make no sense. With a client id,
+    `start()` or the first session connects at once and raises InvalidClientIdError if another connection uses that id.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Connection:
         **options: Unpack[ConnectionKeywords],
     ) -> None:
         check_position("Connection", others)
-        if isinstance(url, BrokerUri):  # read already: an app's, with what a consumer changes
+        if isinstance(url, BrokerUri):  # parsed already, by an App, which adds a consumer's options
             uri = replace(url, options=replace(url.options, **options))
         else:
             uri = parse_broker_uri(url, ConnectionOptions.of(**options))
@@ -51,17 +51,18 @@ class Connection:
 
     @property
     def options(self) -> ConnectionOptions:
-        """All that was chosen for it, by keyword or in the URL, and the defaults for the rest."""
+        """The options of this connection: those given by keyword or in the URL, and the defaults of all others."""
         return self._links.options
 
     def set_exception_listener(self, listener: Callable[[JmsxError], object] | None) -> None:
         """
-        Call `listener(error)` with a LinkError when a session's link is lost, and with what the broker has refused if
-        nobody waits for it, as in Java: sends with `confirm=False` or `use_async_send`, or of messages that are not
-        persistent; also what it refuses when `send()` has waited in vain. It is called on a thread of the
-        driver, one error at a time.
+        Call `listener(error)` with a LinkError when a session's link is lost for good, and with the broker's error when
+        it refuses a message for which no `send()` waits, as in Java: one sent with `confirm=False` or `use_async_send`,
+        a non-persistent one, or one whose `send()` has timed out. It is called on a thread of jmsx, with one error at a
+        time.
 
-        Once the connection is closed it is called no more, so a listener that replaces the connection does so once.
+        After the connection is closed, the listener is not called any more; so a listener that replaces the connection
+        does that only once.
         Raises ConfigurationError for a coroutine or generator function and for one that does not take an error,
         IllegalStateError if the connection is closed, and ConnectionFailedError if it was aborted.
         """
@@ -75,8 +76,9 @@ class Connection:
         """
         Return a session, on a socket of its own.
 
-        With a reconnect policy it waits for the broker, as long as that allows. Raises ConfigurationError for what is
-        no mode, ConnectionFailedError, TlsError, BrokerTimeoutError, SecurityError, InvalidClientIdError or StoreError.
+        With a reconnect policy this waits for an unreachable broker, as long as the policy allows. Raises
+        ConfigurationError if `mode` is no AcknowledgeMode, and ConnectionFailedError, TlsError, BrokerTimeoutError,
+        SecurityError, InvalidClientIdError or StoreError if no session can be opened.
         """
         if isinstance(mode, bool) or mode not in tuple(AcknowledgeMode):
             raise ConfigurationError(
@@ -90,24 +92,25 @@ class Connection:
 
     def stop(self, timeout: Duration | None = None) -> bool:
         """
-        Hand out nothing until `start()`; waits for running listeners, unless called from one.
+        Deliver nothing until `start()`; waits for running listeners, unless it is called from one of them.
 
-        False if one still runs after `timeout`: seconds, a timedelta, or a text such as "2s" (None: wait for ever).
+        Returns False if a listener still runs after `timeout`: seconds, a timedelta, or a text such as "2s" (None: wait
+        for ever).
         Raises ConfigurationError for a timeout that is no duration.
         """
         return self._links.stop(timeout_of("timeout", timeout))
 
     def close(self) -> None:
         """
-        Wait for running listeners, and close all sessions, also the others if one fails to close.
+        Wait for running listeners, and close all sessions; if one fails to close, the others are closed all the same.
 
-        Until they return, or `request_timeout` is over, the listeners may use all of the connection. Idempotent, and
-        nothing in the child of a fork.
+        Until they return, or `request_timeout` is over, the listeners may still use the connection and its sessions.
+        Idempotent. In the child of a fork this does nothing.
         """
         self._links.close()
 
     def abort(self) -> None:
-        """Drop every socket at once, without DISCONNECT: the broker takes back all that is not settled."""
+        """Drop every socket at once, without DISCONNECT: the broker takes back every unacknowledged message."""
         self._links.abort()
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""The consumer: receive() for programs that ask, a listener for programs that wait."""
+"""The consumer: `receive()` asks for one message, and a listener is called with each message that arrives."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from jmsx.jms.message import Message
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Seconds in which a broker that is asked for a message sends it, if it has one and is not slow; it never says that
-#: there is none.
+#: Seconds to wait for a message after asking the broker for one. A broker that is not slow has sent it by then, if it
+#: has any; it never says that there is none.
 _ANSWER: Final = 0.2
 
 
@@ -40,7 +40,7 @@ class MessageConsumer:
         self.destination = destination
         self._link = link
         self._subscription_id = subscription_id
-        self._pull = pull  #: prefetch 0
+        self._pull = pull  #: whether the prefetch is 0
         self._durable_name = durable_name
         self._acknowledges_itself = link.mode.does.acknowledges_itself
         self._closed = False
@@ -50,12 +50,13 @@ class MessageConsumer:
         Return the next message; waits `timeout` for it (seconds, a timedelta, or a text such as "2s"), or for ever
         (None).
 
-        None if there is none in time, or if the consumer is closed meanwhile. In AUTO mode the message is acknowledged
-        when this returns. If it raises, for whatever reason (KeyboardInterrupt, or what a signal handler raises), that
-        message is the next one again, and nothing has acknowledged it for others.
+        Returns None if no message comes in time, or if the consumer is closed in the meantime. In AUTO mode the message
+        is acknowledged when this returns. If this raises, for whatever reason (KeyboardInterrupt, or what a signal
+        handler raises), the message is not acknowledged, and the next `receive()` returns it.
 
-        Where a listener of this consumer was taken away and has not returned, this waits for it in AUTO and DUPS_OK,
-        and in it raises IllegalStateError: to acknowledge the next message would acknowledge the listener's, too.
+        If a listener of this consumer was removed while it ran, this waits in AUTO and DUPS_OK until the listener has
+        returned, and raises IllegalStateError if the listener itself calls it: acknowledging the next message would
+        acknowledge the listener's message, too.
 
         Raises ConfigurationError for a timeout that is no duration, IllegalStateError if closed, or if a consumer of
         the session has a listener, and ConnectionFailedError if the link is gone.
@@ -74,7 +75,7 @@ class MessageConsumer:
         held = Held()
         try:
             taking = calls.taking(self._names, self._link.read, begin=_consume, held=held)
-            # Nothing follows: from its end to that of the caller's line Python runs no signal handler.
+            # Return at once: between the end of `take` and the end of the caller's line Python runs no signal handler.
             return calls.take(taking, deadline, self._given_up)
         except BaseException:
             calls.give_back(held)
@@ -92,11 +93,12 @@ class MessageConsumer:
 
     def receive_no_wait(self) -> Message | None:
         """
-        Return the next message that is here already, or None.
+        Return the next message if it has been prefetched already, else None.
 
-        Where nothing can be here, the broker is asked: with prefetch 0, while the application holds a whole prefetch,
-        and while messages wait behind a dead letter that the broker has not taken yet. It has 0.2 s to send one; a slow
-        broker has as long as it takes to answer another question, at most `request_timeout`.
+        The broker is asked for a message where none can have been prefetched: with prefetch 0, while the application
+        holds as many unacknowledged messages as the prefetch allows, and while messages wait behind a dead letter that
+        the broker has not accepted yet. The broker has 0.2 s to send one; a slow broker has as long as it takes to
+        answer another request, at most `request_timeout`.
         """
         self._check()
         asks = self._pull or self._link.engine.call(
@@ -134,12 +136,13 @@ class MessageConsumer:
 
     def set_listener(self, listener: Callable[[Message], object] | None) -> None:
         """
-        Call `listener(message)` for each message from now on, on the session's own thread; None: no more.
+        Call `listener(message)` for each message from now on, on the session's own thread; None removes the listener.
 
-        In AUTO mode a message is acknowledged when the listener has returned, and delivered again by the redelivery
-        policy if it raises; one that returns an awaitable or a generator has failed for good. Raises ConfigurationError
-        for a coroutine or generator function and for one that does not take a message, UsageError for a consumer with
-        prefetch 0, and ResourceAllocationError where this process may start no further thread.
+        In AUTO mode a message is acknowledged when the listener has returned; if the listener raises, the message is
+        delivered again by the redelivery policy. If it returns an awaitable or a generator, its work was not done, and
+        the message becomes a dead letter at once. Raises ConfigurationError for a coroutine or generator function and
+        for a function that cannot be called with one message, UsageError for a consumer with prefetch 0, and
+        ResourceAllocationError if this process cannot start another thread.
         """
         if self._closed:
             raise IllegalStateError(
@@ -157,11 +160,12 @@ class MessageConsumer:
 
     def close(self) -> None:
         """
-        Take no more messages, and wait for a running listener, unless called from it; idempotent.
+        Receive no more messages, and wait for a running listener, unless it is the caller; idempotent.
 
-        With messages in an open transaction it is closed when that ends, and waits for no listener, as in Java. In AUTO
-        and DUPS_OK a listener that closes its own consumer is done with its message, even if it raises. The message
-        of one that has not returned after `request_timeout` comes again.
+        A consumer with messages in an open transaction is closed when the transaction ends, and this waits for no
+        listener, as in Java. In AUTO and DUPS_OK, a listener that closes its own consumer has its message acknowledged,
+        even if it raises afterwards. If a listener has not returned after `request_timeout`, its message is delivered
+        again.
         """
         if self._closed:
             return
@@ -175,10 +179,10 @@ class MessageConsumer:
                     asked = link.engine.call(
                         lambda core, now: core.close_consumer(self._subscription_id, now, idle=idle)
                     )
-                except LinkError:  # it ended for good while this waited, and the consumer with it
+                except LinkError:  # the link was lost for good, and the consumer with it
                     return
                 link.calls.wait(asked)
-            except BaseException:  # while it is subscribed, messages come to it, and to nobody else
+            except BaseException:  # a consumer that is still subscribed keeps messages from others
                 self._closed = not link.engine.core.is_open(self._subscription_id)
                 raise
             if self._durable_name is not None:

@@ -10,9 +10,9 @@ from jmsx.errors import IllegalStateError, InvalidDestinationError
 
 class Destination:
     """
-    A queue or topic; equal if of the same kind and name.
+    A queue or topic. Two destinations are equal if their kinds and names are.
 
-    Raises InvalidDestinationError for an unfit name, ConfigurationError for an unknown option.
+    Raises InvalidDestinationError for a name that no destination can have, ConfigurationError for an unknown option.
     """
 
     _kind = "queue"
@@ -21,11 +21,11 @@ class Destination:
         self.address: DestinationUri = parse_destination(name, self._kind)
         if type(self) is not Destination and self.address.kind != self._kind:
             raise InvalidDestinationError(f"{name!r} is a {self.address.kind}, not a {self._kind}")
-        self._uri = str(self.address)  # every send asks for it
+        self._uri = str(self.address)  # kept, for every send uses it
 
     @classmethod
     def told(cls, uri: str) -> Destination:
-        """Return the destination that a broker told us, whatever its name looks like; it has no options."""
+        """Return the destination that a broker named, without checking the name; it has no options."""
         kind, separator, name = uri.partition("://")
         made = cls.__new__(cls)
         made.address = DestinationUri(kind, name) if separator else DestinationUri("queue", uri)
@@ -44,12 +44,12 @@ class Destination:
 
     @property
     def is_topic(self) -> bool:
-        """Whether every subscriber gets each message."""
+        """Whether this is a topic: every subscriber gets each message."""
         return self.address.kind.endswith("topic")
 
     @property
     def is_temporary(self) -> bool:
-        """Whether the destination lives no longer than the session that made it, whoever names it."""
+        """Whether the destination is temporary, made by this program or another: it ends with the session it is of."""
         return "temp-" in self.address.kind
 
     def __eq__(self, other: object) -> bool:
@@ -78,42 +78,44 @@ class Topic(Destination):
 
 
 class Owner(Protocol):
-    """The session that has made a temporary destination, and that alone may read it."""
+    """The session that has created a temporary destination; no other session may consume from it."""
 
     @property
     def closed(self) -> bool:
-        """Whether the session is closed, and its temporary destinations are gone with it."""
+        """Whether the session is closed; then its temporary destinations no longer exist."""
 
     @property
     def epoch(self) -> int:
-        """The number of the link that the session has; a temporary queue has another name on each."""
+        """The number of the session's current link; on each link the broker gives a temporary queue a new name."""
 
     def consumes(self, destination: Destination) -> bool:
         """Return whether a consumer of the session reads `destination`."""
 
     def forget_temporary(self, destination: Temporary) -> None:
-        """Have the broker remove what was deleted, where it can be told."""
+        """Have the broker remove the deleted `destination`, if the broker has a management that can be asked to."""
 
     def tell_name(self, destination: Temporary, place: str) -> None:
-        """Send a message to `place` (URI) that asks for answers at `destination`: its reader sees the real name."""
+        """Send a message to `place` (URI) with `destination` as its reply-to, where a reader sees the broker's name."""
 
 
 class Temporary(Destination):
-    """A queue or topic that lives as long as the session that made it, unless it is deleted before."""
+    """A queue or topic that exists until the session that created it is closed, or until it is deleted."""
 
     def __init__(self, name: str, *, owner: Owner | None = None) -> None:
         super().__init__(name)
-        self.owner = owner  #: the session that may read it
-        self.public: Destination | None = None  #: as other sessions name it, once that was needed
-        self.public_epoch = 0  #: the link of its session on which it has that name
+        self.owner = owner  #: the session that may consume from it
+        #: The name by which other sessions send to it; None: not asked for yet.
+        self.public: Destination | None = None
+        self.public_epoch = 0  #: number of its session's link on which `public` is valid
         self.deleted = False
 
     def delete(self) -> None:
         """
-        Let nobody send to it or read from it any more; idempotent.
+        Delete it, so that no session of this program can send to it or consume from it any more; idempotent.
 
-        Artemis removes it by its management. Classic cannot be told over STOMP, and keeps it until the session is
-        closed: a program that asks often should use one queue for all answers, and match them by `correlation_id`.
+        On Artemis the management removes it. Classic has no way to remove it over STOMP, and keeps it until the session
+        is closed; so a program that sends many requests should use one queue for all replies, and match them by
+        `correlation_id`.
         Raises IllegalStateError while a consumer reads from it.
         """
         if self.deleted:
@@ -138,21 +140,21 @@ class Temporary(Destination):
 
 @final
 class TemporaryQueue(Temporary):
-    """A queue that lives as long as its session; made by `Session.create_temporary_queue`."""
+    """A queue that exists until its session is closed; made by `Session.create_temporary_queue`."""
 
     _kind = "temp-queue"
 
 
 @final
 class TemporaryTopic(Temporary):
-    """A topic that lives as long as its session; made by `Session.create_temporary_topic`."""
+    """A topic that exists until its session is closed; made by `Session.create_temporary_topic`."""
 
     _kind = "temp-topic"
 
 
 def destination(given: Destination | str) -> Destination:
     """
-    Return `given`, or the destination that it spells: `topic://prices`, `/topic/prices`, `topic:prices`, or a name.
+    Return `given` as a Destination; as text it is `topic://prices`, `/topic/prices`, `topic:prices`, or a queue's name.
 
     Raises InvalidDestinationError.
     """

@@ -1,4 +1,4 @@
-"""The thread that calls a session's listeners: one message after the other, in the order of arrival."""
+"""The thread that calls the listeners of a session, with one message at a time, in the order of arrival."""
 
 from __future__ import annotations
 
@@ -22,23 +22,28 @@ from jmsx.log import logger
 
 Listener = Callable[[Message], object]
 
-#: A message that was handed out, for its listener.
+#: A message that was taken for a listener, with that listener and the delivery.
 _Taken = tuple[Listener, Message, Delivery]
 
-#: The listener's call here, and in tasks and threads that got a copy of its context, as asyncio's do; it may be over.
+#: The call of a listener in which this code runs, also in tasks and threads that got a copy of the listener's context,
+#: as asyncio's do; there the call may be over.
 HANDLED: Final[ContextVar[HandlerCall | None]] = ContextVar("jmsx_handled", default=None)
 
 _log = logger("jmsx.session")
 
 
 def handled() -> Message | None:
-    """Return the message whose listener calls this; None once it has returned, for its tasks may serve another."""
+    """
+    Return the message whose listener calls this; None outside a listener.
+
+    Also None once the listener has returned: tasks that it has started may then work for another message.
+    """
     call = HANDLED.get()
     return call.message if call is not None and call.running else None
 
 
 class Dispatcher:
-    """Runs the listeners of one session, by subscription id."""
+    """Calls the listeners of one session on a thread of its own."""
 
     def __init__(
         self,
@@ -50,21 +55,21 @@ class Dispatcher:
         self._engine = calls.engine
         self._machine = machine
         self._read_message = read
-        self.listeners: dict[str, Listener] = {}  #: by subscription, which may be closed
-        self._thread: threading.Thread | None = None  #: runs while there is something to listen to
-        self._handling: HandlerCall | None = None  #: the call that runs
-        self.serving: str | None = None  #: the subscription whose listener runs
-        self._stops = False  #: the listener that runs has stopped the connection
-        self._awaited = False  #: somebody waits, or may wait, for the listener that runs
+        self.listeners: dict[str, Listener] = {}  #: by subscription id, also of closed ones
+        self._thread: threading.Thread | None = None  #: started with the first listener
+        self._handling: HandlerCall | None = None  #: the running call of a listener
+        self.serving: str | None = None  #: the subscription id whose listener runs
+        self._stops = False  #: whether the running listener has called `Connection.stop`
+        self._awaited = False  #: whether a thread waits, or may wait, for the running listener
         self._stopped = False
         self._stopped_at = 0.0  #: seconds, monotonic
-        self._failed = False  #: the thread has ended, and its last message is not done
+        self._failed = False  #: whether the thread ended with an unsettled message
         #: Takes the next message for a listener
         self._taking = calls.taking(self._names, self._read, begin=self._begin)
 
     @property
     def alive(self) -> bool:
-        """Whether its thread runs, if there is something to listen to."""
+        """Whether the thread runs; True also where none is needed: before the first listener, and once stopped."""
         return self._stopped or self._thread is None or self._thread.is_alive()
 
     @property
@@ -74,9 +79,9 @@ class Dispatcher:
 
     def set(self, subscription_id: str, listener: Listener | None) -> None:
         """
-        Give a subscription its listener, or take it away.
+        Set the listener of a subscription, or remove it (None).
 
-        Raises ResourceAllocationError where the process gets no thread for it; then it has no listener.
+        Raises ResourceAllocationError if the process cannot start the thread; then the subscription has no listener.
         """
         with self._engine.lock:
             if listener is not None and self._thread is None:
@@ -91,7 +96,7 @@ class Dispatcher:
     def _start_thread(self) -> None:
         """Start the thread that calls listeners; it waits for the lock, which the caller holds."""
         thread = self._machine.thread(self._run, f"jmsx-listener-{self._engine.source.session_id}")
-        # Before it starts: Ctrl-C may come out of that, and it runs all the same
+        # Set before it is started: start() may raise KeyboardInterrupt although the thread runs.
         self._thread = thread
         undone = f"no listener was set in a session on {self._engine.source.broker}"
         try:
@@ -101,7 +106,7 @@ class Dispatcher:
             raise
 
     def note_stop(self) -> bool:
-        """Note that the listener that calls, if one does, stops the connection; returns whether one does."""
+        """Note that the connection is being stopped; returns whether a listener of this session does so."""
         with self._engine.lock:
             self._stops = self._stops or self.inside
             self._engine.wake()
@@ -109,10 +114,10 @@ class Dispatcher:
 
     def wait_idle(self, timeout: float | None, *, for_listener: bool = False) -> bool:
         """
-        Wait until no listener runs, at most `timeout` seconds; True at once if the caller is one.
+        Wait until no listener runs, at most `timeout` seconds; returns True at once if the caller is a listener.
 
-        `for_listener`: the caller is a listener of another session, and stops the connection. It does not wait for a
-        listener that does so, too: each would wait for the other for ever.
+        `for_listener`: a listener of another session stops the connection. Then this does not wait for a listener that
+        stops the connection, too: each of the two would wait for the other for ever.
         """
         with self._engine.lock:
             self._awaited = True
@@ -123,7 +128,7 @@ class Dispatcher:
             )
 
     def leave(self, subscription_id: str) -> bool:
-        """Take a subscription's listener away, and wait for it as `finish` does; False if it has not finished."""
+        """Remove a subscription's listener, and wait for it as `finish` does; False if it still runs after that."""
         with self._engine.lock:
             self.listeners.pop(subscription_id, None)
             self._awaited = True
@@ -136,14 +141,14 @@ class Dispatcher:
             return waited and not self._failed
 
     def stop(self) -> None:
-        """Call no listener any more; one that runs goes on, and `finish` gives it `request_timeout` from now."""
+        """Call no further listener; a running one goes on, and `finish` waits for it `request_timeout` from now."""
         with self._engine.lock:
             if not self._stopped:
                 self._stopped, self._stopped_at = True, self._machine.monotonic()
             self._engine.wake()
 
     def finish(self) -> bool:
-        """Stop, and wait for a listener that runs, unless called from it; False if it has not finished."""
+        """Stop, and wait for a running listener unless it is the caller; False if it still runs after that."""
         self.stop()
         limit = self._engine.request_timeout  # two listeners may wait for each other
         if limit is not None:
@@ -154,11 +159,12 @@ class Dispatcher:
 
     def go_on(self) -> Message | None:
         """
-        Settle the message of the listener that runs, as if it had returned, and call it with the next one that is here.
+        Settle the message of the running listener as if it had returned, and return its next message, if one is here.
 
-        For a listener that works on another thread, which may not wait; `HANDLED` is set for that. None, and nothing is
-        done, where somebody else has the session, where something has to be asked first, and where no message is here.
-        What the listener returns or raises is for the message that was returned last.
+        This is for a listener whose work is done on another thread, which must not block; `HANDLED` is set on that
+        thread. Returns None, and does nothing, if another thread holds the session's lock, if the broker would have to
+        be asked first, or if no message is here. What the listener returns or raises afterwards is about the message
+        that this returned last.
         """
         lock, call = self._engine.lock, self._handling
         try:
@@ -166,15 +172,15 @@ class Dispatcher:
                 return None
             return self._next(call)
         except JmsxError:
-            # Else the link is gone for good; what is raised before that is about something else.
+            # If the link is lost for good, None is the answer; any other error is raised.
             if self._engine.error is None:
                 raise
             return None
-        except BaseException as error:  # nobody knows how far that came, so all begins anew
+        except BaseException as error:  # how far it came is unknown: start on a new link
             self._engine.interrupted(f"a hand-out was interrupted by {type(error).__name__}")
             raise
         finally:
-            # Asked, for an exception may come right behind acquire().
+            # Ask whether this thread owns the lock: an exception may be raised directly after acquire().
             if self._engine.changed.owned:
                 lock.release()
 
@@ -190,7 +196,7 @@ class Dispatcher:
             return self._taking(core, now)
 
         taken = self._engine.call(operation)
-        if taken is None:  # it was a dead letter, or has expired
+        if taken is None:  # the next message became a dead letter, or has expired
             return None
         _, message, delivery = taken
         self._handling = HandlerCall(message, delivery)
@@ -203,12 +209,12 @@ class Dispatcher:
             while True:
                 taken = following or self._calls.take(self._taking, None, lambda: self._stopped)
                 if taken is None:
-                    # What it had could not be told: there was no link.
+                    # If a listener is still noted, its outcome could not be told to the core: the link was lost.
                     self._failed = self.serving is not None
                     self._engine.wake()
                     return
                 following = self._call(*taken)
-        except BaseException as error:  # noqa: BLE001 - a fault of ours must not look like an idle consumer
+        except BaseException as error:  # noqa: BLE001 - a fault in jmsx must not look like an idle consumer
             self._failed = True
             if self._engine.error is None:
                 self._engine.fault(error)
@@ -249,7 +255,7 @@ class Dispatcher:
             check_ran(listener, listener(message))
         except BaseException as error:  # noqa: BLE001 - whatever it raises, SystemExit too, is a failed delivery
             raised, failure = error, failure_of(error)
-        call = self._handling  # for a message behind that one, perhaps
+        call = self._handling  # perhaps of a later message: see `go_on`
         call.running = False
         self._handling = None
         if self._engine.forked:
@@ -264,19 +270,19 @@ class Dispatcher:
             self._end()
         elif self._engine.error is None:
             following = self._engine.call(lambda core, now: self._settle(core, call, failure, now))
-        elif not isinstance(raised, LinkError):  # which tells of the link, and not of the message
+        elif not isinstance(raised, LinkError):  # a LinkError is no failure of the message
             self._engine.tell(lambda core, now: core.ended_late(call.delivery, failure, now))
         if raised is not None and failure is not None:
             call.tell(self._engine.core, raised, failure)
         return following
 
     def failed(self, error: BaseException, failure: Failure) -> None:
-        """Note that the listener which is being called has given its message back because of `error`."""
+        """Note that the running listener has rolled its message back because of `error`."""
         if self.inside and self._handling is not None:
             self._handling.tell(self._engine.core, error, failure)
 
     def acknowledge_returned(self) -> None:
-        """Have the message of the calling listener acknowledged when that returns, as by `acknowledge()`."""
+        """Have the message of the calling listener acknowledged when the listener returns, as by `acknowledge()`."""
         if self.inside and self._handling is not None:
             self._handling.acknowledged = True
 

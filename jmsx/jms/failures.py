@@ -1,7 +1,8 @@
 """
-The log line of a failed handler: whose, which message, which attempt, when it comes again, and where it failed.
+The log line of a failed handler: its consumer, the message, the attempt, when it is redelivered, and where it failed.
 
-The traceback is whole at the first failure of a message and at its death; in between, its place is enough.
+The first failure of a message and the one that makes it a dead letter are logged with the whole traceback; those in
+between only with file and line.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from jmsx.jms.message import Message
 from jmsx.jms.outcomes import steers, told_by
 from jmsx.log import logger, shortened
 
-#: Words for what is not delivered again, by what its handler said.
+#: What the log says of a message that is not redelivered, by the disposition that its handler chose.
 _ENDS: Final = {
     Disposition.DISCARD: "never, it is discarded",
     Disposition.REJECT: "never, dead letter now",
@@ -26,15 +27,15 @@ _log = logger("jmsx.session")
 
 
 class HandlerCall:
-    """One call of a handler, and what was known of the delivery before it: the call may have changed that."""
+    """One call of a handler, with the state of the delivery before the call, which may change it."""
 
     def __init__(self, message: Message, delivery: Delivery) -> None:
         self.message = message
         self.delivery = delivery
         self._attempt = delivery.failures + 1
         self.running = True
-        self.settled = False  #: the core knows that it is done
-        self.acknowledged = False  #: so is its message, when it has returned
+        self.settled = False  #: whether the core knows the outcome already
+        self.acknowledged = False  #: whether to acknowledge the message when the call returns
         self._first = not delivery.failed_before
         if delivery.failed.next_delivery is not None:
             delivery.expect_next(None)
@@ -47,7 +48,7 @@ class HandlerCall:
         event: str = "handler failed",
         **more: object,
     ) -> None:
-        """Log that it failed, once the core knows what becomes of the message; `more` comes behind the destination."""
+        """Log the failure, once the core knows what becomes of the message; `more` is put behind the destination."""
         if failure.error_type is None:
             return
         settings = core.consumer_settings(self.delivery.arrival.subscription_id)

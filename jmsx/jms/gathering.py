@@ -1,4 +1,4 @@
-"""What a listener does that takes its messages in batches: it asks for more of them, and settles them together."""
+"""Batches: a listener that was called with one message takes those behind it as well, and settles all together."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Gathering:
-    """The batches of one consumer, for its listener, in an INDIVIDUAL or a transacted session."""
+    """Makes and settles the batches of one consumer's listener, in an INDIVIDUAL or a transacted session."""
 
     def __init__(self, link: SessionLink) -> None:
         self._link = link
@@ -29,11 +29,11 @@ class Gathering:
         self, first: Message, most: int, seconds: float, given_up: Callable[[], bool]
     ) -> list[Message]:
         """
-        Return `first`, with which the listener was called, and what comes behind it within `seconds`, `most` in all.
+        Return a batch: `first`, with which the listener was called, and what follows within `seconds`, `most` in all.
 
-        What failed before comes alone, so that it takes nothing along if it fails again. As soon as `given_up()`
-        nothing is waited for any more; `hurry` has that looked at. Empty if their link was lost meanwhile: nobody has
-        handled them, and they come again. Raises Unhandled if the link is gone for good.
+        A message that failed before is a batch of its own, so that no other is rolled back with it. When `given_up()`
+        becomes true, this stops waiting; `hurry` has it checked at once. The batch is empty if the link was lost in the
+        meantime: its messages were not handled, and are delivered again. Raises Unhandled if the link is lost for good.
         """
         if delivery_of(first).failures:
             return [first]
@@ -49,11 +49,10 @@ class Gathering:
 
     def again(self, undone: Sequence[Message]) -> list[Message]:
         """
-        Return the messages of a failed batch that were `undone` and are the next to be handed out.
+        Return the messages of a failed batch that were `undone` (rolled back) and are next to be handed out again.
 
-        They are returned also while the connection stops. Dead letters behind them can be acknowledged only after them.
-        If a stop gave them back to the broker first, the dead letters would come again, too; so their copies are
-        waited for.
+        They are returned even while the connection stops. Dead letters of the same batch can be acknowledged only after
+        them. If a stop left them to the broker, it would deliver the dead letters again, too; so this waits for them.
         """
         engine, wanted = self._link.engine, {delivery_of(message) for message in undone}
         name = delivery_of(undone[0]).arrival.subscription_id
@@ -65,7 +64,7 @@ class Gathering:
             return not (core.has_next(name, engine.now()) or core.is_held_back(name))
 
         batch: list[Message] = []
-        with contextlib.suppress(JmsxError):  # then there is no link, and all come again
+        with contextlib.suppress(JmsxError):  # without a link the broker delivers all of them again
             self._fill(
                 batch, name, wanted.__contains__, held_up,
                 most=len(wanted), deadline=deadline, stopped=True,
@@ -104,21 +103,21 @@ class Gathering:
     def _if_here(self, batch: list[Message]) -> list[Message]:
         """Return `batch`, or nothing if a link of it was lost meanwhile."""
         if len(batch) > 1:
-            HANDLED.set(None)  # what is sent may come of any of them
+            HANDLED.set(None)  # a message that is sent then has no single cause
         if any(map(self._is_lost, batch)):
             self.settle(dict.fromkeys(batch, Unhandled()))
             return []
         return batch
 
     def hurry(self) -> None:
-        """Have a `gather` that waits ask again whether it is given up."""
+        """Have a waiting `gather` check `given_up()` at once."""
         self._link.engine.wake()
 
     def settle(self, outcomes: Mapping[Message, BaseException | None]) -> None:
         """
-        End the messages of a batch, each as it went: None acknowledges it, an error gives it back as a listener's does.
+        Settle each message of a batch by its outcome: None acknowledges it, an error fails it, as a listener's would.
 
-        A transacted session is rolled back by this. Raises what the link does if it is gone for good.
+        In a transacted session this is a rollback. Raises the error of the link if that is lost for good.
         """
         failures: dict[int, Failure] = {
             id(error): failure_of(error) for error in outcomes.values() if error is not None

@@ -1,9 +1,10 @@
 """
-Handlers and listeners whose body would not run when they are called.
+Checks that refuse handlers and listeners whose body does not run when they are called.
 
-Calling a coroutine function or a generator function makes an object and runs nothing, and a function with a cache runs
-once for several messages. To take that for a handler that has returned would acknowledge a message that nobody has
-looked at. So what can be seen is refused when the handler is given, and what is returned is looked at after each call.
+Calling a coroutine function or a generator function only makes an object and runs nothing, and a cached function runs
+once for several equal arguments. If jmsx took such a call for a handler that has done its work, it would acknowledge a
+message that was never handled. So such functions are refused when they are registered, where that can be seen, and the
+result of each call is checked.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from jmsx.jms.outcomes import Reject
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-#: What to do about it.
+#: The advice in errors about such handlers.
 _REMEDY: Final = (
     "make it a plain function that has done its work when it returns, by asyncio.run() where it is async; in an App"
     " it may be an async def function itself"
 )
 
-#: More wrappers than this are a wrapper of itself.
+#: A handler inside more wrappers than this is taken for a wrapper of itself.
 _DEEPEST: Final = 100
 
 #: What `functools.cache` and `lru_cache` make of a function.
@@ -46,18 +47,18 @@ async def _async_manager() -> AsyncIterator[None]:
     yield
 
 
-#: What `contextlib` makes of generators, which run when it is entered.
+#: The types that `contextlib` makes of generator functions: the generator runs only when the object is entered.
 _MANAGERS: Final = (type(_manager()), type(_async_manager()))
 
-#: What is done by whoever awaits, iterates or enters it.
+#: Types of objects whose work is done only when somebody awaits, iterates or enters them.
 _LATER: Final = (Awaitable, Generator, AsyncGenerator, *_MANAGERS)
 
-#: Collections inside one another that are looked into; what lies deeper is data.
+#: How many levels of nested collections are searched; anything deeper is taken for data.
 _NESTED: Final = 8
 
 
 def is_async(handler: Callable[..., Any]) -> bool:
-    """Return whether calling `handler` itself, and not something inside it, makes a coroutine."""
+    """Return whether calling `handler` makes a coroutine; only partials are unwrapped, no other wrappers."""
     while isinstance(handler, functools.partial):
         handler = handler.func
     call = inspect.getattr_static(type(handler), "__call__", None)
@@ -66,10 +67,10 @@ def is_async(handler: Callable[..., Any]) -> bool:
 
 def check_runs(handler: Callable[..., Any], *, awaited: bool = False) -> None:
     """
-    Raise ConfigurationError for what is no function, and for one whose body a call does not run.
+    Raise ConfigurationError if `handler` is no function, or is one whose body does not run when it is called.
 
-    With `awaited` an `async def` function is taken. Wrappers are looked through (`functools.partial`,
-    `functools.wraps`, bound methods, objects with `__call__`).
+    With `awaited`, an `async def` function is allowed. The function inside a wrapper is checked, too
+    (`functools.partial`, `functools.wraps`, bound methods, objects with `__call__`).
     """
     name = name_of(handler)
     if isinstance(handler, type):
@@ -104,7 +105,7 @@ def check_runs(handler: Callable[..., Any], *, awaited: bool = False) -> None:
 
 
 def check_result(handler: Callable[..., Any], annotation: Any) -> None:
-    """Raise ConfigurationError if `handler` says that it returns what `check_ran` would refuse: `annotation`."""
+    """Raise ConfigurationError if `annotation`, the return type of `handler`, is one that `check_ran` would refuse."""
     kind = typing.get_origin(annotation) or annotation
     later = isinstance(kind, type) and issubclass(kind, _LATER)
     if later or kind is Callable:
@@ -118,7 +119,7 @@ def check_takes_message(listener: Callable[..., Any], called: str = "message") -
     """Raise ConfigurationError if `listener(message)` cannot be called; `called` names the parameter in the error."""
     try:
         signature = inspect.signature(listener)
-    except (TypeError, ValueError):  # nobody can tell
+    except (TypeError, ValueError):  # the signature is not known, as of some builtins
         return
     try:
         signature.bind(None)
@@ -130,12 +131,13 @@ def check_takes_message(listener: Callable[..., Any], called: str = "message") -
 
 def check_ran(handler: Callable[..., Any], result: object) -> None:
     """
-    Raise Reject if `handler` returned what has yet to be awaited or iterated, or collections with such in them.
+    Raise Reject if `result`, which `handler` returned, has yet to be awaited or iterated, or contains such an object.
 
-    So it is with a function or a `functools.partial` that is returned and not called (in a collection, such are data),
-    with a Future of a pool that is not done, and with `map()` and its like. Files, cursors and other iterators are
-    results, and so is what `contextlib` made of a generator once it was entered and left. Coroutines and generators are
-    closed. No repetition can cure that. Of a Future that is done this raises what its work raised.
+    Refused are also a function or `functools.partial` that was returned instead of being called (inside a collection it
+    is data), a pool's Future that is not done, and `map()` and its like. Files, cursors and other iterators are
+    results, and so is a `contextlib` context manager that was entered and left. Coroutines and generators that have not
+    begun are closed. It is a Reject, for a redelivery would end in the same way. If `result` is a Future that is done,
+    this raises the exception of its work, if it has one.
     """
     if result is None:
         return
@@ -148,7 +150,7 @@ def check_ran(handler: Callable[..., Any], result: object) -> None:
     for one in waiting:
         if isinstance(one, Coroutine | Generator) and not _begun(one):
             with contextlib.suppress(Exception):
-                one.close()  # or Python would warn that nobody awaited it
+                one.close()  # else Python would warn that the coroutine was never awaited
     kind = type(waiting[0]).__name__
     if waiting[0] is not result:
         kind = f"{type(result).__name__} with a {kind} in it"
@@ -164,7 +166,7 @@ def _parts(result: object) -> Iterator[object]:
         inner: list[object] = []
         for one in level:
             if isinstance(one, dict | list | tuple | set | frozenset) and id(one) not in seen:
-                seen.add(id(one))  # one that contains itself has no end
+                seen.add(id(one))  # a collection may contain itself
                 inner.extend(one.values() if isinstance(one, dict) else one)
         if not inner:
             return

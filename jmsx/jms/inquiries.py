@@ -1,8 +1,8 @@
 """
-What a connection asks of its broker's management, beside the sessions' own links, and what it makes of the answers.
+What a connection asks of its broker's management, on links of its own, and what it concludes from the answers.
 
-JMS promises more than STOMP can do on some brokers; their management fills the gap. It may be closed to the user: then
-the consequences are told once, and the safe default is taken.
+JMS promises more than STOMP can do on some brokers, and their management fills the gap. If the user may not use the
+management, the consequences are logged once, and the safe default is taken.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: What a selector compares with: whatever it is, it parses as the next one does.
+#: The literals in a selector: whether the broker can parse a selector does not depend on their values.
 _LITERAL: Final = re.compile(r"'(?:[^']|'')*'|\b\d+\b")
 
-#: How often an inquiry is made at most, where its link is lost under it.
+#: How often an inquiry is made at most, if its link is lost before the answer.
 TRIES: Final = 3
 
 _log = logger("jmsx.management")
@@ -43,30 +43,30 @@ class BrokerPeer(NamedTuple):
 
 
 class Inquiries:
-    """The inquiries of one connection; what was found of a destination is kept."""
+    """The inquiries of one connection; the findings about each destination are kept."""
 
     def __init__(self, uri: BrokerUri, machine: Machine) -> None:
         self._uri = uri
         self._machine = machine
-        #: One inquiry at a time, so that one warning says it all.
+        #: One inquiry at a time, so that each warning is logged only once.
         self._alone = NonReentrantLock("what asks the broker's management")
-        #: By broker, destination and the redeliveries that the consumer's policy allows, which decide the advice; None:
-        #: of a queue for dead letters.
+        #: By broker, destination (URI) and the number of redeliveries that the consumer's policy allows, on which the
+        #: warnings depend; None in its place: the destination is a queue for dead letters.
         self._found: dict[tuple[str, str, int | None], Findings] = {}
-        #: Brokers, and selectors that they have taken; what a selector compares with is left out.
+        #: Pairs of a broker and a selector that it has accepted; the literals of the selector are left out.
         self._tried: set[tuple[str, str]] = set()
-        self._silent: set[str] = set()  #: brokers that cannot be asked
+        self._silent: set[str] = set()  #: brokers whose management cannot be asked
 
     def examine(
         self, peer: BrokerPeer, destination: str, kind: DestinationKind, policy: Policy
     ) -> Findings:
         """
-        Return what a consumer of `destination` (URI) should know of it; warn once of each setting of the broker that
-        goes badly with the client.
+        Return the broker's settings for `destination` (URI) that matter to a consumer of it.
 
-        `policy`: the consumer's own for redeliveries.
+        Logs one warning for each setting of the broker that conflicts with `policy`, the redelivery policy of the
+        consumer, or with jmsx in general.
 
-        Raises InvalidDestinationError if it would take messages that are not meant for it.
+        Raises InvalidDestinationError if the consumer would take messages that are not meant for it.
         """
         key = (peer.address, destination, policy.maximum_redeliveries)
         default = Findings(DeadLetterQueue(peer.dialect.dead_letter_queue))
@@ -99,7 +99,11 @@ class Inquiries:
         return known
 
     def try_selector(self, peer: BrokerPeer, headers: Mapping[str, str]) -> None:
-        """Before SUBSCRIBE with `headers`: raise InvalidSelectorError where that would cost the session's link."""
+        """
+        Raise InvalidSelectorError if the broker cannot parse the selector in `headers`, those of a SUBSCRIBE to come.
+
+        Sent by the session itself, such a SUBSCRIBE would make the broker close the session's link.
+        """
         management, selector = self._management(peer), headers.get("selector")
         if management is None or selector is None:
             return
@@ -110,7 +114,7 @@ class Inquiries:
                 self._tried.add(shape)
 
     def check_temporary(self, peer: BrokerPeer, destination: str) -> None:
-        """Before SEND: raise InvalidDestinationError if `destination` is a temporary queue that is gone."""
+        """Raise InvalidDestinationError, before a SEND, if `destination` is a temporary queue that no longer exists."""
         management = self._management(peer)
         if management is None or not destination.startswith("temp-queue://"):
             return
@@ -119,7 +123,7 @@ class Inquiries:
                 self._try(peer, management, lambda: management.check_temporary(destination))
 
     def remove_temporary(self, peer: BrokerPeer, destinations: Iterable[str]) -> None:
-        """Have the broker forget temporary queues that nobody reads any more; where it cannot be asked, it does not."""
+        """Have the broker's management remove the temporary queues among `destinations`, if it can be asked."""
         management = self._management(peer)
         names = [uri for uri in destinations if uri.startswith("temp-queue://")]
         if management is None or not names:
@@ -132,9 +136,9 @@ class Inquiries:
         self, peer: BrokerPeer, client_id: str | None, subscription: str, headers: Mapping[str, str]
     ) -> None:
         """
-        Before SUBSCRIBE with `headers`: let a durable subscription with another topic or selector be made anew.
+        Remove a durable subscription of this name with another topic or selector than `headers`, before a SUBSCRIBE.
 
-        Raises JmsxError if it is in use.
+        Then the SUBSCRIBE creates it anew, as JMS wants. Raises JmsxError if the old one is in use.
         """
         management = self._management(peer)
         if management is None or client_id is None:
@@ -151,8 +155,8 @@ class Inquiries:
         """
         Remove a durable subscription.
 
-        Raises BrokerError if it is in use, InvalidDestinationError if there is none, UnsupportedError if the broker's
-        management may not be asked, and what the broker says against it.
+        Raises BrokerError if it is in use or the broker refuses for another reason, InvalidDestinationError if there is
+        none of that name, and UnsupportedError if the broker's management may not be asked.
         """
         management = self._management(peer)
         if client_id is None:
@@ -191,7 +195,7 @@ class Inquiries:
         return None
 
     def _tell(self, peer: BrokerPeer, management: Management, error: CannotAskError) -> None:
-        if error.reached:  # who is away may answer when it is back
+        if error.reached:  # a broker that could not be reached may answer later
             self._silent.add(peer.address)
         _log.warning(
             "management not available",

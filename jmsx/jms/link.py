@@ -1,10 +1,10 @@
 """
-What sessions and connections are made of: links, the threads that serve them, and what the links of a connection share.
+What is behind sessions and connections: links, the threads that serve them, and what the links of a connection share.
 
-`Session` and `Connection` have the calls of JMS, and what they are made of is here: a `SessionLink` for each session,
-and one `ConnectionLinks` for all of a connection. Consumers, producers and browsers take the link of their session.
-The two are one module because each needs the other: what links share is how they are opened, moved to the socket with
-the client id, and forgotten.
+A link is one STOMP connection. `Session` and `Connection` offer the calls of JMS and leave the work to this module: to
+one `SessionLink` for each session, and one `ConnectionLinks` for each connection. Consumers, producers and browsers use
+the link of their session. Both classes are in one module because each needs the other: links share how they are opened,
+how one of them gets the socket with the client id, and how they are forgotten.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from jmsx.stores.shared_memory import MEMORY
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-#: Errors that may wait for the exception listener of a connection before it hears of no further refusal.
+#: Errors that may wait for a connection's exception listener; while so many wait, further refusals are not told to it.
 MOST_UNTOLD: Final = 1_000
 
 _log = logger("jmsx.connection")
@@ -66,15 +66,15 @@ class SessionLink:
     ) -> None:
         self.mode = mode
         self.transacted = mode.does.transacted  #: receives and sends take effect at commit()
-        #: A message's acknowledge() does something
+        #: Whether `Message.acknowledge()` has an effect in this mode
         self._acknowledges = mode.does.acknowledge_covers is not Covers.NOTHING
         self.session_id = session_id
-        self.shared = shared  #: with the other sessions of the connection
+        self.shared = shared  #: what all sessions of the connection share
         self.options = shared.options
         self.machine = shared.machine
-        self._closing = False  #: somebody is closing it
+        self._closing = False  #: whether `close()` is running
         self._ids = itertools.count(1)
-        self._temporary: set[str] = set()  #: URIs of the queues that end with it
+        self._temporary: set[str] = set()  #: URIs of the session's temporary queues
         self._attach(link)
 
     def _attach(self, link: OpenedLink) -> None:
@@ -104,58 +104,58 @@ class SessionLink:
 
     @property
     def alive(self) -> bool:
-        """Whether the threads that serve it run."""
+        """Whether the threads that serve the session run."""
         return self.engine.alive and self.dispatcher.alive
 
     @property
     def closed(self) -> bool:
-        """Whether the session is closed, or is being closed and no listener of it runs any more."""
+        """Whether the session is closed, or is being closed and none of its listeners runs any more."""
         return self.calls.closed
 
     @property
     def lost_for_good(self) -> bool:
-        """Whether there will be no link any more."""
+        """Whether the session has lost its link and will not reconnect."""
         return self.engine.error is not None
 
     @property
     def connected(self) -> bool:
-        """Whether there is a link, as far as we know, with all consumers on it."""
+        """Whether the session is connected, as far as the client can know, and all its consumers are subscribed."""
         return self.engine.reachable
 
     @property
     def epoch(self) -> int:
-        """The number of the link, from 1."""
+        """The number of the session's current link: 1, and one more with each reconnect."""
         return self.engine.core.epoch
 
     @property
     def in_hand(self) -> int:
-        """How many messages wait here, or are handed out and not settled; it waits for no lock, as a probe must not."""
+        """How many messages are prefetched, or handed out and unsettled; takes no lock, for a health probe asks it."""
         return self.engine.core.in_hand
 
     @property
     def ended_at(self) -> float:
-        """When a delivery ended last (seconds, monotonic), -inf if none has; it waits for no lock either."""
+        """When the last delivery was settled (seconds, monotonic), -inf if none was; takes no lock either."""
         return self.engine.core.ended_at
 
     @property
     def empty_handed(self) -> bool:
-        """Whether no message waits here or is unsettled; it waits for the session's lock, so this is certain."""
+        """Whether no message is prefetched or unsettled; exact, for this takes the session's lock."""
         with self.engine.lock:
             return self.in_hand == 0
 
     @property
     def refusal(self) -> str:
-        """Why the session has no link again, although that was tried; empty where it was not tried, or has one."""
+        """Why the last attempt to reconnect failed; empty if there was none, or the session is connected."""
         return self.engine.refusal
 
     @property
     def ledger_away(self) -> str | None:
-        """Why its delivery ledger cannot be used, for which it waits."""
+        """Why the delivery ledger cannot be used, so that the session hands out nothing; None: it can be used."""
         return self.engine.hand_outs.away
 
     @property
     def policy_fault(self) -> str | None:
-        """What is wrong with the last answers of a redelivery policy of the application's; None: nothing."""
+        """What was wrong with the last answers of a redelivery policy that the application wrote; None: nothing."""
         policies = [
             policy
             for one in self.engine.core.policies
@@ -166,17 +166,17 @@ class SessionLink:
 
     @property
     def address(self) -> BrokerAddress:
-        """The address of the broker that it is connected to, or was last."""
+        """The address of the broker to which the session is connected, or was last."""
         return self.engine.address
 
     @property
     def broker(self) -> str:
-        """The broker that it is connected to, or was last, as text."""
+        """The address of the broker to which the session is connected, or was last, as text."""
         return self.engine.source.broker
 
     @property
     def greeting(self) -> Mapping[str, str]:
-        """The headers of the broker's CONNECTED on the link that there is, or was last."""
+        """The headers of the broker's CONNECTED frame on the current link, or on the last one."""
         return self.engine.greeting
 
     def check_not_closed(self) -> None:
@@ -192,7 +192,7 @@ class SessionLink:
         self.engine.check()
 
     def check_receive(self) -> None:
-        """Raise IllegalStateError where `receive()` may not be called."""
+        """Raise IllegalStateError if `receive()` may not be called, for a consumer of the session has a listener."""
         self.check_open()
         listeners = self.dispatcher.listeners
         if listeners and any(self.engine.core.is_open(name) for name in list(listeners)):
@@ -204,10 +204,10 @@ class SessionLink:
 
     def relink(self, client_id: str | None) -> None:
         """
-        Go on with a new link that carries `client_id`; for the connection alone to call.
+        Move the session to a new link with `client_id`; only its connection calls this.
 
-        Raises UnsupportedError if something binds the session to the link that it has, and what `Connector.first` does;
-        then the session stays as it was.
+        Raises UnsupportedError if the session cannot leave its link, for it has consumers or the like on it, and what
+        `Connector.first` raises; then the session stays as it was.
         """
         if not self.engine.core.idle:
             raise UnsupportedError(
@@ -222,18 +222,18 @@ class SessionLink:
             self._attach(link)
 
     def renew(self, reason: str) -> None:
-        """Go on with a new link and new subscriptions; what is not settled is the broker's again."""
+        """Reconnect and subscribe anew; the broker takes back every unsettled message."""
         self.engine.renew(reason)
 
     def abort(self) -> None:
-        """Drop the socket without DISCONNECT: the broker takes back all that is not settled."""
+        """Drop the socket without DISCONNECT: the broker takes back every unsettled message."""
         self.engine.end("aborted")
 
     def close(self) -> None:
-        """Do as `Session.close` does; one that is interrupted leaves all that is not settled to the broker."""
+        """Do as `Session.close` does; if this is interrupted, every unsettled message is left to the broker."""
         if self._closing:
             return
-        if self.closed:  # an interrupted one may have left the thread and the socket
+        if self.closed:  # an interrupted close() may have left the thread and the socket
             self.abort()
             self.shared.forget(self, reachable=False)
             return
@@ -247,14 +247,14 @@ class SessionLink:
     def _close(self) -> None:
         reachable = self.engine.reachable
         try:
-            idle = self.dispatcher.finish()  # what runs may still use all of the session
+            idle = self.dispatcher.finish()  # a running listener may still use the session
             self.calls.note_closed()
             self.calls.tidy_up()
             if self.engine.error is None:
                 for request in self.engine.call(lambda core, now: core.close(now, idle=idle)):
                     self.calls.wait(request)
         except BrokerTimeoutError:
-            self.engine.end("no DISCONNECT")  # which would not be answered either
+            self.engine.end("no DISCONNECT")  # it would not be answered either
             raise
         finally:
             self.calls.note_closed()
@@ -282,9 +282,9 @@ class SessionLink:
 
     def leave(self, subscription_id: str) -> bool:
         """
-        Take a consumer's listener away, and wait for it unless it calls; False if it still runs.
+        Remove a consumer's listener, and wait for it unless it is the caller; False if it still runs.
 
-        In a transaction it goes on to its end, as the consumer does.
+        In a transacted session the listener is not removed: it stays until the transaction ends, as the consumer does.
         """
         return self.transacted or self.dispatcher.leave(subscription_id)
 
@@ -302,12 +302,12 @@ class SessionLink:
 
     @property
     def signature(self) -> str | None:
-        """What its messages tell of who sends them; None: nothing."""
+        """The name of the sender that the session's messages carry; None: they carry none."""
         signs = self.shared.signs or self.options.client_id is not None
         return self._sender if signs else None
 
     def sign(self) -> str:
-        """Have every message of the connection tell who sends it, from now on; returns what they tell."""
+        """Have every message that the connection sends from now on carry the name of its sender; returns that name."""
         self.shared.signs = True
         return self._sender
 
@@ -322,23 +322,22 @@ class SessionLink:
         return str(next(self._ids))
 
     def peer(self, what: str) -> BrokerPeer:
-        """Return the broker at the other end, now; an outage is waited through, by whoever wants `what` of it."""
+        """Return the broker of the current link, after waiting for a reconnect; `what` is the request, for errors."""
         return self.calls.submit(what, lambda _core, _now: BrokerPeer(self.broker, self.dialect))
 
     def examine(self, destination: Destination, kind: DestinationKind, policy: Policy) -> Findings:
         """
-        Return what the broker's management tells of a destination that a consumer with that redelivery policy shall
-        read.
+        Return what the broker's management says about `destination`, for a consumer with this redelivery policy.
 
-        Asked once in a connection's life. Raises InvalidDestinationError if a consumer would take messages that are
-        not meant for it.
+        The broker is asked once for each connection. Raises InvalidDestinationError if the consumer would take messages
+        that are not meant for it.
         """
         self.check_open()
         peer = self.peer(f"SUBSCRIBE {destination}")
         return self.shared.inquiries.examine(peer, destination.uri, kind, policy)
 
     def examine_dead_letter_queue(self, destination: str) -> Findings:
-        """Return what the management tells of a queue (URI) that the application names for dead letters."""
+        """Return what the broker's management says about the dead letter queue (URI) that the application chose."""
         self.check_open()
         return self.shared.inquiries.examine_dead_letter_queue(
             self.peer(f"SEND {destination}"), destination
@@ -347,7 +346,7 @@ class SessionLink:
     # Temporary destinations ------------------------------------------------------------------------------------------
 
     def make_temporary_queue(self) -> TemporaryQueue:
-        """Return a new queue that is there before it has a consumer; as `Session.create_temporary_queue`."""
+        """Return a new queue that exists even before it has a consumer; as `Session.create_temporary_queue`."""
         self.check_open()
         made = TemporaryQueue(self._temporary_name(), owner=self)
         self._temporary.add(made.uri)
@@ -366,7 +365,7 @@ class SessionLink:
         return TemporaryTopic(self._temporary_name(), owner=self)
 
     def owns(self, destination: Destination) -> bool:
-        """Return whether a temporary destination is of this session: as made, or as a message of its own names it."""
+        """Return whether this session created the temporary `destination`, also if it is named as the broker does."""
         if isinstance(destination, Temporary):
             return destination.owner is self
         return destination.name.startswith(
@@ -382,7 +381,7 @@ class SessionLink:
         return self.engine.call(lambda core, _now: core.consumes(uri))
 
     def forget_temporary(self, destination: Temporary) -> None:
-        """Have the broker remove a queue of this session that was deleted, where it can be told."""
+        """Have the broker's management, if there is one, remove a temporary queue of this session that was deleted."""
         self._temporary.discard(destination.uri)
         if self.dialect.management is not None and not self.closed and self.engine.error is None:
             self.calls.finish(
@@ -392,7 +391,7 @@ class SessionLink:
             self.shared.inquiries.remove_temporary(peer, [destination.uri])
 
     def tell_name(self, destination: Temporary, place: str) -> None:
-        """Send a message to `place` (URI) that asks for answers at `destination`: its reader sees the real name."""
+        """Send a message to `place` (URI) with `destination` as its reply-to, where a reader sees the broker's name."""
         headers = {
             **self.dialect.writing.send_headers(place),
             "reply-to": self.dialect.writing.reply_to(destination.uri),
@@ -401,7 +400,7 @@ class SessionLink:
         self.calls.ask(f"SEND {place}", lambda core, _now: core.sending.send_own(asked))
 
     def check_temporary(self, destination: Destination) -> None:
-        """Raise InvalidDestinationError if it is another program's temporary queue, and gone, as far as one can ask."""
+        """Raise InvalidDestinationError if the broker's management says that this temporary queue no longer exists."""
         if isinstance(destination, Temporary) or not destination.uri.startswith("temp-queue://"):
             return
         if self.dialect.management is not None:
@@ -420,7 +419,7 @@ class ConnectionLinks:
     def __init__(self, uri: BrokerUri, observers: Iterable[Observer], machine: Machine) -> None:
         self.options = uri.options
         self.connection_id = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        self.signs = False  #: each message that is sent carries the connection's signature
+        self.signs = False  #: whether each message carries the name of its sender
         self.machine = machine  #: what all its sessions run on
         self.memory = self.machine.memory or MEMORY
         self.inquiries = Inquiries(uri, self.machine)
@@ -431,23 +430,23 @@ class ConnectionLinks:
         self._uri = uri
         self._observers = Observers(observers)
         self._lock = reentrant()  #: guards what follows; never held while a link is opened
-        self._opening = reentrant()  #: one link is opened after the other
+        self._opening = reentrant()  #: held while a link is opened: one at a time
         self._connectors: set[Connector] = set()  #: those that are opening a link now
         self._links: list[SessionLink] = []
-        #: For the exception listener, which is being told the first
+        #: Errors for the exception listener; it is being called with the first of them
         self._untold: list[JmsxError] = []
         self._count = itertools.count(1)
         self._spare: OpenedLink | None = None
-        self._durables: dict[str, SessionLink] = {}  #: by the names of subscriptions in use
-        self._unstarted = True  #: never started, and nobody was told of it
+        self._durables: dict[str, SessionLink] = {}  #: by subscription name, those in use
+        self._unstarted = True  #: never started, and not yet logged
         self._closing = False  #: `close()` was called
         self._closed = False  #: no listener runs any more, and nothing can be begun
-        self.aborted = False  #: what is closed is dropped, and nothing more asked
-        self._left: IllegalStateError | None = None  #: why it is of no use in this process
+        self.aborted = False  #: `abort()` was called
+        self._left: IllegalStateError | None = None  #: set in a forked child: why it is unusable
         tell_of_forks(self)
 
     def after_fork(self) -> None:
-        """Leave all of it to the parent in the child of a fork, where it is neither closed nor used."""
+        """Make the connection unusable in the child of a fork: it belongs to the parent, and is not closed here."""
         self._lock, self._opening = reentrant(), reentrant()
         self._left = left_behind(
             f"the Connection to {self._uri} was made", "make one of its own in the child"
@@ -457,7 +456,7 @@ class ConnectionLinks:
         return f"{self._uri} [{counted(len(self._links), 'session')}]"
 
     def check(self) -> None:
-        """Raise IllegalStateError if closed, or the parent's of a fork, and ConnectionFailedError if aborted."""
+        """Raise IllegalStateError if closed, or of the parent of this process; ConnectionFailedError if aborted."""
         if self._closed:
             raise IllegalStateError(
                 f"The Connection is closed (it was to {self._uri}); make another one"
@@ -502,7 +501,7 @@ class ConnectionLinks:
                 link.resume()
 
     def note_unstarted(self) -> None:
-        """Tell once that a `receive()` waits for what cannot come."""
+        """Log, once, that `receive()` waits in vain because the connection was never started."""
         with self._lock:
             unstarted, self._unstarted = self._unstarted, False
         if unstarted:
@@ -536,7 +535,7 @@ class ConnectionLinks:
             if self._closing:
                 return
             open_links = list(self._links)
-        for link in open_links:  # before any is closed
+        for link in open_links:  # check all of them before any is closed
             link.engine.refuse_reentry()
         try:
             with self._lock:
@@ -549,7 +548,7 @@ class ConnectionLinks:
                 links, spare = self._let_go()
             errors = _close(links)
         except BaseException:
-            # Ctrl-C: the others are not waited for, and they would never be closed.
+            # Such as Ctrl-C: drop the sessions that are still open, for nothing else would close them.
             self.abort()
             raise
         if spare is not None:
@@ -594,12 +593,12 @@ class ConnectionLinks:
     # The sessions' links ---------------------------------------------------------------------------------------------
 
     def new_link(self, client_id: str | None) -> OpenedLink:
-        """Return a link that will carry `client_id`, for `open_link` in a `with` block of its own."""
+        """Return a link with `client_id` that is not open yet; call `open_link` inside a `with` block of the link."""
         connector = Connector(self._uri, client_id, self.machine.inbox(), self.machine)
         return OpenedLink(connector, self.machine, self._observers)
 
     def open_link(self, link: OpenedLink, *, patient: bool = True) -> None:
-        """Open what `new_link` has made; raises what `Connector.first` does."""
+        """Open a link that `new_link` returned; raises what `Connector.first` does."""
         with self._lock:
             self.check()
             self._connectors.add(link.connector)
@@ -610,17 +609,17 @@ class ConnectionLinks:
                 self._connectors.discard(link.connector)
 
     def lost(self, error: JmsxError) -> None:
-        """Note that the link of a session is gone; the exception listener hears of one error after the other."""
+        """Note that a session's link is lost for good, and tell the exception listener, one error at a time."""
         _log.error("connection lost for good", broker=str(self._uri), error=str(error))
         if self._is_first(error):
             self._tell_all()
 
     def refused(self, error: JmsxError) -> None:
         """
-        Have the exception listener hear of what the broker has refused, and nobody waits for.
+        Tell the exception listener that the broker has refused a message or request for which no call waits.
 
-        On a thread of its own, for this one serves a link that goes on, and that the listener may use. Behind
-        `MOST_UNTOLD` of them, which a listener has not come to, it hears of no more.
+        The listener is called on a thread of its own: the present thread serves the link, which the listener may use.
+        While `MOST_UNTOLD` errors wait for the listener, further refusals are not told to it.
         """
         if self.exception_listener is None or len(self._untold) >= MOST_UNTOLD:
             return
@@ -628,9 +627,9 @@ class ConnectionLinks:
             return
         try:
             self.machine.thread(self._tell_all, f"jmsx-refusals-{self.connection_id}").start()
-        except RuntimeError as without:  # the process gets no further thread
+        except RuntimeError as without:  # the process cannot start another thread
             _log.error("exception listener not called", error=str(error), why=str(without))
-            if not self._all_told():  # what has come meanwhile
+            if not self._all_told():  # errors that came in the meantime
                 self._tell_all()
 
     def _is_first(self, error: JmsxError) -> bool:
@@ -659,7 +658,7 @@ class ConnectionLinks:
                 _log.error("exception listener failed", exc_info=raised)
 
     def forget(self, link: SessionLink, *, reachable: bool) -> None:
-        """Forget a session that is closed; `reachable`: whether the broker could be told so."""
+        """Forget a closed session; `reachable`: whether it was connected when it was closed."""
         with self._lock:
             if link in self._links:
                 self._links.remove(link)
@@ -673,7 +672,7 @@ class ConnectionLinks:
 
     def claim_client_id(self, link: SessionLink, subscription: str | None) -> None:
         """
-        Give `link` the socket with the connection's client id, for the durable `subscription` (None: to remove one).
+        Give `link` the socket with the connection's client id, for a durable `subscription`; None: to remove one.
 
         Raises UsageError if the subscription is in use, UnsupportedError if another session needs that socket.
         """

@@ -1,4 +1,4 @@
-"""The message, as an application writes and reads it."""
+"""Messages, as an application creates and reads them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from jmsx.jms.destination import Destination, destination
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-#: What a property may be; STOMP carries it as text, and between jmsx programs its type as well.
+#: The types of a property. A STOMP header carries its value as text; a further header tells jmsx the type.
 PropertyValue = str | int | float | bool | None
 
-#: What a body may be, but for None.
+#: The types that a body may have, apart from None.
 _BODIES: Final = (str, bytes, Mapping, bytearray, memoryview)
 
-#: What a message is made of.
+#: The arguments of `Message`.
 _FIELDS: Final = [
     *("body", "properties", "correlation_id", "type", "reply_to", "group_id", "group_sequence"),
 ]
 
-#: Where what `send()` decides is said.
+#: Names that are no arguments of `Message`, and where to give such a value instead.
 _ELSEWHERE: Final = {
     "persistent": "send(message, persistent=...)",
     "priority": "send(message, priority=...)",
@@ -37,7 +37,7 @@ _ELSEWHERE: Final = {
     "destination": "send(message, destination=...)",
 }
 
-#: What to do instead of changing a message that came in.
+#: The advice to whoever tries to change a received message.
 READ_ONLY: Final = (
     "it came in, and is as it came: send a new one,"
     " Message(message.body, properties={**message.properties, ...})"
@@ -51,30 +51,31 @@ class Message:
     A message to send may be changed, also between two sends. The properties of a received one are read-only, as in
     JMS: setting one raises MessageNotWriteableError.
 
-    A body of `str` is a JMS TextMessage, of `bytes` a BytesMessage, None a TextMessage without text; a mapping (of str,
-    int, float, bool, bytes and None) is a MapMessage. `reply_to` may be a text, as `queue://answers`. Raises
-    MessageFormatError for another body and for properties that are no mapping, InvalidDestinationError for a `reply_to`
-    that is no destination, and ConfigurationError for a field that does not exist, naming the nearest.
+    A body of `str` makes a JMS TextMessage, `bytes` a BytesMessage, None a TextMessage without text, and a mapping (of
+    names to str, int, float, bool, bytes and None) a MapMessage. `reply_to` may be a text such as `queue://answers`.
+    Raises MessageFormatError for any other body and for properties that are no mapping, InvalidDestinationError for a
+    `reply_to` that is no destination, and ConfigurationError for a field that does not exist; its text names the
+    nearest one that does.
 
     Attributes:
         body: text, bytes, the entries of a map, or None.
         properties: the application's, by name.
         correlation_id: JMSCorrelationID: the request that it answers, or whatever it belongs to; None: nothing.
-        type: JMSType, the application's word for its kind; None: it has none.
+        type: JMSType, the application's name for this kind of message; None: none.
         reply_to: JMSReplyTo, the destination where an answer is awaited; None: nowhere.
-        group_id: JMSXGroupID: messages with the same one go to the same consumer, in order; None: none, and on a
-            received message also where jmsx did not send it.
+        group_id: JMSXGroupID: messages with the same id go to the same consumer, in order; None: none. On a received
+            message it is known only if jmsx sent it.
         group_sequence: JMSXGroupSeq, its number in the group.
         message_id: JMSMessageID, as `send` or the broker told it; None: not sent yet, or not known.
         destination: JMSDestination, where it was sent to; None: not sent yet.
-        original_destination: of a dead letter, the destination that it was read from before; None: it is no dead
-            letter, or that is not known.
+        original_destination: of a dead letter, the destination from which it was consumed before; None: it is no dead
+            letter, or its original destination is not known.
         timestamp: JMSTimestamp, when it was sent; None: not sent yet, or not known.
         expiration: JMSExpiration, when it expires; 0: never.
-        priority: JMSPriority, from 0 to 9, the highest; 4.
-        persistent: JMSDeliveryMode: whether it outlives the broker's process; True.
-        delivery_count: JMSXDeliveryCount: which delivery this is, counted from 1, and after a crash at least that; 0:
-            it was not received.
+        priority: JMSPriority, from 0 to 9 (the highest); 4 by default.
+        persistent: JMSDeliveryMode: whether the message survives a restart of the broker; True by default.
+        delivery_count: JMSXDeliveryCount: the number of this delivery, from 1; after a crash the true number may be
+            higher. 0: it was not received.
         redelivered: JMSRedelivered: whether it was, or may have been, delivered before.
 
     """
@@ -115,15 +116,16 @@ class Message:
     @property
     def key(self) -> str | None:
         """
-        The identity that a jmsx sender gave this message, kept over all brokers and queues; else the broker's own.
+        The identity that jmsx gave this message when it was sent; if jmsx did not send it, the broker's message id.
 
-        A key that was copied from another message counts for nothing. None: it did not come in.
+        It stays the same when the message is moved to another queue or broker. A key that was merely copied from
+        another message is ignored. None: the message was not received.
         """
         return None
 
     @property
     def identity(self) -> str | None:
-        """Its key and a digest of its body: what an idempotency store knows it by; None: nothing names it."""
+        """The message's key and a digest of its body, by which idempotency stores know it; None: it has no key."""
         return None
 
     @property
@@ -131,8 +133,8 @@ class Message:
         """
         The body: text, bytes, the entries of a map, or None.
 
-        Raises MessageNotReadableError if STOMP does not carry what the sender put into it; properties, ids and the rest
-        of the message can be read all the same.
+        Raises MessageNotReadableError if the sender's body is of a kind that STOMP does not carry; properties, ids and
+        the rest of the message can be read all the same.
         """
         return self._body
 
@@ -152,7 +154,7 @@ class Message:
 
     @property
     def readable(self) -> bool:
-        """Whether `body` can be read: not if STOMP does not carry what the sender put into it."""
+        """Whether `body` can be read; False if the sender's body is of a kind that STOMP does not carry."""
         try:
             self.body  # noqa: B018 - it is the reading that may fail
         except MessageNotReadableError:
@@ -164,8 +166,9 @@ class Message:
         """
         The body as text, "" if there is none; raises MessageNotReadableError if it is something else.
 
-        Bytes are text in UTF-8 if their sender knows no kinds of messages, as stomp.py's and other STOMP clients: those
-        send every body with its length, which makes a BytesMessage of it. What jmsx or JMS sent as bytes stays bytes.
+        A BytesMessage is decoded as UTF-8 if a STOMP client such as stomp.py sent it: such clients send every body with
+        a content-length, from which the broker makes a BytesMessage. Bytes that jmsx or a JMS client sent are not
+        decoded.
         """
         body = self.body
         if body is None or isinstance(body, str):
@@ -175,7 +178,7 @@ class Message:
         raise self._other(body, "text")
 
     def json(self) -> Any:
-        """Return the value of a body that is JSON, as text or bytes in UTF-8; raises MessageNotReadableError else."""
+        """Parse the body, text or bytes in UTF-8, as JSON; raises MessageNotReadableError if it is no JSON."""
         body = self.body
         if body is None or not isinstance(body, str | bytes):
             raise self._other(body, "JSON")
@@ -206,10 +209,10 @@ class Message:
 
     def acknowledge(self) -> None:
         """
-        Settle it: in CLIENT mode all that its session has delivered, in INDIVIDUAL mode this one, else nothing.
+        Acknowledge, in CLIENT mode, every message that its session has delivered; in INDIVIDUAL mode, this message.
 
-        It does nothing on a message that never came in, as in Java. Raises IllegalStateError if its consumer is
-        closed, ConnectionFailedError if the link is gone.
+        In the other modes, and on a message that was not received, this does nothing, as in Java. Raises
+        IllegalStateError if the message's consumer is closed, ConnectionFailedError if the link is lost.
         Source: `ActiveMQMessage.acknowledge`, which calls back only if it has somebody to call.
         """
 
@@ -233,7 +236,7 @@ class MapMessage(Message):
     """
     A JMS MapMessage to send: its body is a mapping of names to str, int, float, bool, bytes or None.
 
-    `app.send(to, {...})` sends JSON; this is for programs that read a map.
+    `app.send(to, {...})` would send a dict as JSON text; use this class if the receiver expects a MapMessage.
     """
 
     def __init__(
@@ -263,13 +266,13 @@ class MapMessage(Message):
 
 
 def copied(properties: Mapping[str, PropertyValue]) -> dict[str, PropertyValue]:
-    """Return a copy of `properties`; raises MessageFormatError for what is no mapping of names to values."""
+    """Return a copy of `properties`; raises MessageFormatError unless it is a mapping of names to values."""
     check_properties(properties, MessageFormatError)
     return dict(properties)
 
 
 def check_body(given: object) -> None:
-    """Raise MessageFormatError if `given` can be no body; the error says what to send in its place."""
+    """Raise MessageFormatError if `given` cannot be a body; the error says what to send instead."""
     if given is not None and not isinstance(given, _BODIES):
         raise MessageFormatError(
             f"no message can have a body of {type(given).__name__}; send str, bytes, a mapping or None:"

@@ -1,4 +1,4 @@
-"""A connection to one broker of several, for questions about just that one."""
+"""A connection to one broker of the several that a URL may name, for questions about just that broker."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ def connect_to(
     **own: Any,
 ) -> Connection:
     """
-    Return a connection to the broker at `address` and no other, that is lost when its link is.
+    Return a connection to the broker at `address` and no other, which does not reconnect.
 
-    All of `options` hold, save its `own`, and what belongs to an application's consumers: its client id and its ledger.
+    `options` apply to it, except for the client id and the ledger, which belong to the application's own connection;
+    keyword arguments `own` override them.
     """
     plain = replace(options, **{"reconnect": None, "client_id": None, "ledger": None, **own})
     given = {one.name: getattr(plain, one.name) for one in fields(plain)}

@@ -1,7 +1,7 @@
 """
-What a handler may raise to say what shall become of its message.
+The exceptions by which a handler says what becomes of its message.
 
-Anything else that it raises means: deliver again, by the redelivery policy.
+If a handler raises any other exception, its message is delivered again by the redelivery policy.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from jmsx.log import counted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: What is wrong with a BatchError that names nothing of its batch.
+#: The error's text if a BatchError names no message of its batch.
 NOT_OF_IT: Final = (
     "BatchError(failed=[...]) names messages of the batch that failed, one at least, and it does not; so all of the"
     " batch failed"
 )
 
-#: Frames of a traceback that are looked at: a recursion has thousands.
+#: How many frames of a traceback are looked at, for a recursion may have thousands.
 _FRAMES: Final = 100
 
-#: Exceptions of a chain of causes that are told.
+#: How many exceptions of a chain of causes are reported.
 _CAUSES: Final = 5
 
-#: Where code lies that is not the application's.
+#: Prefixes of the files whose code is not the application's.
 _LIBRARIES: Final = tuple(
     {
         "<frozen",
@@ -68,10 +68,10 @@ class Steering(Exception):  # noqa: N818 - these are instructions, not errors
 
 class Retry(Steering):
     """
-    Deliver the message again after `delay`: seconds, a timedelta, or a text such as "2s"; it counts as a delivery.
+    Deliver the message again after `delay`: seconds, a timedelta, or a text such as "2s".
 
-    None: the policy's; 0 or less: at once. Raises ConfigurationError for what is no delay, and for a reason that is no
-    text.
+    None: the delay of the redelivery policy; 0 or less: at once. The redelivery counts as one of those that the policy
+    allows. Raises ConfigurationError if `delay` is no delay, or `reason` is no text.
     """
 
     def __init__(self, reason: str = "", *, delay: Duration | None = None) -> None:
@@ -93,16 +93,16 @@ class Discard(Steering):
     """
     The message is not worth keeping: acknowledge it, and count it as discarded.
 
-    It does not say which of a batch it means, so all of them come again, one by one; to discard some, raise
-    `BatchError({message: Discard()})`.
+    Raised by the handler of a batch it does not say which message it means, so all of them are delivered again, one by
+    one; to discard some of them, raise `BatchError({message: Discard()})`.
     """
 
 
 class Duplicate(Steering):
     """
-    The message was done before: acknowledge it, and count it as a duplicate.
+    The message was handled before: acknowledge it, and count it as a duplicate.
 
-    With an idempotency store (`dedupe=`) jmsx finds that out by itself.
+    With an idempotency store (`dedupe=`) jmsx detects duplicates by itself.
     """
 
 
@@ -110,13 +110,13 @@ class BatchError(Exception):
     """
     Some messages of a batch failed, and the others are done.
 
-    Each that failed is delivered again by its own count and the redelivery policy. In a SESSION_TRANSACTED session, and
-    with a DatabaseStore, the whole batch is rolled back then: the other messages are handed out again at once, without
-    those that failed. They are marked as redelivered, and this counts as no failure of theirs.
+    Each failed message is delivered again by the redelivery policy and its own delivery count. In a SESSION_TRANSACTED
+    session, and with a DatabaseStore, the whole batch is rolled back: the other messages are handed out again at once,
+    without the failed ones. They are marked as redelivered, but the rollback does not count as a failure of theirs.
 
     Args:
-        failed: the messages; or a mapping of them to what each of them failed with, which may be Retry, Reject or
-            Discard too. Without a mapping that is the cause of this error, or this error itself.
+        failed: the failed messages; or a mapping of each of them to its exception, which may be a Retry, Reject or
+            Discard, too. Without a mapping each failed with the cause of this error, or with this error itself.
         reason: in words.
 
     Raises ConfigurationError if `failed` is neither, or empty.
@@ -138,13 +138,13 @@ class BatchError(Exception):
         self._own = own
 
     def error_of(self, message: Message) -> BaseException:
-        """Return what one of the messages failed with."""
+        """Return the exception with which `message` failed."""
         cause = self if self.__cause__ is None else self.__cause__
         return self._own.get(message, cause)
 
 
 class Again(Steering):
-    """jmsx's own: deliver again by a policy for this kind of error, which is the cause."""
+    """Raised by jmsx only: deliver again by the policy for errors such as this exception's cause."""
 
     def __init__(self, policy: Policy) -> None:
         super().__init__()
@@ -152,18 +152,18 @@ class Again(Steering):
 
 
 class Unhandled(Steering):
-    """jmsx's own: nobody could handle the message, and it is not to blame: it waits in front again, uncounted."""
+    """Raised by jmsx only: the message was not handled, which is no failure, and is the next to be handed out again."""
 
 
 class Undone(Unhandled):
-    """jmsx's own: what a handler did with the message is undone with others that failed: it waits again, flagged."""
+    """Raised by jmsx only: the message was rolled back because others failed; it is handed out again as redelivered."""
 
 
 def failure_of(error: BaseException) -> Failure:
     """
-    Return the failure that `error` stands for; the cause of a steering exception is told in its place.
+    Return the failure that `error` stands for; of a Steering exception with a cause, the cause is reported.
 
-    Never raises, whatever an exception of the application's makes of its attributes: a failure it is all the same.
+    Never raises, even if reading an attribute of the application's exception raises: that is a failure all the same.
     """
     try:
         return _failure(error)
@@ -186,7 +186,7 @@ def _failure(error: BaseException) -> Failure:
     elif isinstance(error, Reject):
         disposition = Disposition.REJECT
     delay = error.delay if isinstance(error, Retry) else None
-    _check_delay(delay)  # it may have been changed
+    _check_delay(delay)  # the attribute may have been changed since the Retry was made
     told = told_by(error)
     return Failure(
         error_type=class_of(told),
@@ -212,32 +212,32 @@ def steers(error: BaseException) -> bool:
 
 
 def told_by(error: BaseException) -> BaseException:
-    """Return the error to report for `error`: the cause of a steering exception, if it has one, else itself."""
+    """Return the error to report: the cause of `error` if that is a Steering exception with a cause, else `error`."""
     cause = cause_of(error) if steers(error) else None
     return error if cause is None else cause
 
 
 def place_of(error: BaseException) -> str | None:
     """
-    Return file and line where `error` was raised, in the innermost frame of the application's own code.
+    Return file and line of the innermost traceback frame of `error` that is in the application's own code.
 
-    In the innermost frame of all where none is; None: it was never raised.
+    If no frame is in it, the innermost of all is taken. None: the error was never raised.
     """
     try:
         frames = _frames(error)
         own = [frame for frame in frames if not frame.file.startswith(_LIBRARIES)]
         return (own or frames)[-1].told(_folders())
-    except Exception:  # noqa: BLE001 - no frame, no folder: that a place is not known is no failure
+    except Exception:  # noqa: BLE001 - no frame, no folder: an unknown place is no failure
         return None
 
 
 def trace_of(error: BaseException) -> str:
     """
-    Return the way to `error` and to what caused it, in one line, without what any of them says: that may be of a
-    person.
+    Return the tracebacks of `error` and its causes in one line, without the errors' texts: these may be personal data.
 
-    `a.py:3 call > b.py:9 find: KeyError | a.py:5 call: ValueError`: frames from the outermost to the innermost, what
-    was raised there, and what was raised because of that; the nearest of both, and the last `STACK_LIMIT` bytes.
+    An example is `a.py:3 call > b.py:9 find: KeyError | a.py:5 call: ValueError`: first the cause, then the error that
+    it led to, each with its frames from the outermost to the innermost. Only the nearest frames and causes are given,
+    and of the line only the last `STACK_LIMIT` bytes.
     """
     told: list[str] = []
     one: BaseException | None = error

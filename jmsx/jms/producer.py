@@ -1,4 +1,4 @@
-"""The producer: sends messages, in a transaction or one by one."""
+"""The producer: sends messages, within a transaction or each on its own."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _OPTIONS: Final = [
     *("delivery_delay", "dedupe_id", "timeout", "confirm"),
 ]
 
-#: Where what `send()` does not take belongs.
+#: Options that `send()` does not have, and where to give such a value instead.
 _ELSEWHERE: Final = {
     "headers": "Message(body, properties={...})",
     "properties": "Message(body, properties={...})",
@@ -44,7 +44,7 @@ _ELSEWHERE: Final = {
     "group_id": "Message(body, group_id=...)",
 }
 
-#: What times are unless something is said, which needs no check.
+#: The default of times; a value that is this very object needs no check.
 _UNSAID: Final = 0.0
 
 
@@ -52,20 +52,20 @@ class MessageProducer:
     """
     Sends messages in one session; made by `Session.create_producer`.
 
-    `persistent`, `priority` and `time_to_live` (0: for ever) hold for what is sent without saying otherwise. Times are
-    seconds, a timedelta, or a text such as "2s". With `disable_message_timestamp` the broker tells its own time of a
-    message.
+    `persistent`, `priority` and `time_to_live` (0: for ever) apply to each message unless `send` is given others. Times
+    are seconds, a timedelta, or a text such as "2s". With `disable_message_timestamp` a message carries no timestamp of
+    the sender, and the broker sets JMSTimestamp by its own clock.
     """
 
     def __init__(self, link: SessionLink, target: Destination | None) -> None:
         self._link = link
         self._target = target
         self._closed = False
-        self._last: PreparedSend | None = None  #: how the last message was sent
+        self._last: PreparedSend | None = None  #: the prepared headers of the last message
         self.persistent = True
         self.priority = 4
         self.time_to_live: Duration = _UNSAID
-        #: Whether messages go without a timestamp of ours; the broker then sets JMSTimestamp by its own clock.
+        #: Whether messages are sent without a timestamp; the broker then sets JMSTimestamp by its own clock.
         self.disable_message_timestamp = False
 
     def send(
@@ -85,35 +85,38 @@ class MessageProducer:
         """
         Send `message`, or a message with that body; returns its key, the identity that jmsx gives it.
 
-        What is None is taken from the producer's fields of that name.
+        For `persistent`, `priority` and `time_to_live`, None means the producer's attribute of that name.
 
-        As in Java it sets destination, timestamp, expiration, priority and persistent of a message that did not come
-        in, and `message_id` where that can be known: on Classic, outside a transaction; else that is None. To be found
-        by an answer, set a `correlation_id` or property of your own.
+        As in Java this sets destination, timestamp, expiration, priority and persistent of `message`, unless it was
+        received; and `message_id` if that can be known: on Classic, outside a transaction; else it is None. To match an
+        answer with its request, set a `correlation_id` or property of your own.
 
-        Outside a transaction a persistent message is on the broker's disk when this returns, a non-persistent one is on
-        its way. In a transaction it is sent with the commit, and one to a temporary destination that is gone is refused
-        here: InvalidDestinationError, after which the transaction goes on without it.
+        Outside a transaction a persistent message is on the broker's disk when this returns; a non-persistent one may
+        still be on its way. In a transaction the message is sent with the commit. If it goes to a temporary destination
+        that no longer exists, this raises InvalidDestinationError at once, and the transaction goes on without it.
 
         Args:
-            message: or its body.
-            destination: where to; None: the producer's own.
-            persistent: whether it outlives the broker's process.
-            priority: from 0 to 9, the highest.
-            time_to_live: from now on, 0: for ever; goes on during a delivery_delay, as JMS says. With both,
-                whoever reads it without jmsx sees a `timestamp` of 0 on Classic, which else would begin the time anew.
-            delivery_delay: how long the broker keeps it back.
-            dedupe_id: a broker that knows such ids drops a second message with it at the same destination.
-            timeout: for a link and the receipt, and for a broker that takes nothing of it, there a second at least,
-                where the session does nothing else; None: `request_timeout`.
-            confirm: wait for the receipt; without, a lost link may lose the message, and a refusal is told to the
-                connection's exception listener and in the log.
-            others: refused.
+            message: the message, or its body.
+            destination: where to send it; None: the producer's own destination.
+            persistent: whether it survives a restart of the broker.
+            priority: from 0 to 9 (the highest).
+            time_to_live: the time until it expires, counted from now, also during a delivery_delay, as JMS says; 0: it
+                never expires. On Classic a message with both has a `timestamp` of 0 for consumers other than jmsx, for
+                else the broker would count the time only from the end of the delay.
+            delivery_delay: how long the broker waits before it delivers the message.
+            dedupe_id: a broker that has duplicate detection drops a second message with this id to the same
+                destination.
+            timeout: how long to wait for a link and for the receipt. It also limits how long a broker may read nothing
+                of the message, where it is at least a second, and where the session does nothing else. None:
+                `request_timeout`.
+            confirm: whether to wait for the receipt. Without it, the message may be lost with the link, and a refusal
+                is told only to the connection's exception listener and the log.
+            others: unknown options, which are refused.
 
-        Raises UnsupportedError (no destination, or two; a delay or a dedupe_id where the broker has none),
+        Raises UnsupportedError (no destination, or two; a delay or a dedupe_id that the broker does not support),
         ConfigurationError (priority, time_to_live, delivery_delay, timeout), MessageFormatError, BrokerTimeoutError,
-        IllegalStateError, or what the broker says; ConnectionFailedError when there was no connection for too long and
-        nothing was sent, and SendUnconfirmedError when it was lost before the receipt came.
+        IllegalStateError, or the broker's error; ConnectionFailedError if there was no connection for too long and
+        nothing was sent, and SendUnconfirmedError if the connection was lost before the receipt came.
 
         """
         check_names("option of send()", others, _OPTIONS, _ELSEWHERE)
@@ -135,11 +138,11 @@ class MessageProducer:
             check_text("dedupe_id", dedupe_id)
         message = _message(message)
         to = self._destination(destination)
-        if to.is_temporary:  # it may be gone, and has another name here
+        if to.is_temporary:  # it may no longer exist, or have another name on this link
             to = reachable(to, link)
             link.check_temporary(to)
         prepared = self._prepared(to, persistent=persistent, priority=priority)
-        # The clock is looked at once: the key tells the very time that the message has.
+        # Read the clock once: the key contains the time of the message's timestamp.
         sent_at = int(link.machine.wall() * 1000)
         key = new_key(sent_at)
         headers, body = self._content(message, key, prepared, self._asked(delay, dedupe_id))
@@ -166,7 +169,7 @@ class MessageProducer:
                 waits=waits,
                 limit=patience,
             )
-        if message.key is None:  # one that was received keeps its own
+        if message.key is None:  # a received message keeps its own values
             message.message_id, message.destination = message_id, to
             message.timestamp, message.expiration = sent_at / 1000, expires / 1000
             message.priority, message.persistent = priority, persistent
@@ -275,7 +278,7 @@ class MessageProducer:
         """Send the message, and wait for the receipt; returns its message id, where that can be known."""
         link, cause = self._link, handled()
         anywhere = link.options.resend_unconfirmed
-        asked: list[str] = []  #: brokers
+        asked: list[str] = []  #: the brokers that it was sent to
 
         def send(core: SessionCore, now: float) -> Request | None:
             broker = core.settings.broker
@@ -292,7 +295,7 @@ class MessageProducer:
             sent.append((link.greeting.get("session", ""), core.sends))
             return request
 
-        sent: list[tuple[str, int | None]] = []  #: on which link, and as which of its SENDs
+        sent: list[tuple[str, int | None]] = []  #: STOMP session, and number of the SEND in it
         if waits:
             link.calls.ask(to.what, send, repeat=repeat, limit=limit)
         else:
@@ -339,12 +342,12 @@ def _time_to_live(given: object) -> float:
 
 
 def check_priority(priority: object) -> None:
-    """Raise ConfigurationError for what is none of JMS's ten priorities."""
+    """Raise ConfigurationError unless `priority` is one of JMS's ten priorities."""
     whole = isinstance(priority, int) and not isinstance(priority, bool)
     if not whole or priority not in range(10):
         raise ConfigurationError(f"priority must be a whole number from 0 to 9, not {priority!r}")
 
 
 def new_key(sent_at: int) -> str:
-    """Return a new identity: 12 hex digits of `sent_at`, epoch milliseconds, then 20 of chance; sorts by time."""
+    """Return a new key: 12 hex digits of `sent_at` (epoch milliseconds), then 20 random ones; keys sort by time."""
     return f"{sent_at:012x}{os.urandom(10).hex()}"

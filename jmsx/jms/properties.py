@@ -1,8 +1,9 @@
 """
-What the properties of a message may be called, and hold.
+The names and values that the properties of a message may have.
 
-JMS's properties are typed, STOMP's headers are text, and some names are no properties at all: the broker reads them as
-fields of the message, and closes the connection on a value that it cannot read. So all of that is decided here.
+JMS's properties are typed, and STOMP's headers are text. Moreover, some names are no properties at all: the broker
+reads them as fields of the message, and closes the connection if it cannot parse the value. So names and values are
+checked here.
 
 Source: JMS 3.1 section 3.5; `ActiveMQMessage.java:353-482,517-577`; jmsx_classic/BROKER.md C47 and C55.
 """
@@ -36,10 +37,10 @@ from jmsx.jms.message import READ_ONLY, Message, PropertyValue
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
-#: The property that tells which delivery of a message this is, as in Java.
+#: The property with the number of the delivery, as in Java.
 DELIVERY_COUNT: Final = "JMSXDeliveryCount"
 
-#: Headers that are not the application's properties, on MESSAGE or SEND.
+#: Headers of MESSAGE or SEND frames that are not properties of the application.
 RESERVED: Final = frozenset(
     {
         "ack", "content-length", "correlation-id", "destination", "expires", "id", "message-id", "persistent",
@@ -49,7 +50,7 @@ RESERVED: Final = frozenset(
     }
 )  # fmt: skip
 
-#: Names that the broker takes for the header of the message, which `send()` sets; Java's overwrites them there.
+#: Names that the broker takes for JMS header fields, which only `send()` may set; in Java, send() overwrites them.
 _SET_BY_SEND: Final = frozenset(
     {
         "JMSDeliveryMode", "JMSDestination", "JMSExpiration", "JMSMessageID", "JMSPriority", "JMSRedelivered",
@@ -57,10 +58,10 @@ _SET_BY_SEND: Final = frozenset(
     }
 )  # fmt: skip
 
-#: JMS's properties that the broker reads as whole numbers: the least and the greatest.
+#: Properties that the broker parses as whole numbers: the least and the greatest value that it accepts.
 _NUMBERS: Final = {"JMSXGroupSeq": (~INT, INT)}
 
-#: Names that the broker reads as what `Message` has a place of its own for.
+#: Names that the broker takes for JMS header fields, and the attribute of `Message` for each.
 _FIELDS: Final = {
     "JMSCorrelationID": "correlation_id",
     "JMSType": "type",
@@ -68,14 +69,14 @@ _FIELDS: Final = {
     "JMSXGroupSeq": "group_sequence",
 }
 
-#: From here up to there Java writes a floating number without an exponent.
+#: Java writes a floating-point number without an exponent if its size is at least the first and below the second.
 _PLAIN: Final = (1e-3, 1e7)
 
-#: A Java identifier, and what STOMP programs add to it.
+#: A property's name: a Java identifier, in which STOMP programs also use dots and hyphens.
 _NAME: Final = re.compile(r"(?:[^\W\d]|\$)[\w$.-]*\Z")
 _FLOAT: Final = re.compile(r"-?[0-9]{1,20}(?:\.[0-9]{1,20})?(?:E-?[0-9]{1,3})?|-?Infinity|NaN")
 
-#: What stands for the types in `TYPES_HEADER`, the narrower ones first.
+#: The letters that stand for types in `TYPES_HEADER`, subclasses first (bool before int).
 _LETTERS: Final[Mapping[str, type]] = {
     "b": bool,
     "i": int,
@@ -83,7 +84,7 @@ _LETTERS: Final[Mapping[str, type]] = {
     "n": type(None),
 }
 
-#: Characters of `TYPES_HEADER`; with more names than that, all properties come as texts.
+#: Characters that `TYPES_HEADER` may have; if it needs more, it is left out, and all properties arrive as text.
 _TYPES_LIMIT: Final = 8000
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
@@ -93,13 +94,13 @@ def property_headers(message: Message, dialect: Dialect) -> dict[str, str]:
     """
     Return the headers that carry the properties and the group of `message`.
 
-    Raises MessageFormatError, before anything is written.
+    Raises MessageFormatError for a name or value that no property can have, before anything is sent.
     """
     properties = message.properties
     if not properties and message.group_id is None and message.group_sequence is None:
         return {}
     given: dict[str, object] = dict(properties)
-    given.pop(DELIVERY_COUNT, None)  # of a message that came in; it says nothing of what is sent
+    given.pop(DELIVERY_COUNT, None)  # of a received message; a sent one has no delivery count
     for name, field in (("JMSXGroupID", "group_id"), ("JMSXGroupSeq", "group_sequence")):
         own = getattr(message, field)
         if field == "group_id" and not isinstance(own, str | None):
@@ -143,9 +144,9 @@ def _types(given: Mapping[str, object], reserved: Container[str]) -> str:
 
 class ReceivedProperties(MutableMapping[str, "PropertyValue"]):
     """
-    The properties of a message that came in; changing them raises MessageNotWriteableError.
+    The properties of a received message; changing them raises MessageNotWriteableError.
 
-    `JMSXDeliveryCount` can always be asked for, and is listed from the second delivery on, as in Java
+    `JMSXDeliveryCount` can always be read, and is listed among the names from the second delivery on, as in Java
     (`ActiveMQMessage.getPropertyNames`).
     """
 
@@ -180,9 +181,10 @@ def typed(
     texts: Mapping[str, PropertyValue], types: str, reserved: Container[str]
 ) -> dict[str, PropertyValue]:
     """
-    Return the properties that came as `texts`, with the types that `TYPES_HEADER` tells.
+    Return the properties `texts`, with the types that `types`, the value of `TYPES_HEADER`, gives them.
 
-    Anybody may have written that header, or changed a value behind it: what does not fit stays a text.
+    Any program may have written that header, or changed a value afterwards: a value that does not fit its type stays
+    text.
     """
     properties: dict[str, PropertyValue] = dict(texts)
     for part in types.split(" "):
@@ -217,9 +219,10 @@ def _value(letter: str, text: str) -> PropertyValue:
 
 def property_text(name: str, value: object) -> str:
     """
-    Return a property's value as text; raises MessageFormatError for what JMS does not know.
+    Return a property's value as text; raises MessageFormatError for a type that JMS properties do not have.
 
-    What it is of a subclass, as a member of an enum or a number of numpy, is told as the plain value that it equals.
+    A value of a subclass, such as a member of an enum or a number of numpy, becomes the text of the plain value that
+    it equals.
     """
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -1,7 +1,7 @@
 """
-Whether the broker delays messages: asked once for each connection, by sending one with a delay.
+Whether the broker can delay messages: found out once for each connection, by sending a message with a delay.
 
-A broker without scheduler delivers it at once and says nothing, as one whose scheduler is off does.
+A broker without a scheduler, or with one that is off, delivers the message at once and reports no error.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from jmsx.errors import BrokerTimeoutError, LinkError, SecurityError
 from jmsx.jms.link import SessionLink
 from jmsx.log import logger
 
-#: Seconds that the message is to be delayed, and after which it counts as delayed.
+#: The delay of the message that is sent, and the time after which it counts as delayed, in seconds.
 DELAY: Final = 0.5
 DELAYED: Final = 0.4
 
-#: Seconds in which the broker is asked again when its link is cut, where requests have no limit of their own.
+#: Seconds within which the message is sent again if the link is lost, where `request_timeout` is None.
 PATIENCE: Final = 30.0
 
 _log = logger("jmsx.session")
@@ -29,10 +29,11 @@ _log = logger("jmsx.session")
 
 def scheduled(link: SessionLink, destination: str, kind: DestinationKind, policy: Policy) -> bool:
     """
-    Return whether redeliveries of the messages of `destination` are left to the broker.
+    Return whether the broker's scheduler makes the redeliveries of messages from `destination`.
 
-    If they should be and cannot, that is logged, and they stay local. What is sent back to a topic would reach all who
-    subscribe, what is sent to a wildcard none, and what is sent to a list all in it.
+    If `policy` wants that but it is impossible, this logs why, and jmsx makes the redeliveries itself. It is possible
+    only for a single queue: a message that is sent back to a topic would reach all its subscribers, to a wildcard no
+    queue, and to a composite destination every queue in it.
     """
     if policy.mode != RedeliveryMode.SCHEDULED:
         return False
@@ -49,7 +50,7 @@ def scheduled(link: SessionLink, destination: str, kind: DestinationKind, policy
 
 
 def broker_schedules(link: SessionLink) -> bool:
-    """Return whether the broker delays messages that ask for it, as the connection knows since it was asked."""
+    """Return whether the broker can delay messages; the first call for a connection finds out by `probe`."""
     if link.shared.scheduler is None:
         link.shared.scheduler = probe(link)
     return link.shared.scheduler
@@ -57,11 +58,11 @@ def broker_schedules(link: SessionLink) -> bool:
 
 def probe(link: SessionLink) -> bool:
     """
-    Return whether the broker delays a message that asks for it; takes half a second if it does.
+    Return whether the broker delays a message that is sent with a delay; takes half a second if it does.
 
-    A link that is cut meanwhile is waited for, and asked again. The answer is False, too, where this user may not use
-    the queues of the probe, or the probe never comes back on a link that answers otherwise. Raises
-    ConnectionFailedError if no link lasts, and BrokerTimeoutError where one is silent, which tells nothing.
+    If the link is lost, this waits for the next one and sends the message again. It also returns False if the user may
+    not use the probe's queue, or if the message never arrives although the broker answers other requests. Raises
+    ConnectionFailedError if every link is lost, and BrokerTimeoutError if the broker answers nothing at all.
     """
     engine = link.engine
     deadline = engine.now() + (engine.request_timeout or PATIENCE)
@@ -106,7 +107,7 @@ def _ask(link: SessionLink) -> bool:
         try:
             delivery = calls.look(name, private)
         except BrokerTimeoutError:
-            calls.finish(lambda core, _now: core.barrier())  # a silent link answers nothing else
+            calls.finish(lambda core, _now: core.barrier())  # raises if the broker is silent
             delivery, _ = engine.call(lambda core, _now: core.browsers.look(name))
     finally:
         calls.finish(lambda core, _now: core.browsers.close(name, private, delivery))

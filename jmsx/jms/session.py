@@ -1,4 +1,4 @@
-"""The session: one thread's worth of order, acknowledgement and transaction, on a socket of its own."""
+"""The session: the unit of message order, acknowledgement and transactions, for one thread, on a socket of its own."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 class Session:
     """
-    Makes producers, consumers and browsers, and holds their transaction; made by `Connection.create_session`.
+    Creates producers, consumers and browsers, and holds their transaction; made by `Connection.create_session`.
 
     Use it from one thread at a time.
 
@@ -57,7 +57,7 @@ class Session:
         return self._link.transacted
 
     def create_queue(self, name: str) -> Queue:
-        """Return the queue called `name`; the broker makes it at first use."""
+        """Return the queue called `name`; the broker creates it at its first use."""
         self._link.check_open()
         return Queue(name)
 
@@ -68,19 +68,19 @@ class Session:
 
     def create_temporary_queue(self) -> TemporaryQueue:
         """
-        Return a new queue that only this session can read, until it is closed; answers may come before it has a
-        consumer.
+        Return a new queue from which only this session can consume, and which ends with the session.
 
-        Raises ConnectionFailedError if there is no link, and what the broker says against it.
+        It keeps messages that come before it has a consumer. Raises ConnectionFailedError if there is no link, and the
+        broker's error if it refuses the queue.
         """
         return self._link.make_temporary_queue()
 
     def create_temporary_topic(self) -> TemporaryTopic:
-        """Return a new topic that only this session can read, until it is closed."""
+        """Return a new topic to which only this session can subscribe, and which ends with the session."""
         return self._link.make_temporary_topic()
 
     def create_producer(self, destination: Destination | str | None = None) -> MessageProducer:
-        """Return a producer for `destination`, or for one that is named with each message."""
+        """Return a producer for `destination`; None: each `send()` names one."""
         self._link.check_open()
         target = None if destination is None else destination_of(destination)
         return MessageProducer(self._link, target)
@@ -98,16 +98,16 @@ class Session:
         """
         Return a consumer of `destination`, which may be a text, such as `queue://orders`.
 
-        Raises InvalidSelectorError, ConfigurationError for options that make no sense in a session of this mode, what
-        the broker says against it, and what `set_listener` does.
+        Raises InvalidSelectorError, ConfigurationError for options that make no sense in a session of this mode, the
+        broker's error if it refuses the subscription, and what `set_listener` raises.
 
         Args:
-            destination: a queue or topic; a temporary one must be of this session.
-            selector: JMS message selector of the messages that come; None: all.
-            no_local: leave out what was sent over this connection.
-            name: what it is called in metrics, events and logs; None: the destination.
+            destination: a queue or topic; a temporary one must have been created by this session.
+            selector: a JMS message selector; None: the consumer receives all messages.
+            no_local: do not receive messages that were sent over this connection.
+            name: the consumer's name in metrics, events and logs; None: the destination.
             listener: as if `set_listener` were called at once; None: `receive()` asks for messages.
-            options: settings of this consumer alone, such as its prefetch; None: all are the connection's.
+            options: options of this consumer alone, such as its prefetch; None: those of the connection.
 
         """
         self._link.check_open()
@@ -145,20 +145,22 @@ class Session:
         options: ConsumerOptions | None = None,
     ) -> MessageConsumer:
         """
-        Return a consumer of the durable subscription called `subscription`, which the broker keeps while nobody reads
-        it.
+        Return a consumer of the durable subscription called `subscription`.
 
-        Raises UsageError if it is in use or the connection has no client id, and UnsupportedError if durable
-        subscriptions of the connection live in another session already, or the session that has its client id has
-        other consumers: over STOMP they share one socket, so make the first before all other consumers.
+        The broker keeps messages for the subscription while it has no consumer. Over STOMP, all durable subscriptions
+        of a client id share one socket, so create them in one session, the first of them before any other consumer.
+
+        Raises UsageError if the subscription is in use or the connection has no client id, and UnsupportedError if
+        another session has durable subscriptions of the connection, or if the session that has the socket with the
+        client id has other consumers.
 
         Args:
-            topic: whose messages it gets.
-            subscription: its name, the same each time; it belongs to the connection's client id.
-            selector: as of `create_consumer`, and so are `no_local` and `options`; another one begins it anew.
-            no_local: leave out what was sent over this connection.
-            name: what it is called in metrics, events and logs; None: the subscription.
-            options: settings of this consumer alone; None: all are the connection's.
+            topic: the topic that is subscribed to.
+            subscription: the name of the subscription, the same each time; it belongs to the connection's client id.
+            selector: as for `create_consumer`; with another selector than before, the subscription is created anew.
+            no_local: do not receive messages that were sent over this connection.
+            name: the consumer's name in metrics, events and logs; None: the subscription.
+            options: options of this consumer alone; None: those of the connection.
 
         """
         link, own = self._link, _checked(options)
@@ -176,7 +178,7 @@ class Session:
                 f"{topic} is temporary, and a durable subscription outlives it; take a topic with a name"
             )
         if link.options.client_id is None:
-            raise UsageError(  # and no InvalidClientIdError, as in Java
+            raise UsageError(  # not InvalidClientIdError: as in Java
                 f"durable subscription {subscription!r} of {topic} needs a connection to {link.broker} with a client"
                 " id, the same each time: Connection(..., client_id=...) or ?jms.clientID=... in its URL"
             )
@@ -201,12 +203,12 @@ class Session:
         self,
         topic: Destination | str,
         subscription: str,
-        selector: str | None = None,  # noqa: ARG002 - who writes it as in Java hears what there is instead
+        selector: str | None = None,  # noqa: ARG002 - a call as in Java gets the error below
     ) -> MessageConsumer:
         """
-        Raise UnsupportedError, for no broker has JMS 2.0's shared subscriptions over STOMP.
+        Raise UnsupportedError, for no broker offers JMS 2.0's shared subscriptions over STOMP.
 
-        The error says what the broker has instead: on Classic virtual topics, as for its Java client.
+        The error says what the broker offers instead: Classic has virtual topics, as for its Java client.
         """
         raise UnsupportedError(
             f"no shared subscription {subscription!r} of {topic}: {self._link.dialect.sharing}"
@@ -216,9 +218,9 @@ class Session:
 
     def create_browser(self, queue: Destination | str, selector: str | None = None) -> QueueBrowser:
         """
-        Return a browser of what lies in `queue`; raises InvalidDestinationError for a topic.
+        Return a browser of the messages in `queue`; raises InvalidDestinationError for a topic.
 
-        A selector that the broker cannot read is an InvalidSelectorError when somebody iterates, and not before.
+        If the broker cannot parse `selector`, InvalidSelectorError is raised when the browser is iterated over.
         """
         self._link.check_open()
         queue = destination_of(queue)
@@ -252,21 +254,22 @@ class Session:
         """
         Make all sends and receives since the last commit final, together.
 
-        Raises IllegalStateError if not transacted, TransactionRolledBackError if the broker refused, and
-        TransactionInDoubtError if its answer was lost, also of a commit() before that was interrupted. After a refusal
-        the session goes on, on a new link, and what it had received comes again.
+        Raises IllegalStateError if the session is not transacted, TransactionRolledBackError if the broker refused, and
+        TransactionInDoubtError if the broker's answer was lost, to this commit() or to an earlier one that was
+        interrupted. After a refusal the session goes on, on a new link, and the messages of the transaction are
+        delivered again.
         """
         self._link.check_open()
         self._link.calls.commit()
 
     def rollback(self, cause: BaseException | None = None) -> None:
         """
-        Undo the sends, and deliver again what was received, by the redelivery policy.
+        Discard the messages sent since the last commit, and redeliver those received, by the redelivery policy.
 
-        `cause` is told in events and, when the policy gives up, in the dead letter; a `Reject` makes what was
-        received dead letters at once, a `Retry` sets the delay. If a commit() was interrupted, its answer is awaited
-        first: what it has committed stays so, and the log says that, or that nobody knows. Raises IllegalStateError
-        if not transacted.
+        `cause` is reported in events and, when the policy gives up, in the dead letter. A `Reject` makes the received
+        messages dead letters at once, a `Retry` sets the delay. If a commit() was interrupted, this waits for its
+        answer first: if that commit succeeded it cannot be undone, and the log says so; or that its outcome is
+        unknown. Raises IllegalStateError if the session is not transacted.
         """
         link = self._link
         link.check_open()
@@ -275,13 +278,13 @@ class Session:
         link.engine.call(lambda core, now: core.rollback(now, failure))
         if cause is not None:
             link.dispatcher.failed(cause, failure)
-        link.engine.wake()  # an idle listener has something to do again
+        link.engine.wake()  # a listener that waits gets the messages again
 
     def recover(self, cause: BaseException | None = None) -> None:
         """
-        Deliver again what is not acknowledged; raises IllegalStateError if transacted.
+        Redeliver all unacknowledged messages; raises IllegalStateError if the session is transacted.
 
-        `cause` is told in events, and may be a `Reject` or a `Retry`, as in `rollback`.
+        `cause` is reported in events, and may be a `Reject` or a `Retry`, as in `rollback`.
         """
         link = self._link
         link.check_open()
@@ -293,11 +296,11 @@ class Session:
 
     def close(self) -> None:
         """
-        Wait for a running listener or commit, roll back what is not committed, give the rest back, and say DISCONNECT.
+        Wait for a running listener or commit, roll back, leave unacknowledged messages to the broker, and disconnect.
 
-        Idempotent. The running listener may still use all of the session. From within a listener it does not wait for
-        that listener, whose message is then done; one that has not returned after `request_timeout` is left alone, and
-        its message comes again.
+        Idempotent. Until it returns, the running listener may still use the session. A listener that closes its own
+        session is not waited for, and its message counts as handled. If a listener has not returned after
+        `request_timeout`, this goes on without it, and its message is delivered again.
         """
         self._link.close()
 
@@ -321,8 +324,8 @@ class Session:
             durable_name=wanted.durable_name,
         )
         try:
-            # Not once more with each SUBSCRIBE: behind one without an answer the broker may have us as a subscriber,
-            # and a durable subscription that is in use cannot be claimed.
+            # Prepare once, not with each repeated SUBSCRIBE: after one that was not answered, the broker may have
+            # subscribed us already, and a durable subscription that is in use cannot be claimed.
             calls.persist(what, lambda: self._prepare(settings, wanted.durable_name))
             calls.persist(
                 what,
@@ -338,7 +341,7 @@ class Session:
                 f"the broker cannot read the selector {wanted.selector!r} of a consumer of {wanted.destination}:"
                 f" {error}"
             ) from error
-        except BaseException:  # Ctrl-C, too: messages would come to it, and nobody has it
+        except BaseException:  # also Ctrl-C: a consumer that nobody has would keep messages
             calls.disown(settings.subscription_id)
             raise
 
@@ -368,8 +371,8 @@ def _checked(options: ConsumerOptions | None) -> ConsumerOptions:
 
 def link_of(session: Session) -> SessionLink:
     """
-    Return the link of a session: what adapters, the app and tests need of it that is none of JMS's calls.
+    Return the link of a session, for adapters, the app and tests.
 
-    Such as the broker's address and its dialect, or whether the threads that serve it live.
+    They need more than JMS's calls, such as the broker's address and dialect, or whether the session's threads run.
     """
     return session._link  # noqa: SLF001 - an application has no use for it

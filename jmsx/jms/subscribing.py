@@ -1,4 +1,4 @@
-"""How a consumer is made of what was asked for, the URI of its destination, the connection's options and the broker."""
+"""The settings of a new consumer: from its arguments, its destination's URI, the connection's options, the broker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerRequest:
-    """The consumer that was asked for."""
+    """The arguments of a call that creates a consumer."""
 
     destination: Destination
     kind: DestinationKind
@@ -37,8 +37,8 @@ def stated(selector: str | None) -> str | None:
     """
     Return the selector, or None if it is blank, as in Java (`ActiveMQMessageConsumer.java`, its constructor).
 
-    Raises InvalidSelectorError for a NUL, which would end the frame for whoever splits frames there, and
-    ConfigurationError for what is no text.
+    Raises InvalidSelectorError for a NUL character, which would end the STOMP frame for programs that split frames
+    there, and ConfigurationError if `selector` is no text.
     """
     check_text("selector", selector)
     if selector is not None and "\0" in selector:
@@ -48,9 +48,9 @@ def stated(selector: str | None) -> str | None:
 
 def check_elsewhere(source: str, dead_letter: str, queue_name: Callable[[str], str] = str) -> None:
     """
-    Raise ConfigurationError if a consumer of `source` would get its own dead letters.
+    Raise ConfigurationError if a consumer of `source` would receive its own dead letters.
 
-    `queue_name` returns the name of the queue that a name means to the broker; before there is one: as it stands.
+    `queue_name` maps a name to that of the queue which the broker uses for it; the default returns the name itself.
     """
     if dead_letter in tuple(DeadLetterStrategy):
         return
@@ -65,7 +65,7 @@ def check_elsewhere(source: str, dead_letter: str, queue_name: Callable[[str], s
 
 
 def prefetch(link: SessionLink, wanted: ConsumerRequest) -> int:
-    """Return the prefetch in messages; 0: each is fetched when asked for. Raises ConfigurationError on a bad number."""
+    """Return the prefetch in messages; 0: each is fetched on demand. Raises ConfigurationError for a bad number."""
     given = wanted.destination.address.options.get("prefetchSize")
     if given is None:
         return link.options.prefetch(wanted.kind, wanted.options)
@@ -79,9 +79,9 @@ def prefetch(link: SessionLink, wanted: ConsumerRequest) -> int:
 
 def settings(link: SessionLink, wanted: ConsumerRequest, messages: int) -> ConsumerSettings:
     """
-    Return the settings of a new consumer with a prefetch of so many `messages`; may ask the broker.
+    Return the settings of a new consumer with a prefetch of `messages`; may ask the broker's management.
 
-    Raises what is wrong with the URI's options and with those of the consumer in a session of this mode.
+    Raises ConfigurationError and the like for options, of the URI or the consumer, that make no sense in this session.
     """
     destination, kind, own = wanted.destination, wanted.kind, wanted.options
     options = dict(destination.address.options)
@@ -170,7 +170,7 @@ def _subscription(link: SessionLink, wanted: ConsumerRequest, subscription_id: s
 
 
 def durable(client_id: str | None, name: str) -> str:
-    """Return how events name a durable subscription."""
+    """Return the name of a durable subscription in events."""
     return f"durable:{client_id}.{name}"
 
 

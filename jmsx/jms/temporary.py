@@ -1,9 +1,10 @@
 """
-The name of a temporary queue for others.
+The name by which other sessions can send to a temporary queue.
 
-`/temp-queue/x` means something on the socket of the session that made it only; on another it would silently be a queue
-that nobody reads. The broker tells its real name where it shows a reply-to to others, so that is how we ask. With each
-link of its session it is another queue: a reply to the name that was told on an older one is refused by the broker.
+`/temp-queue/x` names it only on the socket of the session that created it; on any other socket it would silently be
+another queue, which nobody reads. The broker reveals the real name in the reply-to of a message that others receive, so
+jmsx sends such a message to learn it. On each link of its session the queue is a new one: the broker refuses a reply to
+a name from an older link.
 Source: `LegacyFrameTranslator.java:154-221`; jmsx_classic/BROKER.md C63.
 """
 
@@ -18,7 +19,11 @@ from jmsx.jms.link import SessionLink
 
 
 def reachable(given: Destination, link: SessionLink) -> Destination:
-    """Return `given` as it can be named on `link`; raises InvalidDestinationError if it is gone, or nobody made it."""
+    """
+    Return `given` under a name to which `link` can send.
+
+    Raises InvalidDestinationError if it is a temporary destination that no longer exists, or that no session created.
+    """
     if not isinstance(given, Temporary):
         _check_made(given.address.kind, given.name, given.uri, link)
         return given
@@ -34,7 +39,7 @@ def reachable(given: Destination, link: SessionLink) -> Destination:
 
 
 def check_parts(given: Destination, link: SessionLink) -> None:
-    """Raise InvalidDestinationError if `given` lists a temporary queue or topic that nobody made."""
+    """Raise InvalidDestinationError if the composite `given` names a temporary destination that no session created."""
     if is_composite(given.uri):
         for kind, name in parts(given.uri):
             _check_made(kind, name, given.uri, link)

@@ -1,5 +1,5 @@
 """
-Between `Message` and STOMP frames.
+Conversion between `Message` and STOMP frames.
 
 Source: `FrameTranslator.java:54-159`, `LegacyFrameTranslator.java:45-120`. JMS's default is persistent, STOMP's is not;
 a content-length makes a BytesMessage, its absence a TextMessage (jmsx_classic/BROKER.md C47, C48).
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 
 class PreparedSend:
     """
-    What is the same in all messages that go to one destination in the same way: it is made and checked once.
+    The headers that all messages sent to one destination with the same options share; made and checked once.
 
-    Raises what the dialect says against the destination.
+    Raises the error of the dialect if nothing can be sent to the destination.
     """
 
     def __init__(
         self, destination: Destination, dialect: Dialect, *, persistent: bool, priority: int
     ) -> None:
         self.uri = destination.uri
-        self.what = f"SEND {destination}"  #: as errors call it
+        self.what = f"SEND {destination}"  #: the request's name in errors
         self._dialect, self._persistent, self._priority = dialect, persistent, priority
         self._headers = {
             **dialect.writing.send_headers(self.uri),
@@ -55,7 +55,7 @@ class PreparedSend:
     def fits(
         self, destination: Destination, dialect: Dialect, *, persistent: object, priority: object
     ) -> bool:
-        """Return whether it was made for just this; flags and numbers are told by identity, for 1 equals True."""
+        """Return whether this was made for these arguments; flags and numbers are compared by `is`, for 1 == True."""
         return (
             self._priority is priority
             and self._persistent is persistent
@@ -67,13 +67,13 @@ class PreparedSend:
         self, message: Message, key: str, asked: Mapping[str, str] | None = None
     ) -> tuple[dict[str, str], bytes]:
         """
-        Return the headers and the body of the SEND of `message`, without times and reply-to, which the producer adds.
+        Return the headers and the body of a SEND of `message`, without times and reply-to, which the producer adds.
 
-        `asked`: headers that ask this broker for something, and that the message must not have, too.
+        `asked`: headers for options of `send()`, such as a delay; a property of the same name must have the same value.
 
-        A message that came in without a body that could be read is sent on without one, and says so to whoever reads
-        it. Raises MessageFormatError for a body or property that STOMP cannot carry, MessageNotReadableError for a part
-        of a body that came, and UnsupportedError for a property that this broker would ignore.
+        A received message whose body could not be read is sent on without a body, and with a header that says so.
+        Raises MessageFormatError for a body or property that STOMP cannot carry, MessageNotReadableError if only a part
+        of a received body can be read, and UnsupportedError for a property that this broker would ignore.
         """
         dialect = self._dialect
         own = _own_headers(message, asked, dialect)
@@ -115,17 +115,17 @@ class ReceivedMessage(Message):
     """
     The message of a delivery; each delivery gets a message of its own.
 
-    Nothing of it is worked out before somebody looks, and nothing fails, whatever came in. `acknowledge` is called with
-    the delivery when the message's `acknowledge()` is; None: that does nothing.
+    Its fields are read from the frame only when they are used, so making it cannot fail, whatever the frame contains.
+    `acknowledge` is called with the delivery when the message's `acknowledge()` is called; None: that does nothing.
     """
 
-    # What cannot be worked out again is in no dictionary, which a handler might clear.
+    # Fields that cannot be read from the frame again are in slots, for a handler might clear the instance's `__dict__`.
     __slots__ = (
         "_body", "_came", "_delivery", "_dialect", "_octets", "_unread",
         "acknowledge", "delivery_count", "message_id", "redelivered",
     )  # fmt: skip
 
-    acknowledge: Callable[[], None]  #: as `Message.acknowledge`, made by whoever took the delivery
+    acknowledge: Callable[[], None]  #: as `Message.acknowledge`, with this message's delivery
 
     def __init__(
         self,
@@ -133,15 +133,15 @@ class ReceivedMessage(Message):
         dialect: Dialect,
         acknowledge: Callable[[Delivery], None] | None = None,
     ) -> None:
-        # Not Message's own, which would give each field a value.
+        # `Message.__init__` is not called, for it would set the fields that are read only when they are used.
         self.message_id = delivery.message_id
         self.delivery_count = delivery.delivery_count
         self.redelivered = delivery.redelivered
         self._delivery = delivery
         self._dialect = dialect
         self._came = delivery.frame
-        self._octets: bytes | None = delivery.frame.body  #: None: it has another body now
-        self._unread = True  #: nobody has looked at the body that came
+        self._octets: bytes | None = delivery.frame.body  #: None: the body was replaced
+        self._unread = True  #: the body was not decoded yet
         self.acknowledge = _nothing if acknowledge is None else partial(acknowledge, delivery)
 
     @property
@@ -155,7 +155,7 @@ class ReceivedMessage(Message):
 
     @property
     def identity(self) -> str | None:
-        """Its key and a digest of its body, by which an idempotency store knows it; None: nothing names it."""
+        """The message's key and a digest of its body, by which idempotency stores know it; None: it has no key."""
         return self._identity.name or None
 
     @property
@@ -199,27 +199,27 @@ class ReceivedMessage(Message):
 
     @cached_property
     def correlation_id(self) -> str | None:  # type: ignore[override]  # made when it is first read; a Message has it as a plain field
-        """JMSCorrelationID: which message it answers, or whatever its sender put there; None: nothing."""
+        """JMSCorrelationID: the id of the request that it answers, or whatever its sender put there; None: not set."""
         return self._came.headers.get("correlation-id")
 
     @cached_property
     def type(self) -> str | None:  # type: ignore[override]  # made when it is first read; a Message has it as a plain field
-        """JMSType: what kind of message its sender calls it; None: nothing."""
+        """JMSType: the sender's name for this kind of message; None: none."""
         return self._came.headers.get("type")
 
     @cached_property
     def reply_to(self) -> Destination | None:  # type: ignore[override]  # made when it is first read; a Message has it as a plain field
-        """JMSReplyTo: where its sender waits for an answer; None: nowhere."""
+        """JMSReplyTo: the destination where its sender expects an answer; None: it expects none."""
         return _destination(self._dialect.reading.addresses(self._came.headers).reply_to)
 
     @cached_property
     def destination(self) -> Destination | None:  # type: ignore[override]  # made when it is first read; a Message has it as a plain field
-        """JMSDestination: the queue or topic that it was read from; None if the broker does not say."""
+        """JMSDestination: the queue or topic from which it was consumed; None: the broker does not say."""
         return _destination(self._dialect.reading.addresses(self._came.headers).destination)
 
     @cached_property
     def original_destination(self) -> Destination | None:  # type: ignore[override]  # made when it is first read; a Message has it as a plain field
-        """Of a dead letter: the queue or topic that it was read from before; None: the broker does not say."""
+        """Of a dead letter: the queue or topic from which it was consumed before; None: the broker does not say."""
         return _destination(self._dialect.reading.addresses(self._came.headers).original)
 
     @cached_property
@@ -244,7 +244,7 @@ class ReceivedMessage(Message):
 
     @cached_property
     def priority(self) -> int:  # type: ignore[override]  # made when it is first read; a Message has it as a plain field
-        """JMSPriority: from 0 to 9, the highest; 4 if nothing is said."""
+        """JMSPriority: from 0 to 9 (the highest); 4 if the frame has none."""
         priority = whole(self._came.headers.get("priority"), most=9)
         return 4 if priority is None else priority
 
@@ -271,7 +271,7 @@ class ReceivedMessage(Message):
     def _bytes_may_be_text(self) -> bool:
         reading = self._dialect.reading
         sender = reading.sender(self._came.headers)
-        if sender is Sender.JMSX:  # or its headers were sent on with another body
+        if sender is Sender.JMSX:  # or a program that copied jmsx's headers to another body
             return not identify(self._delivery, reading).vouched
         return sender is Sender.OTHER
 
@@ -281,17 +281,17 @@ def _nothing() -> None:
 
 
 def is_bodiless(message: Message) -> bool:
-    """Return whether nothing came that could be read: a Java text without characters, or what STOMP does not carry."""
+    """Return whether a received message has no readable body: Java's body was empty, or STOMP does not carry it."""
     return isinstance(message, ReceivedMessage) and message._is_bodiless  # noqa: SLF001 - an application asks `readable`
 
 
 def identity_of(message: Message) -> MessageIdentity | None:
-    """Return what a message that came in is known by; None of one to send."""
+    """Return the identity of a received message; None: it was not received."""
     return message._identity if isinstance(message, ReceivedMessage) else None  # noqa: SLF001 - other modules of jmsx may look into its messages
 
 
 def delivery_of(message: Message) -> Delivery:
-    """Return the delivery that a message came with; raises MessageNotReadableError for one that did not come in."""
+    """Return the delivery of a received message; raises MessageNotReadableError if it was not received."""
     if not isinstance(message, ReceivedMessage):
         raise MessageNotReadableError(
             "the message was made here and not received, so it has no delivery"
@@ -316,7 +316,7 @@ def _check_header(name: str, text: str, limit: int) -> None:
             f"header {name!r} has a NUL character: programs on the way that split frames there would break"
         )
     if name.isascii() and text.isascii() and 2 * (len(name) + len(text)) < limit:
-        return  # short, whatever of it is escaped
+        return  # short enough, however many characters have to be escaped
     try:
         size = len(escape(f"{name}{text}").encode()) + 1
     except UnicodeEncodeError as error:
@@ -337,7 +337,7 @@ def _encoded(body: object, dialect: Dialect) -> tuple[dict[str, str], bytes]:
 
 
 def checked_body(given: object) -> Body:
-    """Return `given`, if it can be a body; raises MessageFormatError, which says what to make of anything else."""
+    """Return `given` as a body; raises MessageFormatError if it cannot be one, and says what to send instead."""
     if isinstance(given, bytearray | memoryview):
         return bytes(given)
     check_body(given)
