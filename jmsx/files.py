@@ -79,7 +79,7 @@ def _made(unfinished: Path) -> int | None:
         raise
     try:
         mode = os.fstat(descriptor).st_mode
-        with suppress(PermissionError):  # of a file system without modes
+        with suppress(PermissionError):  # a file system may have no modes
             os.fchmod(descriptor, 0o600)
     finally:
         os.close(descriptor)
@@ -94,7 +94,7 @@ def _put(unfinished: Path, whole: Path, mode: int) -> None:
         for owner, group in ((-1, earlier.st_gid), (earlier.st_uid, -1)):
             with suppress(OSError):
                 os.chown(unfinished, owner, group)
-    with suppress(PermissionError):  # of a file system without modes
+    with suppress(PermissionError):  # a file system may have no modes
         unfinished.chmod(stat.S_IMODE(mode))
     try:
         unfinished.rename(whole)

@@ -77,7 +77,7 @@ def _registered(group: str) -> EntryPoints:
 
 
 @cache  # read from the disk, which takes as long for one group as for all
-def _installed() -> Any:  # of another class in Python 3.11 than in later ones
+def _installed() -> Any:  # Python 3.11 returns another class than later ones
     from importlib.metadata import entry_points  # noqa: PLC0415 - 20 ms, and `import jmsx` asks for no adapter
 
     return entry_points()

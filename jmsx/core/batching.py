@@ -35,7 +35,7 @@ class BatchRule:
     """The rule by which one consumer batches its acknowledgements; times in seconds, None or 0 means off."""
 
     size: int  #: messages
-    bytes: int | None = None  #: of their frames; None: any
+    bytes: int | None = None  #: bytes of their frames; None: any number
     idle: float = IDLE
     timeout: float = 0.0
     interval: float = 0.0
@@ -64,10 +64,10 @@ class Batch:
     def __init__(self, rule: BatchRule, now: float) -> None:
         self._rule = rule
         self.consumed: list[Delivery] = []  #: to be read only
-        self._since = now  # of the last ACK, or of the first delivery after it (rule 3's interval)
+        self._since = now  # when the batch began (for the interval of rule 3)
         self._last_ack = now
         self._counted = 0  #: messages since the last ACK that was not due to rule 2
-        self._bytes = 0  #: of the frames of what is consumed
+        self._bytes = 0  #: bytes of the frames in `consumed`
 
     def __len__(self) -> int:
         return len(self.consumed)
@@ -123,7 +123,7 @@ class Batch:
 
     @property
     def is_torn(self) -> bool:
-        """Whether the writing of its ACK was interrupted, so that nobody knows how far that came."""
+        """Whether the writing of the batch's ACK was interrupted, so that it is not known how far that came."""
         return any(one.state is DeliveryState.ACKING for one in self.consumed)
 
     def settle(self, now: float, *, idle: bool = False) -> None:

@@ -20,7 +20,7 @@ class About(Enum):
 
     #: The request that it answers, and nothing else: the link goes on
     REQUEST = auto()
-    #: A copy of a message that leaves its queue; those that are held have no part in it
+    #: A copy of a message that leaves its queue; the messages that are held did not cause it
     COPY = auto()
     #: A further subscription, by which jmsx asks for more than a window has room for
     SUBSCRIPTION = auto()

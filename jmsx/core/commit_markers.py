@@ -94,7 +94,7 @@ class CommitMarkers:
         self._dialect = dialect
         self._requests = requests
         self._outbox = outbox
-        self._number = 0  #: of the last marker that was sent
+        self._number = 0  #: number of the last marker that was sent
         #: Number of the newest marker of this session that is in hand and not acknowledged; 0: none
         self._newest_in_hand = 0
         #: The last marker that has come on this link, of whatever session

@@ -89,7 +89,7 @@ class CommitRepeats:
         self._dialect = dialect
         self._requests = requests
         self._outbox = outbox
-        self._consumers = consumers  #: of the session
+        self._consumers = consumers  #: all of the session's
         self._two_steps = two_steps
         self._clears_up = clears_up
         self._anywhere = anywhere
@@ -133,7 +133,7 @@ class CommitRepeats:
         return True
 
     def would_be_refused(self, commit: Commit) -> bool:
-        """Return whether an input of `commit` made an older commit fail, and would this one, which can be repeated."""
+        """Return whether `commit` would fail, as an older one with one of its inputs has, and can be repeated."""
         if not self._perhaps_sent or self._perhaps_sent.isdisjoint(self._inputs(commit)):
             return False
         return self._recognised(commit.transaction.sends)
@@ -264,7 +264,7 @@ class CommitRepeats:
         repeat.until = None
 
         def passed(now: float, error: JmsxError | None) -> JmsxError | None:
-            if error is not None or self._current is not repeat:  # its doubt is told already
+            if error is not None or self._current is not repeat:  # told as in doubt already
                 return self._answered(repeat, now, error)
             repeat.begun = True
             # outside any transaction, in their order; the receipt of the last one confirms them all

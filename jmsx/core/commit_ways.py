@@ -1,4 +1,4 @@
-"""The ways of committing, and what each of them is given: a commit that is under way."""
+"""The ways of committing a transaction, and the value that each of them is given: a commit that is under way."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Commit:
     """A commit that is under way."""
 
     transaction: Transaction
-    batches: Batches  #: what it has received
+    batches: Batches  #: the messages that it settles
     whole: Request  #: answered when the commit has ended; its continuation ends all that is in the transaction
     broker: str  #: the address of the broker that is asked to commit
-    then: Callable[[float], None]  #: to be run if it ends on a link that stays
+    then: Callable[[float], None]  #: called if the commit ends on a link that stays
     begun: bool  #: BEGIN was on the wire before
 
 

@@ -57,7 +57,7 @@ def put_off(delivery: Delivery) -> None:
 
 
 def begun(deliveries: Iterable[Delivery]) -> None:
-    """Note that the handler of these is called now."""
+    """Note that the handler of these deliveries is called now."""
     for delivery in deliveries:
         delivery.ended_at = delivery.started_at
 

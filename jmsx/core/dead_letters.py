@@ -105,12 +105,12 @@ class _CopyTransaction:
     """Copies, and the ACKs of their originals, in one transaction of jmsx's own."""
 
     consumer: ConsumerCore
-    batch: list[Delivery]  #: what is acknowledged, oldest first
+    batch: list[Delivery]  #: the messages to acknowledge, oldest first
     moves: list[_Move]
     wire: dict[str, str]  #: the header that names the transaction
     awaited: int  #: copies without an answer
     refused: list[_Move] = field(default_factory=list)  #: moves whose copies were refused
-    settles: bool = False  #: the ACKs are in it
+    settles: bool = False  #: its ACKs are in the transaction
 
 
 class DeadLetters:
@@ -132,8 +132,8 @@ class DeadLetters:
         self._dialect = dialect
         self._requests = requests
         self._outbox = outbox
-        self._releases = releases  #: what ends every transaction that keeps a window open
-        self._in_transaction = in_transaction  #: whether the application has one open
+        self._releases = releases  #: returns frames that end transactions which keep windows open
+        self._in_transaction = in_transaction  #: tells whether the application has one open
         self._browsers = browsers
         self._transactions = 0
         self._plain: set[str] = set()  #: URIs for which the broker refused to commit copies
@@ -474,7 +474,7 @@ class DeadLetters:
             failure = replace(failure, error_message=None, stack=None)
         move.receipt = headers["receipt"]
         lay = settings.destination
-        if is_pattern(lay):  # it was in one of those that the consumer reads, and tells which
+        if is_pattern(lay):  # a header tells which of these the message was in
             told = self._dialect.reading.addresses(move.delivery.headers)
             lay = one_of(lay, told.destination or "") or lay
         death = DeathRecord(
@@ -627,7 +627,7 @@ class DeadLetters:
         single = transaction.consumer.settings.individual
         apart = transaction.refused if single and not lost else transaction.moves
         self._settle_later(transaction.consumer, transaction.batch)
-        for each in apart:  # one of them must not keep the others from being copied
+        for each in apart:  # a refused copy must not hold up the others
             self._try_later(each, error, now)
         others = [each for each in transaction.moves if each not in apart]
         if others:  # their ACKs are single, and settle nothing that has no copy
@@ -740,12 +740,12 @@ class DeadLetters:
             consumer.returned(delivery)
         if move.destination:
             consumer.memory.copied([delivery], only_ack_owed=not settled)
-        else:  # it lies in a queue of the broker's, and may be moved back and be new
+        else:  # it is in the broker's dead letter queue; if it is moved back, it is to count as new
             consumer.memory.forget([delivery])
 
 
 def _refused_before(delivery: Delivery) -> int:
-    """Return how often the broker has refused its NACK, or a copy that ended the link, on earlier links."""
+    """Return how often, on earlier links, the broker has refused a message's NACK, or ended the link over its copy."""
     cause = delivery.dead_letter_cause
     return 0 if cause is None else cause.refused
 
@@ -757,7 +757,7 @@ def _too_large_before(delivery: Delivery) -> int:
 
 
 def _fits_no_frame(delivery: Delivery) -> bool:
-    """Return whether a copy of it without what only people read was too large as well."""
+    """Return whether a copy was too large even without what only people read."""
     return _too_large_before(delivery) > 1
 
 

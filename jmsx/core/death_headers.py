@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MESSAGE_LIMIT: Final = 1024  #: bytes of jmsx_exception_message
-STACK_LIMIT: Final = 8192  #: bytes of jmsx_stack, the end of it
+STACK_LIMIT: Final = 8192  #: bytes of jmsx_stack, of which the end is kept
 
 #: Header of a copy: how many headers of its original are cut or missing, because no SEND could carry them.
 CUT_HEADER: Final = "jmsx_headers_cut"
@@ -61,8 +61,8 @@ class DeathRecord:
     host: str = ""
     first_failure: int | None = None  #: in this process
     last_failure: int | None = None
-    key: str = ""  #: by which log lines and events name the message
-    origin: str = ""  #: what names the queue or subscription that it was consumed from
+    key: str = ""  #: the name of the message in log lines and events
+    origin: str = ""  #: lasting name of the queue or subscription that it was consumed from
 
     def headers(self, message_id: str) -> dict[str, str]:
         """Return the `jmsx_` headers of the copy of message `message_id`."""

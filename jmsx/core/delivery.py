@@ -39,9 +39,9 @@ DEAD_LETTER: Final = "dead"
 class MessageIdentity(NamedTuple):
     """The names that one message is recognised by, as `identity.identify` finds them."""
 
-    key: str  #: its sender's, if that was made for it, else the broker's; what the application sees
-    name: str  #: whether its sender sent it before: the key and a digest of the body; empty if there is no key
-    copy: str  #: whether it came before: the broker's id and time, and a digest of the body; empty if there is no id
+    key: str  #: the sender's key, if it was made for this message, else the broker's id; the application sees it
+    name: str  #: tells whether the sender sent it before: key and digest of the body; empty if there is no key
+    copy: str  #: tells whether it came before: the broker's id and time, and digest of the body; empty without an id
     vouched: bool  #: whether the sender's key was made for this message, so that its count of deliveries is believed
 
 
@@ -50,7 +50,7 @@ class Limit(IntEnum):
 
     WITHIN = auto()
     OVER = auto()  #: it is handed out only for the store to be asked whether it was done
-    NOT_DONE = auto()  #: it was not, as far as that store knows
+    NOT_DONE = auto()  #: that store does not know it as done
 
 
 #: A name of the module, as in `delivery_state`.
@@ -60,8 +60,8 @@ WITHIN: Final = Limit.WITHIN
 class Failures(NamedTuple):
     """How the deliveries of a message failed, as far as its session knows."""
 
-    failure: Failure | None = None  #: of the present delivery, if that failed
-    is_first: bool = False  #: that is the first failure of the message, as far as is known
+    failure: Failure | None = None  #: how the present delivery failed; None: it has not
+    is_first: bool = False  #: `failure` is the first one of the message, as far as is known
     first_at: float | None = None  #: seconds, monotonic
     last_at: float | None = None
     #: After a failure: seconds until the message is delivered again, or DEAD_LETTER
@@ -114,7 +114,7 @@ class Arrival:
     """
 
     frame: MessageFrame  #: all that was shown of the message, by which it is recognised when it comes again
-    number: int  #: in the session, in the order of arrival
+    number: int  #: its place in the session's order of arrival
     message_id: str  #: stays the same over redeliveries, on whatever link
     epoch: int  #: which connection it came on; its ack id dies with that connection
     received_at: float  #: seconds, monotonic
@@ -160,7 +160,7 @@ class Delivery:
         self.progress = ARRIVED
         self.state = WAITING
         self.entry: Entry | None = None  #: its last hand-out in the ledger, if one counts
-        #: Which of the session's consumers is served first: the lowest
+        #: Of the session's consumers, the one whose next message has the lowest `order` is served first
         self.order: float = arrival.number
         self.started_at = self.ended_at = arrival.received_at
         #: The application still had it when its link was lost, and has not told since that it is done with it
@@ -205,12 +205,12 @@ class Delivery:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it is neither acknowledged nor ended otherwise."""
+        """Whether the delivery is neither acknowledged nor ended otherwise."""
         return self.state not in ENDED and self.state not in ACKNOWLEDGED
 
     @property
     def is_acknowledged(self) -> bool:
-        """Whether its ACK is made: it may be handed out once more all the same."""
+        """Whether its ACK is written, or being written; even so it may be handed out once more."""
         return self.state in ACKNOWLEDGED
 
     def complete(self, shown: MessageFrame | None) -> None:
@@ -318,7 +318,7 @@ class Delivery:
     def note_failure(self, failure: Failure, now: float) -> None:
         """Note that this delivery failed."""
         before = self.failed
-        # it is noted twice where a listener raised
+        # a failure is noted twice where a listener raised
         is_first = before.is_first if failure is before.failure else not self.failed_before
         first_at = now if before.first_at is None else before.first_at
         self.failed = Failures(failure, is_first, first_at, now, before.next_delivery)
@@ -333,7 +333,7 @@ class Delivery:
 
     @property
     def failed_before(self) -> bool:
-        """Whether the message has failed here, or was sent back to the broker for that."""
+        """Whether the message has failed here, or was sent back to the broker because it failed."""
         return self.failed.first_at is not None or COUNT_HEADER in self.headers
 
     def owe(self, outcome: Outcome | None) -> None:
@@ -342,7 +342,7 @@ class Delivery:
         self.decided = replace(self.decided, owed_end=outcome)
 
     def owe_nothing(self) -> None:
-        """Note that the ACK which it owed is written, and that it has ended with it."""
+        """Note that the ACK which was owed is written, with which the delivery has ended."""
         self.decided = replace(self.decided, owed_end=None)
 
     @property

@@ -29,7 +29,7 @@ class DeliveryState(IntEnum):
     ACKING = auto()  #: its ACK is being written
     SETTLED = auto()  #: its ACK is written
     COPIED = auto()  #: copied, processed, discarded or expired: only its ACK is owed
-    CLOSING = auto()  #: that ACK is being written
+    CLOSING = auto()  #: the ACK of a COPIED message is being written
     GONE = auto()  #: nothing more happens to it
 
 
@@ -42,7 +42,7 @@ class DeliveryInput(IntEnum):
     CONSUME = auto()  #: the application is done with it
     FAIL = auto()  #: it is delivered again, in front of what came later
     REST = auto()  #: it is delivered again, when its time has come
-    DUE = auto()  #: its time has come
+    DUE = auto()  #: the time of its redelivery has come
     COMMIT = auto()  #: a COMMIT covers it
     SETTLE = auto()  #: the broker has confirmed a transaction with its ACK
     SEND_BACK = auto()  #: a copy goes to the broker's scheduler
@@ -51,7 +51,7 @@ class DeliveryInput(IntEnum):
     KEEP = auto()  #: it stays with the broker, because nothing came of its copy
     COPY = auto()  #: the broker has its copy, or nobody needs one
     ACK = auto()  #: an ACK is made
-    ACKED = auto()  #: and written
+    ACKED = auto()  #: the ACK is written
 
 
 # What each message goes through, under names of the module: Python 3.11 takes as long to look up a member of an

@@ -1,5 +1,5 @@
 """
-What differs from broker to broker: the seam that adapters fill.
+What differs from broker to broker: the interface that adapters implement.
 
 A dialect is a value: what the broker can do, and three objects that know its frames. The defaults of its fields, and of
 the methods of the three protocols, are those of a broker that does what STOMP 1.2 says, and no more.
@@ -135,9 +135,9 @@ class Writing(Protocol):
         self, headers: Mapping[str, str], wanted: Sequence[Delivery]
     ) -> Mapping[str, str] | None:
         """
-        Return the headers of a SUBSCRIBE like that with `headers`, but for the messages `wanted` only.
+        Return the headers of a SUBSCRIBE like one with `headers`, which gets only the messages `wanted`.
 
-        It may get a few more. None: they cannot be told from the others.
+        It may get a few others. None: the messages cannot be told from others.
         """
         return None
 

@@ -26,7 +26,7 @@ _FORGET: Final = {Disposition.DISCARD: Outcome.DISCARDED, Disposition.DUPLICATE:
 
 
 class FailedDeliveries:
-    """Does with the failed messages of one session what their failure's disposition or the policy says."""
+    """Disposes of the failed messages of one session, as their failure's disposition or the policy says."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class FailedDeliveries:
         self, consumer: ConsumerCore, failure: Failure, now: float, only: Delivery | None = None
     ) -> None:
         """
-        Do with what was delivered as the failure's disposition says; `only`: with this one alone, unless it is
+        Dispose of all delivered messages as the failure's disposition says; `only`: of this one alone, unless it is
         redelivered.
 
         Of several consumers whose listeners share a session, the one that is given back last is served first. Source:
@@ -70,7 +70,7 @@ class FailedDeliveries:
     def give_back_each(
         self, consumer: ConsumerCore, failed: Sequence[tuple[Delivery, Failure]], now: float
     ) -> None:
-        """Do with deliveries (oldest first, all handed out) as each one's own failure says, by its own count."""
+        """Dispose of deliveries (oldest first, all handed out) each by its own failure and its own count."""
         dead: list[Dead] = []
         for batch, failure in reversed(_runs(failed)):  # each is put in front of those before it
             if failure.disposition is Disposition.RELEASE:
@@ -95,7 +95,7 @@ class FailedDeliveries:
         self, consumer: ConsumerCore, batch: list[Delivery], failure: Failure, now: float
     ) -> list[Dead]:
         """
-        Do with a batch that is taken from what was delivered as the failure's disposition says.
+        Dispose of a batch, which was taken from the delivered messages, as the failure's disposition says.
 
         Returns what is to be a dead letter.
         """

@@ -219,7 +219,7 @@ class Record:
 
     @property
     def holds_unwritten(self) -> bool:
-        """Whether this is true even if the frames with it could not be written; that a message is settled is not."""
+        """Whether this is true even if the frames beside it could not be written: all but SETTLED is."""
         return self.end is not HandOutEnd.SETTLED
 
 
@@ -261,7 +261,7 @@ class Outbox:
         self.sends: int | None = 0
 
     def transmit(self, *frames: Frame, waits: bool = False) -> None:
-        """Ask for `frames` to be written as one burst; if that `waits` a moment, they may go with what follows."""
+        """Ask for `frames` to be written as one burst; `waits`: they may wait a moment, to go with what follows."""
         self._actions.append(Transmit(frames, waits))
         if self.sends is not None:
             for frame in frames:
@@ -272,19 +272,19 @@ class Outbox:
         self._actions.append(event)
 
     def finish(self, entries: Iterable[Entry | None]) -> None:
-        """Have the ledger note that hand-outs, as far as it has `entries` of them, did not fail; once for each."""
+        """Have the ledger note that these hand-outs did not fail, once for each; a None is left out."""
         self._record(entries, HandOutEnd.FINISHED)
 
     def settle(self, entries: Iterable[Entry | None]) -> None:
-        """Have the ledger forget the messages that it has `entries` of, which the broker does not have any more."""
+        """Have the ledger forget these hand-outs, whose messages the broker has no more; a None is left out."""
         self._record(entries, HandOutEnd.SETTLED)
 
     def fail(self, entries: Iterable[Entry | None]) -> None:
-        """Have the ledger note that hand-outs, as far as it has `entries` of them, have failed."""
+        """Have the ledger note that these hand-outs have failed; a None is left out."""
         self._record(entries, HandOutEnd.FAILED)
 
     def unseen(self, entries: Iterable[Entry | None]) -> None:
-        """Have the ledger note that the application did not get hand-outs, as far as it has `entries` of them."""
+        """Have the ledger note that the application did not get these hand-outs; a None is left out."""
         self._record(entries, HandOutEnd.UNSEEN)
 
     def _record(self, entries: Iterable[Entry | None], end: HandOutEnd) -> None:

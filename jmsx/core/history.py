@@ -40,7 +40,7 @@ class DeadLetterCause(NamedTuple):
     too_large: int = 0  #: copies of it for whose size the broker has ended a link
 
     def holds(self, *, flagged: bool) -> bool:
-        """Return whether it still counts when the message comes; else that was moved back, or the broker crashed."""
+        """Return whether this still counts when the message comes; if not, it was moved back, or the broker crashed."""
         return self.sure or flagged
 
 

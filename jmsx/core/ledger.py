@@ -18,7 +18,7 @@ class StoreKey(NamedTuple):
     """Names one message in a ledger or an idempotency store, over links, processes and restarts."""
 
     place: str  #: the queue, or the durable subscription
-    key: str  #: what the broker knows it by, and a digest of its body
+    key: str  #: what identifies the message there, such as the broker's id and a digest of the body
 
 
 class Entry(NamedTuple):

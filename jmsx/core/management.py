@@ -74,7 +74,7 @@ class Management(Protocol):
         """Return the SEND that asks, and has the answer sent to `answers`."""
 
     def told(self, question: Question, frame: MessageFrame) -> Any:
-        """Return what the answer says; raises BrokerError if the broker did not do it."""
+        """Return what the answer says; raises BrokerError if the broker did not do what was asked."""
 
     def examine(self, destination: str, kind: DestinationKind, policy: Policy) -> Inquiry[Findings]:
         """

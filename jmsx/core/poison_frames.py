@@ -18,8 +18,8 @@ _UNSETTLED: Final = (Outcome.ROLLED_BACK, Outcome.RELEASED, Outcome.ABANDONED)
 class PoisonFrames:
     """Counts the links of one session that ended at an unreadable frame, as its events tell."""
 
-    count: int = 0  #: in a row
-    cause: str = ""  #: of the last one
+    count: int = 0  #: how many links in a row ended so
+    cause: str = ""  #: why the last of them ended
 
     def note(self, event: Event) -> bool:
         """
@@ -27,7 +27,7 @@ class PoisonFrames:
 
         Returns whether the link was counted; one that ended for another reason says nothing of frames.
         """
-        if isinstance(event, DeliveryEnded):  # as most are
+        if isinstance(event, DeliveryEnded):  # most events are
             if self.count and event.outcome not in _UNSETTLED:
                 self.count = 0
             return False

@@ -283,7 +283,7 @@ def _power(base: float, exponent: int) -> float:
 
 
 def _truncated(milliseconds: float) -> int:
-    """Return seconds in whole milliseconds, as Java's cast to long makes them."""
+    """Return milliseconds as a whole number, as Java's cast to long makes it."""
     return 0 if math.isnan(milliseconds) else int(min(milliseconds, _LONGEST_MS))
 
 

@@ -88,7 +88,7 @@ class ProcessMemory:
             self._note(pasts)
 
     def _note(self, pasts: Iterable[tuple[Hashable, Remembered]]) -> None:
-        """Do it under the lock, in a function of its own: tests/packaging/test_exception_tables.py says why."""
+        """Do as `note`, under the lock; why that is another function, tests/packaging/test_exception_tables.py says."""
         known, unseen = self._known, self._unseen
         for name, past in pasts:
             key = hash(name)

@@ -49,7 +49,7 @@ class ScheduledRedelivery:
         self._dialect = dialect
         self._requests = requests
         self._outbox = outbox
-        self._releases = releases  #: what ends every transaction that keeps a window open
+        self._releases = releases  #: returns frames that end transactions which keep windows open
 
     def schedule(
         self,

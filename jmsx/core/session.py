@@ -716,7 +716,7 @@ class SessionCore:
             consumer.reports.dropped(done, now)
 
     def _tell_lost(self, failure: Failure, now: float) -> None:
-        """Note whether, by `failure`, the deliveries of lost links that the application still has have failed."""
+        """Note, as `failure` says, whether deliveries of lost links have failed that the application still has."""
         self._consumers.end_held(failure, now)
         if failure.disposition in _FAILED:
             self._consumers.note_held_failed(failure)
@@ -726,7 +726,7 @@ class SessionCore:
     def _told_late(
         self, consumer: ConsumerCore, delivery: Delivery, failure: Failure | None, now: float
     ) -> None:
-        """Note how a delivery of a lost link went; None: it is done."""
+        """Note how a delivery of a lost link went; `failure` None: it was done."""
         consumer.ended_late(delivery, now, failure)
         if failure is not None and failure.disposition in _FAILED:
             self._consumers.note_failed([delivery], failure)

@@ -82,10 +82,10 @@ class Subscriptions:
         self.on_lost_links = HeldOnLostLinks(outbox)
         #: Requests of the consumers that are to be subscribed on this link, when what must come before is done.
         self._awaited: dict[str, Request] = {}
-        #: Those that get only what a commit in doubt has received, until its end
+        #: Consumers that get only what a commit in doubt has received, until its end
         self._narrowed: dict[str, ConsumerCore] = {}
         self._beside: set[str] = set()  #: narrow subscriptions that stay beside the whole ones
-        self._narrow_ended: set[str] = set()  #: those that have ended on this link
+        self._narrow_ended: set[str] = set()  #: narrow ones that have ended on this link
 
     def __iter__(self) -> Iterator[ConsumerCore]:
         # Over a copy, made in one step: probes ask without the session's lock.
@@ -136,7 +136,7 @@ class Subscriptions:
             consumer.want(now)
 
     def release_windows(self) -> list[Frame]:
-        """Return what ends every transaction that keeps a window open: none may be open beside one with ACKs in it."""
+        """Return the frames that end transactions which keep windows open: none may be open beside one with ACKs."""
         widened = self.agenda.widened()
         return [frame for consumer in widened for frame in consumer.release_window()]
 
@@ -364,7 +364,7 @@ class Subscriptions:
                 self._outbox.transmit(Frame("UNSUBSCRIBE", {"id": narrow}))
 
     def _end_narrow(self, consumer: ConsumerCore, now: float) -> None:
-        """End its narrow subscription; it is subscribed wholly when the broker has confirmed that."""
+        """End a consumer's narrow subscription; the whole one begins when the broker has confirmed that."""
         subscription_id = consumer.settings.subscription_id
         lost = [one for one in consumer.come_again(now) if one.history.lost is not None]
         self._lost_deliveries.note(consumer, lost, handed_out=False)
@@ -447,7 +447,7 @@ class Subscriptions:
                 consumer.reports.opened(now)
                 return None
             self._forget(settings.subscription_id)
-            if isinstance(error, BrokerTimeoutError):  # it may be answered yet, and must not linger
+            if isinstance(error, BrokerTimeoutError):  # it may still succeed, and must not stay
                 self._outbox.transmit(Frame("UNSUBSCRIBE", {"id": settings.subscription_id}))
             return error
 
@@ -518,7 +518,7 @@ class Subscriptions:
         }
 
     def _wires(self, consumer: ConsumerCore) -> list[str]:
-        """Return the wire subscriptions that feed it, the first one first."""
+        """Return the wire subscriptions that feed the consumer, the first one first."""
         subscription_id = consumer.settings.subscription_id
         narrow = _narrow(subscription_id)
         if self._narrowed.pop(subscription_id, None) is not None:
@@ -603,13 +603,13 @@ class Agenda:
         self._untimed: dict[ConsumerCore, None] = {}
         self._changed: dict[ConsumerCore, None] = {}
         self._timers = _Heap()
-        self._paused = _Heap()  #: by the end of their pause
-        self._ready = _Heap()  #: by the order of the message that would be handed out next
+        self._paused = _Heap()  #: consumers by the end of their pause
+        self._ready = _Heap()  #: consumers by the `order` of the message that is next
         #: Consumers of which the application wants no message yet
         self._unwanted: dict[ConsumerCore, None] = {}
         #: Consumers of which the application holds messages
         self._holding: dict[ConsumerCore, None] = {}
-        self._widened: dict[ConsumerCore, None] = {}  #: whose window a transaction may keep open
+        self._widened: dict[ConsumerCore, None] = {}  #: a transaction may keep their window open
 
     def add(self, consumer: ConsumerCore) -> None:
         """Keep a consumer that was opened."""

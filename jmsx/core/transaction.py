@@ -96,7 +96,7 @@ class Transaction:
         #: Those of `sends` that are not written yet, because they wait for a journal barrier (journal_barrier.py)
         self.unwritten: list[TxSend] = []
         self.rollback_only: str | None = None  #: why it can only be rolled back
-        self.started_at: float | None = None  #: of the first delivery or send in it
+        self.started_at: float | None = None  #: at its first delivery or send; monotonic
         self.sent = False  #: its sends are committed, and its ACKs are awaited
         #: A message received in it was delivered before, so an older commit may have sent what it sends next.
         self.repeats = False
@@ -131,7 +131,7 @@ class Transaction:
         self.repeats = self.repeats or delivery.history.flagged or delivery.history.lost is not None
 
     def take_back(self, delivery: Delivery) -> None:
-        """Note that the message handed out last was not returned to the application: no later send is for it."""
+        """Note that the message handed out last was not returned to the application, which so sends nothing for it."""
         if self._outputs or not self._inputs or self._inputs[-1][1] is not delivery:
             return
         self._inputs.pop()

@@ -42,7 +42,7 @@ class Translating:
     """Decides for one session, over its links, which consumers get translated bodies; times are seconds, monotonic."""
 
     def __init__(self) -> None:
-        self._ends = 0  #: of links in a row that may be for an ObjectMessage
+        self._ends = 0  #: how many links in a row ended perhaps because of an ObjectMessage
         self.suspects_translation = False  #: the last one may have ended because of one
         self._heard_at = -math.inf
 

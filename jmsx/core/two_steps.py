@@ -41,9 +41,9 @@ class TwoSteps:
         self._requests = requests
         self._outbox = outbox
         self._sending = sending
-        self._consumers = consumers  #: of the session
+        self._consumers = consumers  #: all of the session's
         self._lost_deliveries = lost_deliveries
-        self._releases = releases  #: what ends every transaction that keeps a window open
+        self._releases = releases  #: returns frames that end transactions which keep windows open
         self._clears_up = clears_up
         self._cut: Commit | None = None  #: the commit whose link was lost at its ACKs
 

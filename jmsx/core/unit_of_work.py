@@ -82,10 +82,10 @@ class UnitOfWork:
         self._requests = requests
         self._outbox = outbox
         self._sending = sending
-        self._consumers = consumers  #: of the session
+        self._consumers = consumers  #: all of the session's
         self._on_lost_links = on_lost_links
         self._lost_deliveries = lost_deliveries
-        self._releases = releases  #: what ends every transaction that keeps a window open
+        self._releases = releases  #: returns frames that end transactions which keep windows open
         #: Lets consumers get all messages again, after only those that a commit in doubt has received
         self._subscribe_wholly = subscribe_wholly
         self._transaction = Transaction(settings.session_id)
@@ -122,7 +122,7 @@ class UnitOfWork:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether a commit has lost its link, and its end is told on the next one."""
+        """Whether a commit has lost its link, and its outcome will show on the next one."""
         marked = self.markers is not None and self.markers.in_doubt
         return marked or self._two_steps.in_doubt or self._repeats.in_doubt
 
@@ -197,7 +197,7 @@ class UnitOfWork:
         def then(_now: float, error: JmsxError | None) -> JmsxError | None:
             if sent not in transaction.unwritten:  # nobody has waited, and it is rolled back
                 return error
-            if isinstance(error, LinkError):  # the commit tells, as of all that it loses
+            if isinstance(error, LinkError):  # the commit reports it, with all that is lost
                 return None
             transaction.unwritten.remove(sent)
             if error is None:
@@ -428,8 +428,8 @@ class UnitOfWork:
         """
         Go on, on a new link to `broker`, with a commit that was not ended on the last one.
 
-        Returns whether it is rehearsed first (commit_repeat.py); then nothing else may be written until it runs
-        `subscribe` with what the session waits for.
+        Returns whether a journal barrier comes first (commit_repeat.py); then nothing else may be written until this
+        runs `subscribe` with what the session waits for.
         """
 
         def reopened(now: float, awaited: Sequence[Delivery]) -> None:
@@ -512,7 +512,7 @@ class UnitOfWork:
             commit.then(now)
             return None
         told = self._not_committed(commit.batches, error, now, commit.broker)
-        # It waits no longer; after any other error the link is gone or dropped.
+        # The commit waits no longer; after any other error the link is gone or dropped.
         if isinstance(error, BrokerTimeoutError):
             self._subscribe_wholly(now)
         if isinstance(error, TransactionRolledBackError):  # told on a link that stays

@@ -83,7 +83,7 @@ class ConsumerSettings:
     dead_letter: str = DeadLetterStrategy.SAFE  #: a strategy, or the destination URI of our copies
     optimize: OptimizeAcknowledge | None = None  #: only in AUTO mode
     non_blocking_redelivery: bool = False
-    scheduled: bool = False  #: redeliveries are the broker's scheduler's
+    scheduled: bool = False  #: the broker's scheduler keeps messages until their redelivery
     #: Frames that are written before each copy to `dead_letter_queue`, so that the queue exists
     dead_letter_queue_frames: tuple[Frame, ...] = ()
     expired: str = ""  #: URI of the queue for copies of messages that expired here; empty: none
@@ -121,7 +121,7 @@ class ConsumerSettings:
 class Disposition(Enum):
     """What is done with a message whose handler raised."""
 
-    REDELIVER = "redeliver"  #: by the policy
+    REDELIVER = "redeliver"  #: deliver it again, or make it a dead letter, by the policy
     REJECT = "reject"  #: dead letter, at once
     DISCARD = "discard"  #: acknowledge and forget, counted
     DUPLICATE = "duplicate"  #: acknowledge and forget, counted: it was done before

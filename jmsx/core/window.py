@@ -123,5 +123,5 @@ class Unlimited:
         """Do nothing: nothing was opened."""
 
     def again(self) -> Unlimited:
-        """Return another one like it."""
+        """Return another window like this one."""
         return Unlimited(self._settings)

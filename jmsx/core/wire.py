@@ -119,7 +119,7 @@ class RawHeads:
     browser_end: tuple[bytes, bytes] | None = None
     #: In a head of not too many headers one of these stands in front of `subscription`, or `ack` does
     tell_order: tuple[bytes, ...] = ()
-    ordered: int = 0  #: that is true up to so many headers in each of two parts of a message
+    ordered: int = 0  #: `tell_order` holds up to so many headers in each of two parts of a message
     #: Returns how each `ack` begins, given CONNECTED's `session`; empty: unknown
     origin: Callable[[str], str] = lambda _session: ""
 
@@ -162,17 +162,17 @@ class Splitter:
         self.fault: ProtocolError | None = None
         self._body_limit = body_limit
         self._kept = bytearray()  #: an incomplete frame
-        self._limit = body_limit  #: of the incomplete frame's body
+        self._limit = body_limit  #: bytes of the incomplete frame's body at most
         self._missing = 0  #: bytes until a frame with a known length is complete
         self._in_text = False  #: the incomplete frame ends at the next NUL
         self._odd: _Oddity | None = None
-        self._odd_from = 0  #: where it begins in the chunk
+        self._odd_from = 0  #: where the odd bytes begin in the chunk
         self._headless = False  #: the next mark has come, and not the rest of its head
         self._whole = 0  #: frames that were complete
         #: What every MESSAGE and RECEIPT has in its head; empty: the broker says truly where each frame ends.
         self.mark = b""
         self.origin = b""  #: how every `ack` of the broker begins, as far as it is known
-        self.heads = heads  #: how the broker writes what has a mark
+        self.heads = heads  #: how the broker writes heads with a mark
         #: Lines of subscriptions that acknowledge nothing: the broker writes no `ack` into their messages.
         self.unnumbered: set[bytes] = set()
         self._spaced = False  #: the broker writes a line feed behind each frame
@@ -269,7 +269,7 @@ class Splitter:
         return _EMPTY_LINE.search(self._kept, max(0, len(self._kept) - fresh - 2)) is not None
 
     def _holds_mark(self, fresh: int) -> bool:
-        """Return whether the mark has come with the last `fresh` bytes, so that others are inside this frame's body."""
+        """Return whether the mark has come with the last `fresh` bytes, so that another frame is inside this body."""
         start = max(0, len(self._kept) - fresh - len(self.mark) + 1)
         return self._guarded and self._kept.find(self.mark, start) >= 0
 

@@ -57,7 +57,7 @@ class BodyLookup:
                 shown = self._shown(link, delivery)
             except _ClosedError:
                 continue
-            except (InvalidDestinationError, InvalidSelectorError):  # of what its sender wrote
+            except (InvalidDestinationError, InvalidSelectorError):  # the sender's headers are odd
                 return None
             finally:
                 link.drop()

@@ -59,7 +59,8 @@ class Calls:
         self, what: str, operation: Callable[[SessionCore, float], T], limit: float | None = None
     ) -> T:
         """
-        Do as `call` does, for an operation that needs a link: wait for one during an outage, at most `limit` seconds.
+        Do as `Engine.call` does, for an operation that needs a link: wait for one during an outage, at most `limit`
+        seconds.
 
         Where nothing else is under way in the session, a write of which the broker takes nothing ends, with its link,
         at that limit, too. Raises ConnectionFailedError, naming `what` was not done, when that takes too long.
@@ -168,7 +169,7 @@ class Calls:
         return None
 
     def _advice(self, request: Request) -> str:
-        """Return what may be wrong where this is not answered."""
+        """Return what may be wrong if the request is not answered."""
         if request.command not in DOUBTFUL:
             return ""
         doubt = "; it may or may not have been done"
@@ -256,7 +257,7 @@ class Calls:
         return last
 
     def await_commit(self) -> None:
-        """Wait for the answer to a commit that was interrupted; one that does not come drops the link: in doubt."""
+        """Wait for the answer to a commit that was interrupted; if none comes, drop the link: it is in doubt."""
         with self.engine.lock:
             self._await_commit()
 
@@ -446,7 +447,7 @@ class Calls:
         It may be interrupted in turn, so it is tried again; at last the link is dropped, and the broker delivers it
         again.
         """
-        if held.delivery is None:  # as where it was refused, in the middle of another call
+        if held.delivery is None:  # as when `receive()` was refused, in the middle of another call
             return
         for _ in range(GIVE_BACK):
             try:

@@ -70,7 +70,7 @@ class Event(threading.Event):
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
-            with contextlib.suppress(RuntimeError):  # of a loop that is closed
+            with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(woken.set)
 
         self._wakes.append(wake)

@@ -137,7 +137,7 @@ class Engine:
         self.on_refused: Callable[[JmsxError], None] = lambda _error: None
         #: Whether the broker ends the link of a consumer with these settings, for what it reads.
         self.ends_links: Callable[[ConsumerSettings], bool] = lambda _settings: False
-        self._suspected: list[ConsumerSettings] = []  #: to ask that of, before restoring
+        self._suspected: list[ConsumerSettings] = []  #: to ask `ends_links` about
         self.hand_outs = HandOuts(None)  #: how deliveries are counted beyond this process
         self.request_timeout = options.request_timeout
         self.source = source
@@ -218,7 +218,11 @@ class Engine:
                 raise
 
     def refuse_reentry(self) -> None:
-        """Raise IllegalStateError in a signal handler or observer that interrupts a call; use before ending a link."""
+        """
+        Raise IllegalStateError if the caller, a signal handler or observer, interrupts another call.
+
+        Use it before what ends the link.
+        """
         with self.lock:
             self._refuse_to_wait()
 
@@ -341,7 +345,7 @@ class Engine:
         with self.lock:
             cause = f"{type(error).__name__}: {text_of(error)}"
             if self.state not in LINKED:
-                self._losing, self._ending = None, ""  # to do one of these may be what has failed
+                self._losing, self._ending = None, ""  # doing one of these may have failed
             self._lose("protocol", cause, LinkInput.GIVE_UP)
             if self.state not in FOR_GOOD:  # no link was lost, because there was none
                 self._give_up(self._gone(cause))
@@ -476,7 +480,7 @@ class Engine:
         return flooded
 
     def _may_bring_more(self) -> bool:
-        """Return whether something has come that is not taken in; asked in the order in which it comes through."""
+        """Return whether something has come that is not taken in; asks in the order of its way from the socket."""
         return self._epoch.link.unread or not self._inbox.empty()
 
     def _feed(self, arrival: Arrival, now: float) -> None:
@@ -655,7 +659,7 @@ class Engine:
             bursts, others = _parted(actions)
             self._todo += others
             self._unwritten += bursts
-        except BaseException:  # nobody knows what is left out
+        except BaseException:  # it is not known which actions are lost
             self.interrupted("a call was interrupted before its frames were written")
             raise
         written = True
@@ -665,7 +669,7 @@ class Engine:
             self._inbox.put(None)
         while self._todo:  # what raises here is not repeated, and what is left is done next time
             action = self._todo.popleft()
-            if not isinstance(action, (Record, Disconnect, Refused)):  # as most are
+            if not isinstance(action, (Record, Disconnect, Refused)):  # most actions are
                 self._report(action)
             elif isinstance(action, Refused):
                 self._note_refusal(action)

@@ -146,7 +146,7 @@ class Epoch:
         #: The frame, by number, behind which a receipt was asked for last
         self._asked_behind: int | None = None
         self._unwritten: OSError | None = None  #: why nothing can be written any more
-        self._over_at = math.inf  #: when that is told, unless the broker's words came first
+        self._over_at = math.inf  #: when that is told as the reason, unless an ERROR comes first
         self.torn = False  #: a frame may be written in part, and none may follow
         # A write blocks the thread that looks after heart-beats, so it looks itself whether the broker is silent.
         self.link.silence = self._heartbeat.silence or math.inf
@@ -180,7 +180,7 @@ class Epoch:
         return str(self._unwritten) if self.timed_out else told
 
     def encode(self, frame: Frame) -> bytes:
-        """Return the bytes of a frame on this link, which are to be written."""
+        """Return the bytes of a frame on this link, and count it as written."""
         self._frames_out += 1
         return self._seal.put_on(frame).encode()
 

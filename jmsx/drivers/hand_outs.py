@@ -45,14 +45,14 @@ class HandOuts:
     """Hands out one session's messages where a ledger or the broker is asked first."""
 
     def __init__(self, ledger: StagedLedger | None) -> None:
-        self.ledger = ledger  #: counts them; None: nobody does
+        self.ledger = ledger  #: counts hand-outs; None: nothing does
         #: Messages that are handed out wait before the application sees them; `reach` tells when it does.
         self.waits = False
         #: The application asks a store whether a message was done, also of one that is over its limit.
         self.asks_store = False
         #: Looks for the body of a message that came without; raises JmsxError if the broker cannot be asked.
         self.look: Callable[[Delivery], MessageFrame | None] = lambda _delivery: None
-        self._epoch = 0  #: the one in which bodies were last looked for
+        self._epoch = 0  #: in which bodies were last looked up
         self._maps = 0  #: messages that turned out to have a body
         self._others = 0  #: messages that turned out to have none
         #: The epoch in which many have come without a body, and all had one; None: that is not so
@@ -181,7 +181,7 @@ class HandOuts:
         self._look_at = now + AGAIN
 
     def patience(self, now: float) -> float:
-        """Return seconds until what was away is asked again."""
+        """Return seconds until a ledger or broker that could not answer is asked again."""
         due = math.inf if self.away is None else self._ask_at
         looks = self._look_at if self._look_at > now else math.inf
         return max(min(due, looks) - now, 0.0)

@@ -236,11 +236,11 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
                 headers=headers,
                 with_connect_command=True,
             )
-        except RuntimeError as error:  # of starting the reader, before anything was written
+        except RuntimeError as error:  # the reader did not start, and nothing was written
             self._asked = False
             self._transport.close()
             raise no_thread(str(self.address), error) from error
-        except OSError:  # of writing it
+        except OSError:  # CONNECT could not be written
             pass  # the reader finds out why
 
     def _await_connected(self, client_id: str | None) -> Frame:

@@ -35,10 +35,10 @@ class LinkInput(IntEnum):
     LOSE = auto()  #: it has ended, or the broker breaks STOMP, and another one is wanted
     DROP = auto()  #: it is of no more use to jmsx, which wants another one
     OPEN = auto()  #: another one is open
-    RESTORE = auto()  #: all consumers are on it
+    RESTORE = auto()  #: all consumers are subscribed on it
     LEAVE = auto()  #: DISCONNECT is written
     GIVE_UP = auto()  #: there will be no other one: none is wanted or to be had, or for a fault
-    TELL = auto()  #: the connection is told so
+    TELL = auto()  #: the connection is told that there will be no link
     END = auto()  #: the session is closed
     FORK = auto()  #: the process has forked, and this is the child
 

@@ -30,7 +30,7 @@ def name() -> str | None:
 
 
 def lives(named: str) -> bool:
-    """Return whether the process lives that once called itself so; False if that cannot be known from here."""
+    """Return whether the process with the name `named` lives; False if that cannot be known from here."""
     told, _, rest = named.partition(" ")
     started, _, where = rest.partition(" ")
     number = whole(told)

@@ -32,7 +32,7 @@ class Machine(SystemClock):
     delays: bool | None = None
 
     def link(self, address: BrokerAddress, options: ConnectionOptions, inbox: Inbox) -> StompLink:
-        """Return a link to the broker at `address`, not open yet, that hands over to `inbox`."""
+        """Return a link to the broker at `address`, not open yet, that puts what comes into `inbox`."""
         return StompLink(address, options, inbox)
 
     def check_files(self, uri: BrokerUri) -> None:

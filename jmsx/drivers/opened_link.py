@@ -38,14 +38,15 @@ class OpenedLink:
         self.connector = connector
         self._machine = machine
         self._observers = observers
-        self._close: Callable[[], None] = connector.abandon  #: as far as `open` has come
+        self._close: Callable[[], None] = connector.abandon  #: closes what `open` has opened
 
     def open(self, *, patient: bool) -> None:
         """Open the link; raises what `Connector.first` does."""
         source = Source("", "", "", "idle", 0)  # the broker is another one with each attempt
         connector, machine, observers = self.connector, self._machine, self._observers
 
-        def tell(address: BrokerAddress, error: JmsxError) -> None:  # it is kept: no link in it
+        # It is kept for longer than a link lives, and so refers to none.
+        def tell(address: BrokerAddress, error: JmsxError) -> None:
             observers.observe(
                 failed(error, machine.monotonic()), replace(source, broker=str(address))
             )

@@ -107,7 +107,7 @@ class Connector:
         self._cancelled = machine.event()
         self._trying: StompLink | None = None
         self._opened: StompLink | None = None  #: the last one
-        self._failed: BrokerAddress | None = None  #: whose link was lost
+        self._failed: BrokerAddress | None = None  #: the broker whose link was lost
         self._dialect: Dialect | None = None  #: of the first link; the others must have it too
         self._told = EarlierLinks()  #: is passed on from one link to the next
         self._until = math.inf  #: when the first link is to be there (seconds, monotonic)
@@ -252,7 +252,7 @@ class Connector:
         return frame, dialect
 
     def _is_hopeless(self, error: JmsxError) -> bool:
-        """Return whether no second try cures it; a link of ours that is still ending may have the client id."""
+        """Return whether no second try cures `error`; a link of ours that is still ending may have the client id."""
         lately = self._machine.monotonic() - self._unheard_at < UNHEARD
         own = lately and isinstance(error, InvalidClientIdError)
         return isinstance(error, _HOPELESS) and not own
@@ -303,8 +303,8 @@ class Connector:
         )
 
     def _forget_refusal(self) -> None:
-        self.refusal = ""  #: why the last attempt came to nothing, while others are made
-        self._refused: type[JmsxError] | None = None  #: the kind of that
+        self.refusal = ""  #: why the last attempt failed, while others are made
+        self._refused: type[JmsxError] | None = None  #: the class of that error
 
     def _tell(self, state: RetryCallState) -> None:
         """Log that we wait, once and then from time to time; log at once an error that waiting will hardly cure."""
@@ -329,7 +329,7 @@ def failed(error: JmsxError, now: float) -> ConnectFailed:
 
 
 def _summary(failures: list[JmsxError]) -> JmsxError:
-    """Return one error for those of all brokers: where each refuses us for one reason, of that kind."""
+    """Return one error for those of all brokers: of their class, if all refuse us for the same reason."""
     if len(failures) == 1:
         return failures[0]
     kinds = {type(failure) for failure in failures}

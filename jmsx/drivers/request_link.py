@@ -197,7 +197,7 @@ class RequestLink:
             self.send(*barrier("whole"))
 
     def _take(self, arrival: Arrival, when: str) -> None:
-        """Keep what has come; raises what the end of the link means, or a message that goes on (core/wire.py)."""
+        """Keep what has come; raises an error at the link's end, and if a message was not whole (core/wire.py)."""
         if isinstance(arrival, LinkLost):
             kind = MisreadError if arrival.reason == "protocol" else ConnectionFailedError
             raise kind(f"{self.broker} closed the connection {when}: {arrival.detail}")
