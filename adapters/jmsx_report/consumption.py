@@ -1,4 +1,4 @@
-"""What consumers did, minute by minute, and how long they were there: gathered once for several tables."""
+"""What consumers did, minute by minute, and when they were subscribed: gathered once for several tables."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from jmsx_report.latency import SOCKET
 from jmsx_report.nothing import of_lines
 from jmsx_report.table import Sums
 
-#: A message should be done within this of its sending; the alerts have the same.
+#: Microseconds within which a message should be done after its sending; the alerts use the same target.
 LATENCY_TARGET_US: Final = 30_000_000
-#: One consumer of one socket. A name that several sessions use is several consumers.
+#: The key of one consumer on one socket: sessions that use the same consumer name are several consumers.
 SUBSCRIPTION: Final = (*SOCKET, "dest", "consumer")
 _KEYS: Final = (*SUBSCRIPTION, "minute_us")
 _SPANS: Final = {
@@ -61,8 +61,8 @@ def _consumed(events: Events) -> pl.DataFrame:
     )
 
 
-#: Deliveries by consumer and minute of settlement: how many were settled, done (`timed` of them with the broker's
-#: timestamp, `late` of those behind the target), and how long those that were done took.
+#: Deliveries by consumer and minute of settlement: how many were settled, how many done (`timed`: of these with the
+#: broker's timestamp; `late`: of the timed ones later than the target), and how long the done ones took.
 CONSUMPTION: Final = Partial(
     "consumption",
     _KEYS,
@@ -115,15 +115,15 @@ def _ended(events: Events) -> pl.DataFrame:
 #: When each socket ended, if it did.
 ENDS: Final = Partial("socket_ends", SOCKET, {"ended_us": Adds.MIN}, _ended)
 
-#: What `presence` needs.
+#: The partials that `presence` needs.
 PRESENCE: Final = (SUBSCRIPTIONS, ENDS, RUNS)
 
 
 def presence(sums: Sums) -> pl.DataFrame:
     """
-    Tell from when to when each consumer was there: SUBSCRIPTION, opened_us, left_us.
+    Return from when to when each consumer was subscribed: SUBSCRIPTION, opened_us, left_us.
 
-    It left when it was closed, its socket ended, or its writer wrote its own last line, whichever came first.
+    It left when it was closed, its socket ended, or its writer wrote its last line, whichever came first.
     """
     last = sums[RUNS.name].group_by("writer").agg(pl.col("last_us").max())
     return (

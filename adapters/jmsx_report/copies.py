@@ -1,9 +1,9 @@
 """
-Dead letters that were moved by a copy of ours, and then came to nobody, though a consumer of this log waited for them.
+Dead letters that jmsx moved by sending a copy, which then never arrived although a consumer of this log waited for it.
 
-The broker confirmed such a copy, so the message is settled where it was. What becomes of the copy is told only where
-somebody with a log reads its queue. Whoever may be given all that lies there, and has nothing to do for a while, shows
-that it is not there any more. That proves no loss: an operator may have taken it away, or a consumer without a log.
+The broker confirmed the copy, so the message is settled where it was. The fate of the copy is known only if a process
+with a log reads its queue. If a consumer that may be given all messages of that queue has nothing to do for a while,
+the copy is no longer there. That proves no loss: an operator may have removed it, or a consumer without a log read it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from jmsx_report.horizon import WITHOUT_END, Horizon
 from jmsx_report.inline import at_once
 from jmsx_report.nothing import of_lines, of_rows
 
-#: A copy that came less than this before its consumer said that it has nothing may have been on its way to that.
+#: A copy that came less than this before the consumer's statement of having nothing may still have been on its way.
 ON_ITS_WAY_US: Final = 60_000_000
-#: What a delivery ends with after which the broker has the message again, and nobody has done anything with it.
+#: Outcomes of a delivery after which the broker has the message again, and no handler was called with it.
 _GIVEN_BACK: Final = (Outcome.ABANDONED.value, Outcome.RELEASED.value)
 #: Outcomes of sends after which the broker may have the message.
 _SENT: Final = ("confirmed", "unconfirmed")
@@ -39,14 +39,14 @@ def _copies(events: Events) -> pl.DataFrame:
         events.of("dlq")
         .filter(pl.col("by_copy") & pl.col("dlq_dest").is_not_null() & _PLAUSIBLE)
         .with_columns(key_us(pl.col("msg_key")).alias("key_us"), dest="dlq_dest")
-        # Of a message that is not of jmsx the copy has another identity than the message.
+        # The copy of a message that jmsx did not send has another key than the message.
         .drop_nulls("key_us")
         .group_by(COPIES.keys)
         .agg(pl.col("ts_us").max().alias("last_us"))
     )
 
 
-#: Confirmed copies, by key, the queue where they were put, `dest`, and the broker's id of the message that died.
+#: Confirmed copies, by key, by the queue that they were sent to (`dest`), and by the broker's id of the dead message.
 COPIES: Final = Partial(
     "copies",
     ("writer", "session_id", "epoch", "dest", "msg_key", "msg_id", "key_us"),
@@ -56,13 +56,13 @@ COPIES: Final = Partial(
 
 
 _NONE: Final = pl.lit(None, pl.Int64)
-#: Of each kind of line: which of them show something, and what.
+#: For each kind of line: which of its lines count for `IDLE`, and the columns that they give.
 _SHOWN: Final = {
     "sub.open": (
         _PLAUSIBLE,
         (
             pl.col("ts_us").alias("open_us"),
-            # A line of an older release does not tell.
+            # Lines of older releases do not tell.
             pl.col("selective")
             .eq(other=False)
             .fill_null(value=False)
@@ -93,8 +93,8 @@ def _idle(events: Events) -> pl.DataFrame:
     )
 
 
-#: When each consumer was opened last on a link, whether it may be given all that waits there (`whole`: 1), and when it
-#: said last, on that link, that it has nothing.
+#: When each consumer was last opened on a link, whether it may be given all messages that wait there (`whole`: 1), and
+#: when it last stated on that link that it has nothing.
 IDLE: Final = Partial(
     "idle",
     ("writer", "session_id", "epoch", "dest", "consumer"),
@@ -116,18 +116,18 @@ def watched(
     deadline_us: int,
 ) -> pl.DataFrame:
     """
-    Return the copies that were put where this log reads: msg_key, dest, route, key_us, bucket, hour_us, n, at_us,
-    idle_us.
+    Return the copies that were sent to queues which this log reads: msg_key, dest, route, key_us, bucket, hour_us, n,
+    at_us, idle_us.
 
-    `at_us` is when the last of them was surely there, set right; `idle_us`, by when it had to be there for a consumer
-    to show that it is not there any more; null: none does. `copies` and `idle` as those partials, `sockets` as
-    `Context.sockets`.
+    `at_us` is when the last of them surely was in the queue, by corrected clocks. If that is before `idle_us`, an idle
+    consumer shows that it is no longer there; null: no consumer shows it. `copies` and `idle` as those partials,
+    `sockets` as `Context.sockets`.
     """
     patience_us = max(deadline_us, ON_ITS_WAY_US)
     places = [(dest, routes.read_as(dest)) for dest in copies["dest"].unique().sort()]
     read_as = pl.DataFrame(places, schema={"dest": pl.String, "route": pl.String}, orient="row")
     socket = ("writer", "session_id", "epoch")
-    # A session that was on the copy's broker, too, is now on that, or on its backup.
+    # A session that was ever on the copy's broker is now on that broker or on its backup.
     known = sockets.select(*socket[:2], "broker").unique()
     shown = (
         idle.filter(whole=1)
@@ -151,10 +151,10 @@ def watched(
         .join(shown, on=["route", "broker"], how="left", nulls_equal=True)
         .group_by("msg_key", "dest", "route", "key_us")
         .agg(
-            # A copy of one message that is made again Artemis drops, by its duplicate id.
+            # If a message is copied again, Artemis drops the second copy for its duplicate id.
             pl.col("msg_id").n_unique().cast(pl.Int64).alias("n"),
             pl.col("at_us").max(),
-            # Copies on two brokers have two queues.
+            # Copies on two brokers are in two queues.
             pl.when(pl.col("idle_us").is_not_null().all())
             .then(pl.col("idle_us").min())
             .alias("idle_us"),
@@ -166,16 +166,17 @@ def watched(
     )
 
 
-#: Whether a consumer shows that a copy is not there any more; a row of `watched`.
+#: Whether an idle consumer shows that a copy is no longer in its queue; for rows of `watched`.
 _MISSED: Final = (pl.col("at_us") <= pl.col("idle_us")).fill_null(value=False)
 
 
 @of_rows
 def in_doubt(copies: pl.DataFrame, compared: pl.DataFrame) -> pl.DataFrame:
     """
-    Return the buckets whose copies must be looked at key by key: bucket; as `watched` and `balance.buckets`.
+    Return the buckets whose copies must be looked at key by key: bucket; `copies` as `watched`, `compared` as
 
-    In others as many were settled where they were put, and the fingerprints agree.
+    `balance.buckets`.
+    In all others as many copies were settled as were sent, and the fingerprints agree.
     """
     n, xor, total = fingerprint(pl.col("n"))
     return (
@@ -207,12 +208,13 @@ def unclaimed(
     clocks: Clocks,
 ) -> pl.DataFrame:
     """
-    Return the copies that nobody got, and that nothing explains: msg_key, dest, route, hour_us, n.
+    Return the copies that nobody got, without an explanation: msg_key, dest, route, hour_us, n.
 
-    Each delivery where it was put claims one, unless the broker had the message again after it. So does what was sent
-    or settled anywhere else more than once, or settled though nobody sent it there: it may have been moved back, or
-    read by another name. As many of the others may wait or have been taken away as the broker counts, as other
-    consumers said that they have, and as lines are missing of who reads there. The oldest are those.
+    A copy is accounted for by each delivery from its queue, unless the broker got the message back after it; and by
+    each additional send or settlement of the key elsewhere, or settlement where nobody sent it: the copy may have been
+    moved back, or read by another name. Of the other copies, so many may be explained: those that the broker counts as
+    waiting or removed, those that other consumers stated to hold, and one for each missing line of a reader. The oldest
+    copies are taken as explained.
 
     Args:
         copies: as `watched`.
@@ -250,7 +252,7 @@ def unclaimed(
         )
         .join(sent, on=["msg_key", "route"], how="full", coalesce=True, nulls_equal=True)
         .with_columns(pl.col("sent", "settled").fill_null(0))
-        # One was its own there: it was sent there, or died there, and nobody here sent it.
+        # One belongs to the original message itself: it was sent there, or died there and nobody here sent it.
         .with_columns(
             (pl.max_horizontal("sent", "settled") - ((pl.col("sent") > 0) | pl.col("died")))
             .clip(lower_bound=0)
@@ -272,7 +274,7 @@ def unclaimed(
         .filter(_MISSED, left > 0)
         .with_columns(left.alias("n"))
     )
-    # The broker gives them all to one, and another one has nothing. When that one ended, they came to who was left.
+    # The broker may give all copies to one consumer while another is idle; when the first ends, the other gets them.
     had = (
         told.join(routes.reads.filter(pl.col("subscription").is_null()), on="dest")
         .with_columns(clocks.latest("told_us"))
@@ -288,7 +290,7 @@ def unclaimed(
 def _unexplained(
     gone: pl.DataFrame, *, book: pl.DataFrame, missing: pl.DataFrame, had: pl.DataFrame
 ) -> pl.DataFrame:
-    """Take away the oldest of `gone`, as many as something else may explain; as `unclaimed`."""
+    """Remove from `gone` the oldest copies, as many as something else may explain; arguments as for `unclaimed`."""
     since = gone.group_by("route").agg(pl.col("at_us").min())
     by_gaps = (
         missing.filter("reads")

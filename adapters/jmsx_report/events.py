@@ -1,4 +1,4 @@
-"""The good lines of a batch as columns: one narrow frame for each kind, because kinds share few fields."""
+"""The valid lines of a batch as columns: one narrow frame for each kind, because kinds share few fields."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ SCHEMAS: Final[Mapping[str, Mapping[str, type[pl.DataType]]]] = {
     kind.name: {field.name: _TYPES[field.type] for field in fields_of(kind.name)} for kind in KINDS
 }
 
-#: A line by itself is none of the log.
+#: The line by itself is invalid.
 UNREADABLE: Final = "unreadable"
-#: A line whose number is there before, with another line of the same time: one of them was changed.
+#: An earlier line has the same number and time but another content: one of them was changed.
 CONTRADICTION: Final = "contradiction"
-#: The same with a line of another time: two processes write under one name.
+#: An earlier line has the same number but another time: two processes write under one name.
 NAMESAKE: Final = "namesake"
 #: A segment without a line.
 EMPTY: Final = "empty"
 
-#: What is told of each segment of the batch, beside its events.
+#: Tables about the segments of a batch, besides their events.
 ABOUT: Final[Mapping[str, Mapping[str, type[pl.DataType]]]] = {
-    # Numbers that follow each other in what was read at once of a segment, how many `times`; low and high are included.
+    # Ranges of consecutive numbers among the lines of a segment that were read at once, and how many `times` each was
+    # found; low and high are included.
     "ranges": {
         "segment": pl.String,
         "writer": pl.String,
@@ -47,19 +48,19 @@ ABOUT: Final[Mapping[str, Mapping[str, type[pl.DataType]]]] = {
         "last_us": pl.Int64,
         "times": pl.Int64,
     },
-    # Lines of a segment; of these `aside` are in the quarantine, and `repeated` were there before.
+    # How many lines each segment has; of these `aside` are in the quarantine, and `repeated` are in earlier segments.
     "files": {
         "segment": pl.String,
         "lines": pl.Int64,
         "aside": pl.Int64,
         "repeated": pl.Int64,
     },
-    # What was put aside, as what (one of those above), and why in words; lines count from 1, and 0 is the segment
-    # as a whole.
+    # The lines in the quarantine: `what` is one of the words above, `why` says it in words; lines are numbered from 1,
+    # and 0 is the segment as a whole.
     "quarantine": {"path": pl.String, "line": pl.Int64, "what": pl.String, "why": pl.String},
 }
 
-#: Texts of which there are few, in many lines: they are grouped by faster as numbers.
+#: Columns with few distinct texts in many lines: as Categorical they are grouped faster.
 NAMES: Final = ("writer", "session_id", "dest", "consumer", "subscription", "outcome")
 #: Made once: some fifty of them are asked for in every batch.
 _NONE: Final = {kind: pl.DataFrame(schema=schema) for kind, schema in SCHEMAS.items()}
@@ -76,7 +77,7 @@ def _coded_schema(kind: str) -> pl.Schema:
 
 class Events:
     """
-    The good lines of one batch, by kind, each (writer, seq) once; and what is told of the segments.
+    The valid lines of one batch, by kind, each (writer, seq) once; and tables about the segments.
 
     The names of `frames` (NAMES) are texts, or Categorical already.
     """
@@ -100,7 +101,7 @@ class Events:
             for kind, frame in events._frames.items():  # noqa: SLF001 - another instance of this class
                 frames.setdefault(kind, []).append(frame)
         about = {what: pl.concat(events.about(what) for events in several) for what in ABOUT}
-        # Of a large segment there are several pieces.
+        # A large segment is read in several pieces.
         files = about["files"].group_by("segment", maintain_order=True).sum()
         return cls(
             {kind: pl.concat(of_kind) for kind, of_kind in frames.items()},
@@ -123,24 +124,24 @@ class Events:
         """Return the lines of `kind` with their names (writer, dest and the like) as Categorical: see `named`."""
         if kind not in self._made:
             frame = self._of(kind)
-            # A frame that stayed, even an empty one, would have Polars keep the names of all batches.
+            # If any Categorical frame stayed, even an empty one, Polars would keep the names of all batches.
             self._made[kind] = (
                 _coded(frame, kind) if frame.height else pl.DataFrame(schema=_coded_schema(kind))
             )
         return self._made[kind]
 
     def once(self, of: Callable[[Events], pl.DataFrame]) -> pl.DataFrame:
-        """Return what `of` makes of these events: made once, for several partials."""
+        """Return the result of `of` on these events: computed once, for several partials."""
         if of not in self._made:
             self._made[of] = of(self)
         return self._made[of]
 
     def kinds(self, *among: str) -> Sequence[str]:
-        """Return the kinds `among` which there are lines of; else the first, as its frame has the columns too."""
+        """Return those kinds `among` of which there are lines; if of none, the first, for its columns."""
         return [kind for kind in among if not self.lack(kind)] or among[:1]
 
     def every_kind(self) -> Sequence[str]:
-        """Return the kinds that there are lines of; of an empty batch any one."""
+        """Return the kinds of which there are lines; for an empty batch any one kind."""
         return self.kinds(*self._frames) or [KINDS[0].name]
 
     def about(self, what: str) -> pl.DataFrame:
@@ -167,7 +168,7 @@ def _as_codes(rows: pl.DataFrame) -> list[pl.Expr]:
     return [pl.col(texts).cast(pl.Categorical)] if texts else []
 
 
-#: What is Categorical, as texts.
+#: All Categorical columns, as texts.
 _AS_TEXTS: Final = pl.col(pl.Categorical).cast(pl.String)
 
 

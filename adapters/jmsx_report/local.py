@@ -1,4 +1,4 @@
-"""What is to be done with a batch of segments; and the local engine, which has plain processes do it."""
+"""The job of a worker for a batch of segments; and the local engine, which runs jobs in plain processes."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 T = TypeVar("T")
-#: Is told how many batches are done, and of how many.
+#: A function that is called with the number of batches done and the number of all.
 Progress: TypeAlias = Callable[[int, int], None]
-#: JSON that is read in the time that it takes to start a process: up to that, none is started.
+#: Bytes of JSON that take as long to read as a process takes to start: for less no process is started.
 _FEW_BYTES: Final = 64 * 1024 * 1024
 
 
 def processes(job: Callable[[A], T], todo: Iterable[A], workers: int | None = None) -> Iterator[T]:
-    """Do as `Engine` says, on one machine: in `workers` processes; None: one a core, or none for a small log."""
+    """Run jobs as an `Engine` on one machine, in `workers` processes; None: one a core, or none for a small log."""
     listed = list(todo)
     several = min(workers or os.cpu_count() or 1, len(listed))
     if several <= 1 or (workers is None and _bytes(listed) <= _FEW_BYTES):
@@ -47,7 +47,7 @@ def processes(job: Callable[[A], T], todo: Iterable[A], workers: int | None = No
 
 
 def _bytes(todo: Iterable[object]) -> int:
-    """Return how much JSON is to be read for `todo`, where they are batches; what is read already costs little."""
+    """Return how many bytes of JSON must be read for `todo`, if these are batches; other jobs need little time."""
     shares = (batch for batch in todo if isinstance(batch, Sequence))
     return sum(
         part.segment.size - part.segment.begin
@@ -74,7 +74,7 @@ def make(batch: Sequence[Part], events: Path, store: Store) -> None:
 
 
 def _from_the_beginning(aside: pl.DataFrame, batch: Sequence[Part], events: Path) -> pl.DataFrame:
-    """Count lines that were put aside from where the file begins, and not from where a piece does."""
+    """Count the lines in quarantine from the beginning of the file, and not of the piece."""
     paths = set(aside["path"])
     for segment in (part.segment for part in batch):
         if segment.begin and segment.path in paths:
@@ -86,7 +86,7 @@ def _from_the_beginning(aside: pl.DataFrame, batch: Sequence[Part], events: Path
 def _read(
     share: Sequence[Part], events: Path
 ) -> Iterator[tuple[list[Content], dict[str, list[Content]]]]:
-    """Read the segments of a share, batch by batch, and of each the earlier ones that it has lines of."""
+    """Read the segments of a share, batch by batch, and with each the earlier segments that share numbers with it."""
     earlier = {part.segment: part.earlier for part in share}
     for batch in batches(earlier):
         yield (
@@ -107,9 +107,9 @@ def look_again(
     engine: Engine = processes,
 ) -> pl.DataFrame:
     """
-    Make the partial `of(about)` from `several` batches, which nobody keeps, and add it up.
+    Make the partial `of(about)` from `several` batches, and return it added up; it is not kept in the store.
 
-    `of` must be a function of a module, and `about` such that it can be sent to another process.
+    `of` must be a module-level function, and `about` must be picklable, for both are sent to other processes.
     """
     rows = [of(about).of(Events()), *engine(bound(_look, of, about, events=events), several)]
     return added(of(about), pl.concat(rows))

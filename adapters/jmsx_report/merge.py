@@ -1,4 +1,4 @@
-"""From partials to gold tables, those by time some hours at a time."""
+"""Makes gold tables from partials; tables by time are made some hours at a time."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-#: A part of a table by time tells of one hour, or of several if few sockets had to do with them: then of so many, or of
-#: this part of them all, so that parts are not too many whatever times a log tells of.
+#: A part of a table by time has one hour, or several if few sockets have rows in them: then up to so many sockets, or
+#: one in `_PARTS` of all, so that there are not too many parts whatever times a log has.
 SOCKETS_A_PART: Final = 4
 _PARTS: Final = 1_000
-#: More hours than there are between 1970 and the first that a log may tell of.
+#: More hours than between 1970 and the latest time that a log may have.
 _HOURS: Final = 100_000_000
 _SOCKET: Final = ("writer", "session_id", "epoch")
 #: From and to which instant, the latter excluded; us, epoch.
@@ -33,7 +33,7 @@ Window = tuple[int, int]
 
 
 class Totals:
-    """What the partials of `runs` add up to; what is asked for several times in a report is added up once, and kept."""
+    """The sums of the partials of `runs`; sums that a report needs several times are computed once and kept."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self.runs = runs
@@ -63,7 +63,7 @@ class Totals:
 
     @cached_property
     def _meet(self) -> bool:
-        """Whether there are lines of a writer in two runs: else nothing of writers is to be added up."""
+        """Whether any writer has lines in two runs; if not, rows of writers need not be added up."""
         writers = [run.read(RUNS.name)["writer"].unique() for run in having(self.runs, RUNS.name)]
         return bool(writers) and bool(pl.concat(writers).is_duplicated().any())
 
@@ -71,7 +71,7 @@ class Totals:
 def merge(totals: Totals, known: Context, out: Path) -> dict[str, Path]:
     """Make every gold table as `out`/NAME/part-*.parquet, each sorted by its grain; name -> folder."""
     written = {}
-    # What tables share is kept for as long as they are made.
+    # Results that tables share are kept only while tables are made.
     known = Context(known.writers, known.sockets, known.clocks)
     for table in TABLES:
         folder = out / table.name
@@ -87,8 +87,8 @@ def _by_time(table: Table, runs: Sequence[Run], known: Context, folder: Path) ->
     """
     Write a table some hours at a time.
 
-    A part is named by what it is made of: the runs that have rows of its hours, and what is known of the sockets in
-    them. One that is there is not made again.
+    A part's name is a digest of what it is made of: the runs that have rows of its hours, and what is known of the
+    sockets in them. A part that exists is not made again.
     """
     folder.mkdir(parents=True, exist_ok=True)
     places = _places(table, runs, known)
@@ -114,7 +114,7 @@ def _by_time(table: Table, runs: Sequence[Run], known: Context, folder: Path) ->
 
 
 def _places(table: Table, runs: Sequence[Run], known: Context) -> pl.DataFrame:
-    """Return hour, run, and each socket of which it has rows of that hour, with what a table may tell of it."""
+    """Return which run has rows of which hour and socket, with what a table may tell of the socket."""
     rows = [
         run.scan(partial.name).select(
             (pl.col(partial.time or "") // HOUR_US).alias("hour"),
@@ -131,7 +131,7 @@ def _places(table: Table, runs: Sequence[Run], known: Context) -> pl.DataFrame:
 
 
 def _windows(places: pl.DataFrame) -> Iterator[tuple[int, int]]:
-    """Gather hours that follow each other, however the log was cut into runs; the last one is excluded."""
+    """Yield windows of consecutive hours, from the first to before the second, however the log was cut into runs."""
     sockets = places.group_by("hour").agg(pl.struct(_SOCKET).n_unique()).sort("hour")
     most = max(SOCKETS_A_PART, sockets[_SOCKET[0]].sum() // _PARTS)
     begin, count = sockets["hour"][0], 0
@@ -171,7 +171,7 @@ def write(path: Path, rows: pl.DataFrame) -> None:
 
 
 def leave(folder: Path, names: Container[str]) -> None:
-    """Take away all parts but those of these `names`."""
+    """Remove all parts from `folder` except those with these `names`."""
     for path in folder.glob("*.parquet"):
         if path.name not in names:
             path.unlink()

@@ -1,4 +1,4 @@
-"""What comes of nothing is made once: a query costs as much for no rows as for a hundred, and most logs lack most."""
+"""Keeps the results for empty input: a query costs as much for no rows as for a hundred, and most logs lack most."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def of_rows(
     function: Callable[Concatenate[pl.DataFrame, P], pl.DataFrame],
 ) -> Callable[Concatenate[pl.DataFrame, P], pl.DataFrame]:
     """
-    Have `function` make of no rows, its first argument, once what it makes of them.
+    Return `function` changed so that its result for an empty first argument is computed only once.
 
-    That must be no rows, with the same columns whatever the other arguments are.
+    That result must be empty, with the same columns whatever the other arguments are.
     """
     nothing: list[pl.DataFrame] = []
 
@@ -42,7 +42,7 @@ def of_lines(
     [Callable[Concatenate[Events, P], pl.DataFrame]],
     Callable[Concatenate[Events, P], pl.DataFrame],
 ]:
-    """Have a function make once what it makes of events without lines of `kinds`; it must look at no others."""
+    """Decorate a function of events so that its result without lines of `kinds`, the only ones it reads, is kept."""
 
     def decorate(
         function: Callable[Concatenate[Events, P], pl.DataFrame],

@@ -10,14 +10,14 @@ from jmsx_report.additive import DAY_US, HOUR_US
 from jmsx_report.consumption import CONSUMPTION, LATENCY_TARGET_US
 from jmsx_report.table import Context, Sums, Table
 
-#: The share of messages that may be late, and that may be dead-lettered; the alerts have the same.
+#: The shares of messages that may be late, and that may be dead-lettered; the alerts use the same.
 LATE_BUDGET: Final = 0.01
 DEAD_BUDGET: Final = 0.001
 _COUNTS: Final = ("settled", "dead_lettered", "timed", "late")
 
 
 def _spent(counted: pl.DataFrame) -> pl.DataFrame:
-    """Add shares (null: of nothing), and how much of each budget they are."""
+    """Add the shares (null if there were no messages), and how much of each budget they use up."""
 
     def share(part: str, of: str) -> pl.Expr:
         return pl.when(pl.col(of) > 0).then(pl.col(part) / pl.col(of))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def earlier(ranges: pl.DataFrame) -> Mapping[str, tuple[str, ...]]:
     """
-    Find, of each segment that has any, the segments before it (by path) that share numbers with it.
+    Return, for each segment, the segments before it (by path) that share numbers with it, if there are any.
 
     `ranges` has segment, writer, low, high (both included).
     """
@@ -41,7 +41,7 @@ def earlier(ranges: pl.DataFrame) -> Mapping[str, tuple[str, ...]]:
 
 def repeating(ranges: pl.DataFrame) -> frozenset[str]:
     """
-    Find the segments that were read piece by piece, and have a number in two pieces: they must be read at once.
+    Return the segments that were read piece by piece and have a number in two pieces: these must be read whole.
 
     `ranges` has segment, writer, low, high (both included), times.
     """
@@ -52,10 +52,8 @@ def repeating(ranges: pl.DataFrame) -> frozenset[str]:
 
 def _meet(*of: str) -> pl.Expr:
     """
-    Return whether rows that are sorted by `of`, low, high have a number in common with the row before, of the same
-    `of`.
-
-    Where no neighbours have, no others have.
+    Return whether each row, sorted by `of`, low and high, shares a number with the row before that has the same `of`.
+    If no neighbours overlap, no other rows do.
     """
     same = (pl.col(name) == pl.col(name).shift() for name in of)
     meet = pl.all_horizontal(pl.col("low") <= pl.col("high").shift(), *same)

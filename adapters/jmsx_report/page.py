@@ -77,7 +77,7 @@ def page(findings: Findings, *, title: str = "jmsx report") -> str:
 
 
 def _about(findings: Findings) -> str:
-    """Tell which log, of when and of whom."""
+    """Return the paragraph that names the log, its time and its services."""
     services = sorted(
         {row["service"] for row in findings.writers.rows if row["service"] is not None}
     )
@@ -140,7 +140,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[object]], of: int, wher
     )
 
 
-#: Characters of a name that is kept on one line: more of it would not leave a table its place on a screen.
+#: The most characters of a name that is kept on one line, so that tables fit on a screen.
 _LONG: Final = 24
 
 
@@ -151,13 +151,13 @@ class _Key(str):
 
 
 class _Lines(tuple[str, ...]):
-    """What stands below each other, and may be broken where it is long."""
+    """Lines below each other in a cell, each of which may be wrapped."""
 
     __slots__ = ()
 
 
 class _Words(str):
-    """Words that may take several lines."""
+    """Text in a cell that may be wrapped."""
 
     __slots__ = ()
 
@@ -262,7 +262,7 @@ def _hours(audit: Mapping[str, Any]) -> str:
 
 
 def _keys(audit: Mapping[str, Any]) -> str:
-    """Return messages that were lost, that may be, and repeated ones, each key with its times and its last fate."""
+    """Return the lists of lost, perhaps lost and repeated messages: each key with its times and last fate."""
     lost, unsettled = audit.get("lost") or [], audit.get("unsettled") or []
     unknown = proven(audit) - len(lost) if unsettled and len(lost) < LISTED else 0
     perhaps = "a gap in it, the broker, a consumer or another queue may explain that"

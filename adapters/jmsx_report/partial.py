@@ -1,4 +1,4 @@
-"""The one pure function of the pipeline: contents of segments to additive rows."""
+"""The pure core of the pipeline: makes rows that add up from the contents of segments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def partials(
     several: Iterable[tuple[Sequence[Content], Mapping[str, Sequence[Content]] | None]],
 ) -> dict[str, pl.DataFrame]:
-    """Make every partial of batches of segments, which are read as by `batch.each`; name -> rows."""
+    """Make every partial from batches of segments, which are read by `batch.each`; name -> rows."""
     return together(list(each(_made, several)))
 
 
@@ -28,7 +28,7 @@ def _made(events: Events) -> dict[str, pl.DataFrame]:
 
 
 def together(made: Sequence[dict[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]:
-    """Add up what `partials` made of several batches."""
+    """Add up the results of `partials` for several batches."""
     if len(made) == 1:
         return made[0]
     return {

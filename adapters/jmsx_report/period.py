@@ -1,4 +1,4 @@
-"""A report about a part of the log's time: what was sent then, whenever it was settled."""
+"""Limits a report to messages that were sent in a period, whenever they were settled."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Period:
 
     @classmethod
     def around(cls, since_us: int | None, until_us: int | None) -> Period:
-        """Return the shortest period of whole buckets that has all of that time, as `within` counts no less of it."""
+        """Return the shortest period of whole buckets that covers that time: `within` can only select whole buckets."""
         return cls(
             since_us=None if since_us is None else since_us // BUCKET_US * BUCKET_US,
             until_us=None if until_us is None else -(-until_us // BUCKET_US) * BUCKET_US,
         )
 
     def touches(self, begin: pl.Expr, length_us: int) -> pl.Expr:
-        """Return whether the time that begins then and lasts so long has to do with the period."""
+        """Return whether the span that starts at `begin` and lasts `length_us` overlaps the period."""
         inside = pl.lit(value=True)
         if self.since_us is not None:
             inside &= begin + length_us > self.since_us
@@ -41,7 +41,7 @@ class Period:
 
 
 def flowed(asked: Period) -> pl.Expr:
-    """Return whether rows as `FLOWS` are of messages of the period."""
+    """Return whether rows of `FLOWS` are about messages that were sent in the period."""
     return (
         pl.when(pl.col("bucket") >= 0)
         .then(asked.touches(pl.col("bucket"), BUCKET_US))
@@ -51,10 +51,11 @@ def flowed(asked: Period) -> pl.Expr:
 
 def within(sums: Sums, asked: Period, clocks: Clocks) -> Sums:
     """
-    Keep of the audit's partials what messages of the period need: to 10 s; to the hour where a key tells no time.
+    Keep the rows of the audit's partials that concern messages of the period: to 10 s, or to the hour for keys without
 
-    What was missing of a log before the period cannot be about messages that were sent in it, so it counts as there;
-    and the broker's counts begin with it.
+    a time.
+    Lines that were missing before the period cannot be about messages sent in it, so they do not count as missing; and
+    the broker's counts begin with the period.
 
     Args:
         sums: the audit's partials.
@@ -69,7 +70,7 @@ def within(sums: Sums, asked: Period, clocks: Clocks) -> Sums:
     )
     limited = {**sums, FLOWS.name: flows, AGAIN.name: again, COPIES.name: moved}
     if asked.since_us is not None:
-        # By each writer's own clock; a period is one of the senders' clocks.
+        # `begin` is by each writer's own clock, while the period is by the senders' clocks.
         ahead = flows.filter(pl.col("kind") == "send").select(clocks.most().max()).item() or 0
         begin = asked.since_us + clocks.least()
         limited[RUNS.name] = _closed(sums[RUNS.name], begin - ahead)
@@ -81,7 +82,7 @@ def within(sums: Sums, asked: Period, clocks: Clocks) -> Sums:
 
 
 def _closed(runs: pl.DataFrame, begin: pl.Expr) -> pl.DataFrame:
-    """Make one run, from the first number on, of all runs of a writer that begin before the period."""
+    """Close the gaps between a writer's runs that begin before the period: they become one run from number 0."""
     earlier = (pl.col("first_us") < begin).fill_null(value=False)
     before = (
         runs.filter(earlier)
@@ -97,7 +98,7 @@ def _closed(runs: pl.DataFrame, begin: pl.Expr) -> pl.DataFrame:
 
 
 def _forgiven(notes: pl.DataFrame, begin: pl.Expr) -> pl.DataFrame:
-    """Leave out gaps that ended before the period; a writer that died before it just ended."""
+    """Leave out gaps that ended before the period; a writer that died before it counts as closed."""
     earlier = (pl.col("ts_us") < begin).fill_null(value=False)
     ended = pl.when(earlier & (pl.col("kind") == "log.recovered")).then(pl.lit("log.close"))
     return notes.filter(~(earlier & (pl.col("kind") == "log.gap"))).with_columns(
@@ -114,8 +115,8 @@ def stories_within(stories: pl.DataFrame, asked: Period) -> pl.DataFrame:
     """
     Keep the rows of messages of the period; rows as `flows.stories`.
 
-    A bucket of keys that tell no time is of all hours. Both ends of such a message belong to the hour in which it was
-    sent, by whatever clocks they were told.
+    A bucket of keys without a time has messages of all hours. Send and deliveries of such a message both belong to the
+    hour in which it was sent, whatever the clocks of their writers show.
     """
     sent = pl.col("hour_us").filter(pl.col("kind") == "send").min().over("msg_key")
     return stories.filter(

@@ -1,8 +1,8 @@
 """
-Segments that are read while they grow: piece by piece, each from where the one before ended, each whole lines.
+Segments that are read while they grow: in pieces of whole lines, each of which begins where the one before ended.
 
-A piece is a `Segment` that goes by its final name, whether it is closed or not: bytes `begin` to `size` of it. What has
-been read of a segment is not changed by its writer any more, also when it is closed; so neither are pieces.
+A piece is a `Segment` under the file's final name, whether that is closed or not: its bytes from `begin` to `size`. A
+writer never changes what it has written, also when it closes the segment; so pieces do not change either.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-#: Stands for the time of a file that was not complete when it was read, and changed afterwards.
+#: The `mtime_ns` of a piece: the file may have grown after it was read, so its time means nothing.
 GROWING: Final = -1
-#: The end of a file is looked through for a line feed in steps of so many bytes.
+#: The last line feed of a file is searched for from the end in steps of so many bytes.
 _STEP: Final = 64 * 1024
 
 
@@ -36,7 +36,7 @@ def piece(segment: Segment, begin: int, end: int) -> Segment:
 
 
 def is_piece(segment: Segment) -> bool:
-    """Return whether it may be less than the whole file."""
+    """Return whether `segment` is a piece, which may be less than the whole file."""
     return segment.mtime_ns == GROWING
 
 
@@ -99,7 +99,7 @@ def chunks(events: Path, segment: Segment, most: int) -> Iterator[tuple[int, byt
 
 
 def opened(events: Path, path: str) -> BinaryIO:
-    """Open a segment by the name that it has now: its writer may close it at any time, and others compact it."""
+    """Open a segment by its present name: its writer may close it at any time, and another process compact it."""
     final = sealed_name(path)
     for name in (path, open_name(path), final):
         try:
@@ -115,7 +115,7 @@ def opened(events: Path, path: str) -> BinaryIO:
 
 
 class Pieces:
-    """What a store has of which segments, by final name, and what it lacks."""
+    """Which segments and pieces, by final name, a store has, and which it lacks."""
 
     def __init__(self, read: Iterable[frozenset[Segment]]) -> None:
         self.segments = frozenset[Segment]().union(*read)  #: pieces, and whole ones
@@ -134,7 +134,7 @@ class Pieces:
         return found
 
     def fits(self, segment: Segment, now: Segment | None) -> bool:
-        """Return whether what was read as `segment` is part of the segment that is there `now`, without overlaps."""
+        """Return whether `segment`, as it was read, is part of the segment that exists `now`, without overlaps."""
         if now is None or not is_piece(segment):
             return segment == now
         return (
@@ -145,7 +145,7 @@ class Pieces:
 
     def lacking(self, events: Path, now: Segment) -> Segment | None:
         """
-        Return what of the segment that is there `now` is to be read next, if all that was read `fits`; None: nothing.
+        Return what must be read next of the segment that exists `now`, if all read parts `fits`; None: nothing.
 
         Raises:
             ConfigurationError: it cannot be read.
@@ -172,7 +172,7 @@ class Pieces:
         return [one for one in found if one is not None]
 
     def missing(self, wanted: Segment) -> Segment | None:
-        """Return what of the piece `wanted` is to be read; None: nothing, or who reads the whole segment does it."""
+        """Return what must still be read of the piece `wanted`; None: nothing, or the segment was read as a whole."""
         if wanted.path in self._whole:
             return None
         reached = max((one.size for one in self._pieces.get(wanted.path, ())), default=0)

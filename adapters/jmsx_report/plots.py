@@ -1,8 +1,8 @@
 """
 Pictures as inline SVG, in colours that the page's style sheet decides, so they suit light and dark.
 
-They are written out as text: to load a library that draws took longer than to read a log of 10,000 lines. How wide a
-text is only the browser knows; it is estimated, for what stands beside it.
+The SVG is written as text: importing a drawing library took longer than reading a log of 10,000 lines. Only the browser
+knows the width of a text; it is estimated here to place what stands beside it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _BARS: Final = 20
 _CAUSES: Final = 12
 _LABEL: Final = 32  #: characters of a name
 _TICKS: Final = 8  #: of an axis, at most
-#: From so many powers of ten on only they are marked.
+#: If an axis has at least so many powers of ten, only these are marked.
 _DECADES: Final = 4
 _DAY: Final = 86_400
 #: Between the marks of an axis of time, in seconds; more than the last are multiples of it.
@@ -183,7 +183,7 @@ class _Bars:
 
 @dataclass(frozen=True, slots=True)
 class _Plane:
-    """Two axes; what is between the ends of each is drawn."""
+    """The two axes of a plot, from end to end of each."""
 
     across_ends: tuple[float, float]
     up_ends: tuple[float, float]
@@ -233,7 +233,7 @@ def _short(text: object) -> str:
 
 
 def _curve(histogram: Sequence[Row]) -> list[tuple[float, float]]:
-    """Return milliseconds and percent, POINTS at most; the last is 100 %."""
+    """Return the points of a cumulative curve, as milliseconds and percent, at most POINTS; the last is 100 %."""
     total, seen = sum(item["n"] for item in histogram), 0
     points = []
     for item in histogram:
@@ -319,7 +319,7 @@ def _path(steps: str, colour: str, *, dashed: bool = False) -> str:
 
 
 def _legend(names: Sequence[str], left: float, top: float) -> tuple[list[str], float]:
-    """Say which colour is whose, side by side as far as there is room; and where that ends."""
+    """Draw the legend of colours, side by side as far as there is room; return it and where it ends."""
     wide = max(map(_estimate, names), default=0) + _SWATCH + 3 * _TICK
     columns = max(1, min(len(names), int(_RIGHT / wide)))
     left = max(0.0, min(left, _RIGHT + 2 * _TICK - columns * wide))

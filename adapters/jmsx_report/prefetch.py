@@ -114,7 +114,7 @@ def _done(sums: Sums, context: Context) -> pl.DataFrame:
 
 
 def _rates(done: pl.DataFrame) -> pl.DataFrame:
-    """Return what one consumer did in a minute in which it did something: the 95th percentile, by nearest rank."""
+    """Return the 95th percentile, by nearest rank, of the messages that a consumer did in its minutes with any."""
     return (
         done.group_by(*_GRAIN, "writer", "session_id", "minute_us")
         .agg(pl.col("done").sum())

@@ -1,8 +1,9 @@
 """
-From when to when a subscription was there: what is sent before it begins, or after it was removed, nobody owes it.
+From when to when a subscription existed: it is owed no message that was sent before it began or after it was removed.
 
-It is there when it is first read, or gives a message; it ends with a line that says so, and what it still had goes with
-it. Senders have clocks of their own, and it is asked by those. What stands in back-quotes is in balance.py.
+A subscription exists once it is first read, or delivers a message; it ends with a `sub.removed` line, and messages that
+it still had are deleted with it. The times are converted to each sender's clock. Names in back-quotes are those of
+balance.py.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from jmsx_report.fanout import Routes
 from jmsx_report.flows import BUCKET_US, REMOVED
 from jmsx_report.nothing import of_rows
 
-#: A message, and who is to get it.
+#: The columns that identify one copy: the message, and the route that must get it.
 KEY: Final = ("msg_key", "route")
 _MS_US: Final = 1000
 
@@ -30,12 +31,12 @@ def beginnings(
     clocks: Clocks,
 ) -> pl.DataFrame:
     """
-    Return when copies of a topic's messages began to be kept: sender, route, begin_us (by the sender's clock, in the
-    last stretch of it), whole_us (the same, if that clock was never set).
+    Return when each subscription of a topic began to get copies: sender, route, begin_us (by the sender's clock, in its
+    last stretch), whole_us (the same, if that clock was never set).
 
-    A subscription gets what is sent from then on. It is there at the latest when it is first read, and at the time of
-    the oldest message that it ever gave, of whichever of those who sent then. `fanned` as `sends_by_route` has them,
-    `compared` as `buckets`, `readers` as `READERS`.
+    A subscription existed at the latest when it was first read, and when the oldest message was sent that it ever
+    delivered, by any of those who sent then. `fanned` as `sends_by_route`, `compared` as `buckets`, `readers` as
+    `READERS`.
     """
     sent = fanned.select("route", "bucket", sender="writer").unique()
     given = (
@@ -72,7 +73,7 @@ def beginnings(
 
 
 def gave(compared: pl.DataFrame) -> pl.DataFrame:
-    """Keep the rows of `buckets` of which something was settled, at a time that is known."""
+    """Keep the rows of `buckets` that have a time and in which messages were settled."""
     return compared.filter((pl.col("settled_n") > 0) & (pl.col("bucket") >= 0))
 
 
@@ -81,15 +82,16 @@ def removals(
     spans: pl.DataFrame, sends: pl.DataFrame, compared: pl.DataFrame, clocks: Clocks
 ) -> pl.DataFrame:
     """
-    Return from when to when a durable subscription was not there: sender, route, at_us, removed_us, again_us, gave_us,
+    Return from when to when a durable subscription did not exist: sender, route, at_us, removed_us, again_us, gave_us,
     was_set.
 
-    `at_us` is when it was removed, set right; the next three are by the sender's clock, in the last stretch of it
-    (`was_set`: it has several), and `again_us` is rather too late than too early, and null where it did not begin
-    again. It did, as in `beginnings`, when it was opened next, or with the oldest message that was surely sent since
-    then and that it gave. What is sent meanwhile nobody owes it. What was sent before, and not settled, went with it,
-    but not what it had passed over: messages come in order, and before its removal it gave one that was sent at
-    `gave_us`, or later (null: none). `spans` as that partial, `sends` as `sends_by_route`, `compared` as `buckets`.
+    `at_us` is when it was removed, by corrected clocks; the next three are by the sender's clock in its last stretch
+    (`was_set`: it has several). `again_us` is when it began again, rather too late than too early; null: it did not. It
+    began again, as in `beginnings`, when it was next opened, or with the oldest message that it delivered and that
+    surely was sent after the removal. It is owed no message that was sent meanwhile. Messages that were sent before and
+    not settled were deleted with it, except those it had passed over: messages come in order, and before its removal it
+    delivered one that was sent at `gave_us` or later (null: none). `spans` as that partial, `sends` as
+    `sends_by_route`, `compared` as `buckets`.
     """
     told = spans.with_columns(
         clocks.earliest("ts_us").alias("earliest_us"), clocks.latest("ts_us").alias("latest_us")
@@ -134,7 +136,7 @@ def removals(
         .group_by("end")
         .agg(pl.col("earliest_us").max().alias("given_us"))
     )
-    # A key tells its time in whole milliseconds.
+    # The time in a key is in whole milliseconds.
     removed_us = (pl.col("at_us") + clocks.believed("sender")) // _MS_US * _MS_US
     told_by = ends.join(sent.select("route", sender="writer").unique(), on="route").with_columns(
         removed_us.alias("removed_us")
@@ -160,10 +162,10 @@ def removals(
 @of_rows
 def _own_last(gave_some: pl.DataFrame, ends: pl.DataFrame, clocks: Clocks) -> pl.DataFrame:
     """
-    Return the last message of each sender that a subscription surely gave before its end: end, sender, own_us.
+    Return the time of each sender's last message that a subscription surely delivered before its end: end, sender,
 
-    Its time is by the sender's clock, whatever others show. `gave_some`: route, bucket, sender (null: several have
-    sent then); `ends`: end, route, sender, removed_us.
+    own_us (by the sender's clock, whatever others show). `gave_some`: route, bucket, sender (null: several sent then);
+    `ends`: end, route, sender, removed_us.
     """
     own = gave_some.drop_nulls("sender").select("route", "sender", key_us="bucket")
     return (
@@ -180,7 +182,7 @@ def _own_last(gave_some: pl.DataFrame, ends: pl.DataFrame, clocks: Clocks) -> pl
 
 
 def _is_away(from_us: pl.Expr, to_us: pl.Expr) -> pl.Expr:
-    """Return whether a subscription was not there from then to then; a row of `removals`."""
+    """Return whether a subscription did not exist from `from_us` to `to_us`; for rows of `removals`."""
     return (from_us >= pl.col("removed_us")) & (to_us <= pl.col("again_us")).fill_null(value=True)
 
 
@@ -189,10 +191,10 @@ def gone_with(
     removed: pl.DataFrame, by_key: pl.DataFrame, clocks: Clocks, passes_us: int
 ) -> pl.DataFrame:
     """
-    Return the copies that no subscription may have been there for (`away`), or that may have gone with it (`went`); as
-    `removals` and `keys`, with what `Clocks.shifts` and `waits` tell of these.
+    Return the copies for which perhaps no subscription existed (`away`), or that perhaps were deleted with it (`went`).
 
-    A subscription had passed over what it did not give before one that was sent `passes_us` after that was there.
+    `removed` as `removals`, `by_key` as `keys` with the columns of `Clocks.shifts` and `waits`. A subscription has
+    passed over a message if it delivered one that was sent `passes_us` after that could be had.
     """
     sent_us = pl.coalesce("key_us", "hour_us")
     there_us = pl.max_horizontal(
@@ -221,8 +223,8 @@ def gone_with(
 
 @of_rows
 def away(removed: pl.DataFrame, compared: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of `buckets` that were sent while no subscription was there: route, bucket, away."""
-    # By the clocks of all that send there.
+    """Return the rows of `buckets` whose messages were sent while no subscription existed: route, bucket, away."""
+    # By the clocks of all senders of the route.
     whole = (
         removed.group_by("route", "at_us")
         .agg(pl.col("removed_us").max(), pl.col("again_us").min(), pl.col("was_set").any())
