@@ -139,14 +139,14 @@ class CommitRepeats:
         return self._recognised(commit.transaction.sends)
 
     def commit(self, commit: Commit) -> None:
-        """Commit at once, message by message, what `would_be_refused` as a whole; its inputs are all here."""
+        """Commit at once, message by message, a commit that `would_be_refused` as a whole; all its inputs are here."""
         self._perhaps_sent.difference_update(self._inputs(commit))
         self._repeat = _Repeat(commit, list(commit.transaction.sends), refused=True, held=True)
         self._outbox.transmit(Frame("ABORT", {"transaction": Transaction.WIRE_NAME}))
         self._send_again(self._repeat)
 
     def lost(self) -> None:
-        """Note that the link is gone; the next one has to bring again what was received."""
+        """Note that the link is gone; what the commit received has to come again on the next one."""
         if self._repeat is not None:
             self._repeat.held, self._repeat.until = False, None
 
@@ -264,7 +264,7 @@ class CommitRepeats:
         repeat.until = None
 
         def passed(now: float, error: JmsxError | None) -> JmsxError | None:
-            if error is not None or self._current is not repeat:  # told as in doubt already
+            if error is not None or self._current is not repeat:  # already told in doubt
                 return self._answered(repeat, now, error)
             repeat.begun = True
             # outside any transaction, in their order; the receipt of the last one confirms them all

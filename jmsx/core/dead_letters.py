@@ -426,7 +426,7 @@ class DeadLetters:
                 self._tell_refused(move, _NO_MORE, now)
             elif move.delivery.is_acknowledged:  # nobody else has it
                 move.consumer.waiting.append(move.delivery)
-        for consumer in {move.consumer for move in moves}:  # of those that are closing
+        for consumer in {move.consumer for move in moves}:  # what those that close still owe
             consumer.end_unwritten(consumer.copies.owed, Outcome.ABANDONED, now)
         return [(move.consumer, move.delivery) for move in moves]
 

@@ -96,7 +96,7 @@ class Decision:
     unseen: bool = False  #: it becomes a dead letter before the application gets it
     #: How it ends as soon as its ACK is written, which waits for its turn; None: its ACK is not put off
     owed_end: Outcome | None = None
-    #: If its process dies with it, the ledger's count makes it a dead letter
+    #: If the process dies during this hand-out, the ledger's count makes the message a dead letter
     is_last: bool = False
 
 

@@ -365,5 +365,5 @@ class Dialect:
         return None if told == self.output_headers(identity)[name] else told
 
     def sent_at(self, time: int) -> dict[str, str]:
-        """Return the headers of a SEND that tell its time (epoch milliseconds), where the broker takes it from us."""
+        """Return the headers of a SEND that tell its time (epoch milliseconds); none if the broker sets it itself."""
         return {"timestamp": str(time)} if self.takes_timestamps else {}

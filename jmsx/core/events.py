@@ -381,7 +381,7 @@ class SubscriptionOpened:
         destination: the destination as subscribed, such as `queue://orders`.
         ack_mode: the session's acknowledge mode, such as `auto`.
         prefetch: in messages.
-        maximum_redeliveries: of its redelivery policy; -1: for ever.
+        maximum_redeliveries: the limit of its redelivery policy; -1: for ever.
         optimize_acknowledge: whether its ACKs are batched.
         subscription: whose copy of a topic's messages it gets; None: of a queue.
         selective: whether the broker may give it less than all that waits there: it has a selector, does without what

@@ -182,7 +182,7 @@ class ConsumerMemory:
         """
         Return what the process remembers of a message that is about to be handed out for the first time, or None.
 
-        This is not asked when the message comes: until now another session may have had it, on a link that was dying.
+        Call it only now, not when the message comes: until now another session may have had it, on a dying link.
         None also for a message that is to be a dead letter, which will not be handed out.
         """
         if delivery.decided.dead_letter_cause is not None or not (self._able and len(self._memory)):

@@ -1,4 +1,4 @@
-"""Makes every event that names a consumer."""
+"""Makes and reports every event that names a consumer."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class Subscriptions:
         self._unsubscribing: dict[Request, int] = {}
         self._closing: list[str] = []  #: consumers closed inside a transaction
         self._leaving: dict[str, ConsumerMemory] = {}  #: closed consumers that are still subscribed
-        self._left: dict[str, ConsumerMemory] = {}  #: unsubscribed ones, for which more may come
+        self._left: dict[str, ConsumerMemory] = {}  #: unsubscribed, but more may come
         self.linked = False  #: there is a link to write to
         self.on_lost_links = HeldOnLostLinks(outbox)
         #: Requests of the consumers that are to be subscribed on this link, when what must come before is done.

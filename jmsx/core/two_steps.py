@@ -69,7 +69,7 @@ class TwoSteps:
         self._outbox.transmit(*self._releases(), Frame("COMMIT", headers))
 
     def acknowledge(self, commit: Commit, now: float) -> None:
-        """Take the second step, now that the broker has what was sent, and what was received is held."""
+        """Take the second step: the broker has what was sent, and this session still holds what was received."""
         self._sending.report_all(commit.transaction, "confirmed", now)
         commit.transaction.sent = True
         if not commit.batches:

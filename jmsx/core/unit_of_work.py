@@ -92,8 +92,8 @@ class UnitOfWork:
         #: In this transaction, on this link, the broker has complained of what may have been sent for a message
         self.complained = False
         self._blameless = False  #: the link ends for what no message held here has caused
-        self._commit: Commit | None = None  #: the one that is under way
-        self.last_commit: Request | None = None  #: the last one that was asked for, ended or not
+        self._commit: Commit | None = None  #: the commit that is under way
+        self.last_commit: Request | None = None  #: the newest commit's, ended or not
         #: Whether a commit that was not answered is cleared up on the next link by what it received
         self._clears_up = settings.marker_day is not None and not dialect.transactional_ack
         self._two_steps = TwoSteps(
@@ -195,7 +195,7 @@ class UnitOfWork:
         transaction.unwritten.append(sent)
 
         def then(_now: float, error: JmsxError | None) -> JmsxError | None:
-            if sent not in transaction.unwritten:  # nobody has waited, and it is rolled back
+            if sent not in transaction.unwritten:  # rolled back, as nobody waited for it
                 return error
             if isinstance(error, LinkError):  # the commit reports it, with all that is lost
                 return None

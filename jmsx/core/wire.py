@@ -816,7 +816,7 @@ class Splitter:
                 raise _TornError(f"the broker sent a frame longer than its content-length{told}")
         if self._in_text or self._missing:
             return None
-        if self._guarded:  # the line feed that belongs to the frame
+        if self._guarded:  # a line feed belongs to the frame, too
             if body_end + 1 == len(data):
                 self._missing = 1
                 return None

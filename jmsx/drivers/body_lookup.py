@@ -45,7 +45,7 @@ class BodyLookup:
 
     def look(self, delivery: Delivery, address: BrokerAddress) -> MessageFrame | None:
         """
-        Return the frame of `delivery` as a browser is shown it; None if that has nothing more.
+        Return the frame of `delivery` as the broker shows it to a browser; None if that has nothing more.
 
         Raises JmsxError if the broker cannot be asked.
         """

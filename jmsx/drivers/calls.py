@@ -50,7 +50,7 @@ class Calls:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.running = True  #: deliveries are handed out: the connection is started
+        self.running = True  #: the connection is started, so deliveries are handed out
         self.closed = False  #: the session is closed: nobody waits for a link any more
         self._barrier: Request | None = None  #: when it is answered, the link is renewed
         self._told: Request | None = None  #: the last commit whose end was told to its caller

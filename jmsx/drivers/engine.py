@@ -728,7 +728,7 @@ class Engine:
 
     def interrupted(self, why: str) -> None:
         """Begin anew on another link at once, because an exception from outside (Ctrl-C) came at an unknown moment."""
-        self._opened_at = -math.inf  # nothing is wrong with the link
+        self._opened_at = -math.inf  # it does not count as a failed attempt
         self._lose("io", why, LinkInput.DROP)
 
     def _step(self, given: LinkInput, among: Collection[LinkState] = tuple(LinkState)) -> bool:

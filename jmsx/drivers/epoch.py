@@ -136,7 +136,7 @@ class Epoch:
         self._heartbeat = Heartbeat(offered, answer, now, patience)
         self._limit = None if self.link.in_memory else limit
         self._write = connected.link.writer()
-        self.written_at = now  #: the last bytes
+        self.written_at = now  #: when bytes were written last
         self._frames_out = self._bytes_out = 0  #: since CONNECT
         self._measure_at = math.inf if self.link.in_memory else now + MEASURE_EVERY
         self._look_at = now

@@ -48,7 +48,7 @@ class HandOuts:
         self.ledger = ledger  #: counts hand-outs; None: nothing does
         #: Messages that are handed out wait before the application sees them; `reach` tells when it does.
         self.waits = False
-        #: The application asks a store whether a message was done, also of one that is over its limit.
+        #: The application asks an idempotency store whether a message was done, even one that is over its limit.
         self.asks_store = False
         #: Looks for the body of a message that came without; raises JmsxError if the broker cannot be asked.
         self.look: Callable[[Delivery], MessageFrame | None] = lambda _delivery: None

@@ -33,8 +33,8 @@ class LinkInput(IntEnum):
     """What moves a session's link from state to state."""
 
     LOSE = auto()  #: it has ended, or the broker breaks STOMP, and another one is wanted
-    DROP = auto()  #: it is of no more use to jmsx, which wants another one
-    OPEN = auto()  #: another one is open
+    DROP = auto()  #: jmsx drops the link, which is of no more use, and wants another one
+    OPEN = auto()  #: another link is open
     RESTORE = auto()  #: all consumers are subscribed on it
     LEAVE = auto()  #: DISCONNECT is written
     GIVE_UP = auto()  #: there will be no other one: none is wanted or to be had, or for a fault
