@@ -1,8 +1,8 @@
 """
-Plain Python processes that do jobs of ours, without `multiprocessing`.
+Runs jobs in plain Python processes, without `multiprocessing`.
 
-That would import the user's main script again in each of them, so that a script without a main guard would start
-itself over and over; and it says no more of a process that was killed than that something broke.
+`multiprocessing` would import the user's main script again in each process, so that a script without a main guard would
+start itself over and over; and of a process that was killed it only says that something broke.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ T = TypeVar("T")
 
 class Engine(Protocol):
     """
-    Has `job` done for each of `todo`, here or elsewhere, and gives what it returned, in their order.
+    Runs `job` on each of `todo`, here or elsewhere, and yields the results in the order of `todo`.
 
-    `job`, and each of `todo`, must be such that they can be sent to another process: no closures. It may be done twice,
-    where a worker died. What `job` raises, the engine raises. `map` is an engine.
+    `job` and each of `todo` must be picklable, so no closures. A job may be done twice if a worker died. The engine
+    raises what `job` raises. `map` is an engine.
     """
 
     def __call__(self, job: Callable[[S], T], todo: Iterable[S], /) -> Iterable[T]:
-        """Run `job` on each of `todo`; whoever calls must go through the results, for it is done meanwhile."""
+        """Run `job` on each of `todo`; the caller must consume the results, because jobs may run only meanwhile."""
 
 
-#: Polars sets this variable when it is imported, in the parent too; in it the last word counts.
+#: The variable with the options of Polars' allocator, which Polars sets at import; of repeated options the last counts.
 _ALLOCATOR: Final = "_RJEM_MALLOC_CONF"
-#: What a process needs to know before Polars is imported. Memory that was freed is kept for the next batch, by both
-#: allocators, for as long as the process lives: to give it back and to be given it again takes an eighth of the CPU
-#: time. What is kept is used first, so that a process has less at its worst than one that gives back what is a second
-#: old: 300 MiB instead of 400. Where nothing is given back, a thread that looks for what to give back only wakes up.
+#: Environment variables that must be set before Polars is imported. Both allocators keep freed memory for the next
+#: batch as long as the process lives: returning it to the system and requesting it again takes an eighth of the CPU
+#: time. Kept memory is reused first, so the peak is lower than with returning memory after a second: 300 MiB instead of
+#: 400. As no memory is returned, the allocator's background thread would only wake up for nothing.
 ENVIRONMENT: Final[Mapping[str, str]] = {
     "POLARS_MAX_THREADS": "1",  # there is a process on each core
     _ALLOCATOR: "background_thread:false,dirty_decay_ms:-1,muzzy_decay_ms:-1,narenas:1",
@@ -53,7 +53,7 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
     "MALLOC_TRIM_THRESHOLD_": str(2**30),
 }
 
-#: The modules of the parent may have been found by a path that only it knows.
+#: The program of a process. It first gets the parent's `sys.path`, without which it may not find the same modules.
 _PROGRAM: Final = (
     "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer);"
     "from jmsx_report.processes import serve; serve()"
@@ -61,15 +61,15 @@ _PROGRAM: Final = (
 
 
 def set_up() -> None:
-    """Have Polars work in this process as in those of `each`, unless it is imported already, or is told otherwise."""
+    """Set ENVIRONMENT in this process, too, unless Polars is imported already; variables that are set stay."""
     if "polars" not in sys.modules:
         for name, value in ENVIRONMENT.items():
             os.environ.setdefault(name, value)
 
 
 def serve() -> None:
-    """Do the jobs that come in by standard input, until it ends: what runs in a process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is told too, and then ends us
+    """Run the jobs that arrive on standard input, until that ends; this is the main loop of a process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it, too, and then ends us
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not get between the answers
     while True:
@@ -116,7 +116,7 @@ class _Process:
 
     def do(self, job: Callable[[S], T], argument: S) -> T:
         """
-        Have `job(argument)` done, and return or raise what it does.
+        Run `job(argument)` in the process; return its result, or raise its exception.
 
         Raises:
             ConfigurationError: the process has died.
@@ -148,9 +148,9 @@ class _Process:
 
 def each(job: Callable[[S], T], arguments: Sequence[S], processes: int) -> Iterator[T]:
     """
-    Do `job` for all `arguments` in so many processes: the results, in their order.
+    Run `job` on all `arguments` in so many processes, and yield the results in order.
 
-    `job` must be a function of a module, or a `functools.partial` of one.
+    `job` must be a module-level function, or a `functools.partial` of one.
 
     Raises:
         ConfigurationError: a process has died.

@@ -1,4 +1,4 @@
-"""How long connections and consumers were out of order, and what waited for them."""
+"""How long connections and consumers were out of order, and how many messages were delayed by that."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _OF_SESSION: Final = ("writer", "session_id")
 @of_lines("delivery")
 def _runs(events: Events) -> pl.DataFrame:
     """
-    Gather the failures that follow each other to one row, by consumer and in order of `seq`; n of them, of `messages`.
+    Return one row for consecutive failures, by consumer and in order of `seq`: `n` failures, of `messages` messages.
 
-    Of the successes only those are told that may end a failure. Gathered is only where no line is missing in between:
-    what another batch has never lies there.
+    Only those successes are returned that may end a failure. Failures are combined only if no line is missing between
+    them, so that another batch cannot have a line in between.
     """
     told = (
         events.coded("delivery")
@@ -67,7 +67,7 @@ def _runs(events: Events) -> pl.DataFrame:
 
 
 def in_ranges(told: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """Add `range`, the same number for lines between which no line is missing."""
+    """Add `range`, a number that is equal for lines of the writer between which no line is missing."""
     left_out = events.about("files")["repeated"]
     if left_out.sum() > 0:  # another batch has them, and they may lie between any two
         return told.sort("seq").with_columns(pl.col("seq").alias("range"))
@@ -139,15 +139,15 @@ def _abandoned(events: Events) -> pl.DataFrame:
     )
 
 
-#: Deliveries that a lost connection took along.
+#: Deliveries that were abandoned because their connection was lost.
 _ABANDONED: Final = Partial("abandoned", SOCKET, {"messages": Adds.SUM}, _abandoned)
 
 
 def _episodes(rows: pl.DataFrame, by: tuple[str, ...]) -> pl.DataFrame:
-    """From the first failure to the first success behind it; null where there is none."""
+    """Return one row for each episode, from the first failure to the next success (null if there is none)."""
     failed = pl.col("failed") == 1
     success = pl.col("failed") == 0
-    # Numbers for names: sorted and compared faster. In order, the rows of one follow each other.
+    # Names become numbers, which are sorted and compared faster. Sorted, the rows of one group are neighbours.
     one = [f"_{name}" for name in by]
     is_first = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift()) for name in one)
     return (
@@ -166,7 +166,7 @@ def _episodes(rows: pl.DataFrame, by: tuple[str, ...]) -> pl.DataFrame:
             pl.col("outage_us").filter(success).first(),
             pl.col("n", "messages").filter(failed).sum(),
         )
-        .filter("begins")  # else it is what came before the first failure
+        .filter("begins")  # else it has only successes before the first failure
         .drop("episode", "begins")
     )
 
@@ -179,7 +179,7 @@ def _gold(sums: Sums, context: Context) -> pl.DataFrame:
         .sort("seq")
         .with_columns(
             one.alias("n"),
-            # What went with a socket is counted with the first line that says that it is lost.
+            # Deliveries abandoned with a socket are counted at its first line that says it is lost.
             pl.when(one.cum_count().over(*SOCKET, "failed") == 1)
             .then(pl.col("messages"))
             .fill_null(0)

@@ -43,11 +43,12 @@ def _attempts(events: Events) -> pl.DataFrame:
 @of_lines("delivery", "redelivery.scheduled")
 def _both(events: Events) -> pl.DataFrame:
     """
-    Return each redelivery by its identity, whichever of its two lines are here: null is what the other one tells.
+    Return each redelivery by its identity, even if only one of its two lines (the plan, the delivery) is in this batch;
 
-    A message that was given back unseen comes again in the same attempt: all such deliveries are one redelivery, which
-    began when it was first handed over. `whole`: the plan and that are here, and no line is missing in between, so that
-    no other batch can have an earlier one.
+    columns of the other one are null.
+    A message that was given back unseen comes again with the same attempt number: all such deliveries count as one
+    redelivery, which began when the message was first handed over. `whole`: both lines are here, and no line is missing
+    in between, so no other batch can have an earlier delivery.
     """
     place = (*SOCKET, "dest", "consumer", "msg_key")
     scheduled = events.coded("redelivery.scheduled").select(
@@ -79,8 +80,8 @@ def _both(events: Events) -> pl.DataFrame:
 
 def _each(rows: pl.DataFrame, events: Events, *times: str, first: pl.Expr) -> pl.DataFrame:
     """
-    Return one row for each identity: the least of its times, and the `range` of the first of its lines that are
-    `first`.
+    Return one row for each identity: the least of its times, and the `range` of the first of its lines for which
+    `first` holds.
     """
     return (
         in_ranges(rows, events)
@@ -141,7 +142,7 @@ _LATE: Final = Partial(
     {"n": Adds.SUM},
     lambda events: _late(events.once(_both).filter("whole")),
 )
-#: Redeliveries of which another batch may have a line.
+#: Redeliveries of which another batch may have the other line.
 _HALVES: Final = Partial(
     "delay_halves",
     _IDENTITY,

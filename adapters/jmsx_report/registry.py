@@ -1,4 +1,4 @@
-"""Every table there is, and every partial that they are made of."""
+"""The list of all tables, and of all partials that they are made of."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TABLES: Final[tuple[Table, ...]] = (
 )
 
 
-#: Whatever asks for a partial, as often as it is asked for; the page asks for what was sent and settled.
+#: The partials that the report uses, each as often as it is used; the page uses `FLOWS`.
 _ASKED: Final[tuple[Partial, ...]] = (
     *KNOWN,
     FILES,
@@ -59,7 +59,7 @@ def _partials() -> dict[str, Partial]:
 
 #: Name -> partial; tables may share one.
 PARTIALS: Final = _partials()
-#: Names of those that are asked for several times in a report.
+#: Names of the partials that a report uses several times.
 SHARED: Final = frozenset(
     name for name, times in Counter(partial.name for partial in _ASKED).items() if times > 1
 )

@@ -1,4 +1,4 @@
-"""From a folder of event log segments to tables."""
+"""Makes a report, that is tables, `summary.json` and a page, from a folder of event log segments."""
 
 from __future__ import annotations
 
@@ -45,34 +45,34 @@ _TABLES: Final = "tables"
 _ROSTER: Final = "roster.jsonl"
 SUMMARY: Final = "summary.json"
 PAGE: Final = "report.html"
-#: Seconds of a deadline, some 30,000 years: with any time of a log, microseconds fit into 64 bits.
+#: The longest deadline in seconds, some 30,000 years: added to any time of a log, its microseconds fit into 64 bits.
 _LONGEST: Final = 10**12
 
 
 @dataclass(frozen=True, slots=True)
 class ReportResult:
     """
-    Where the report lies, and what it says.
+    The files of a report, and the result of its audit.
 
-    `audit` is what `summary.json` holds:
+    `audit` has the content of `summary.json`:
 
-    - `verdict`: "balanced" (all that was sent was settled, once), "suspect" (something was not, or twice) or
+    - `verdict`: "balanced" (every message sent was settled, once), "suspect" (some were not settled, or twice) or
       "unverifiable" (the log cannot tell), with its `reasons`.
-    - Settlements, each counted, also those of messages from foreign senders, so that what is done twice counts twice:
-      `settled`, and of these `done`, `dead_lettered`, `discarded`, `suppressed` and `expired`.
+    - Settlements, also of messages from foreign senders; a message that is settled twice counts twice: `settled`, and
+      of these `done`, `dead_lettered`, `discarded`, `suppressed` and `expired`.
     - Messages: `sent` (confirmed, or settled), `unaccounted` (sent to where jmsx reads, and never settled), `explained`
-      (so many of these a gap in the log, the broker, a consumer, another queue or its id may explain; the others are
-      lost), `in_flight` (sent, or planned to come again, less than the deadline ago), `unread` (sent to where jmsx does
-      not read), `removed` (not settled when their durable subscription was removed), `duplicates` (done more than
-      once), `dead_after_done` (dead-lettered after they were done once), `unsent` (settled, but no send of it is
-      logged), `foreign` (not of a jmsx sender) and `unclaimed` (moved as dead letters to where jmsx reads, and not read
-      there; counted at that queue).
+      (how many of these may be explained by a gap in the log, the broker, a consumer, another queue or a duplicate id;
+      the others are lost), `in_flight` (sent, or due for redelivery, less than the deadline ago), `unread` (sent to
+      where jmsx does not read), `removed` (not settled when their durable subscription was removed), `duplicates` (done
+      more than once), `dead_after_done` (dead-lettered after they were done once), `unsent` (settled, but without a
+      send in the log), `foreign` (not sent by jmsx) and `unclaimed` (moved as dead letters to a queue that jmsx reads,
+      and not read there; counted at that queue).
     - `horizon` (up to when all writers are complete; microseconds, epoch) and `since` (messages sent after it).
     - `destinations` and `hours`: the same for each.
-    - The keys of the unaccounted: `lost` where that is proven, else `unsettled` (if a gap may explain only some, nobody
-      knows which); and of what was `repeated`.
-    - `findings`, `completeness`, `counts` and `counts_by_destination` (deliveries by outcome, redelivered, dlq, …: to
-      be held against metrics and the broker).
+    - The keys of unaccounted messages: `lost` if that is proven, else `unsettled` (if a gap may explain some of them,
+      it is unknown which); and those of `repeated` messages.
+    - `findings`, `completeness`, `counts` and `counts_by_destination` (deliveries by outcome, redelivered, dlq, …, for
+      comparison with metrics and the broker).
     """
 
     report: Path  #: report.html: what a person looks at
@@ -95,14 +95,14 @@ def run(
     """
     Make the gold tables of the log `events`, `summary.json` and `report.html` below `out`.
 
-    What an earlier run below `out` has read is not read again. The tables are those of what lies in `events` now.
+    Segments that an earlier run to `out` has read are not read again. The tables cover the segments now in `events`.
 
     Args:
         events: the directory of an `EventLog`, or one with those of many hosts below it.
-        out: made if need be.
-        engine: who does the work.
-        terms: what the audit is asked for.
-        asked: the audit is about messages that were sent then; None: about all.
+        out: the folder for the report, created if missing.
+        engine: runs the jobs.
+        terms: the parameters of the audit.
+        asked: only messages sent in this period are audited; None: all.
         title: the heading of the page.
         progress: as for `report`.
 
@@ -131,7 +131,7 @@ def run(
 
 
 def store_of(out: Path) -> Store:
-    """Name the store of the reports in `out`; workers may have another working directory."""
+    """Return the store of the reports in `out`, with an absolute path: workers may have another working directory."""
     return Store((out / _PARTIALS).absolute())
 
 
@@ -148,7 +148,7 @@ def told(
     asked: Period | None = None,
     title: str = "jmsx report",
 ) -> ReportResult:
-    """Make tables, `summary.json` and `report.html` below `out` from the partials of what was `found`."""
+    """Make tables, `summary.json` and `report.html` below `out` from the partials in `runs`."""
     asked = asked or Period()
     totals = Totals(runs)
     known = context(totals.of(KNOWN))
@@ -183,7 +183,7 @@ def told(
 
 
 def _roster(path: Path) -> pl.DataFrame:
-    """Read who was heard of by earlier reports to the same place; nobody where that is not there or cannot be read."""
+    """Return the roster that earlier reports to the same place left; empty if there is none, or it cannot be read."""
     try:
         return pl.read_ndjson(path, schema=ROSTER)
     except (OSError, pl.exceptions.PolarsError):
@@ -191,7 +191,7 @@ def _roster(path: Path) -> pl.DataFrame:
 
 
 def _as_json(summary: Mapping[str, Any]) -> str:
-    """Write a member a line: to indent all of it takes seconds where there are 100,000 writers."""
+    """Return JSON with one member on each line: indenting all of it would take seconds for 100,000 writers."""
     lines = (f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in summary.items())
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
@@ -211,14 +211,14 @@ def read(
     progress: Progress | None = None,
 ) -> None:
     """
-    Bring the partials in `store` to what was `found`: read what is new, and again what must be read otherwise.
+    Update the partials in `store` to the segments `found`: read new ones, and again those that must be read otherwise.
 
-    `engine` has `job` done for each batch of segments; None: that of a report.
+    `engine` runs `job` for each batch of segments; None: the job of a report.
     """
     job = job or bound(make, events=events.absolute(), store=store)
     present = frozenset(found.segments)
     held = _held(store)
-    # What is there as it was read fits; to ask that of each part by itself takes a second where there are 100,000.
+    # Segments that are unchanged fit; asking each part takes a second if there are 100,000.
     if not held.segments <= present:
         named = {segment.name: segment for segment in found.segments}
         store.keep(lambda part: held.fits(part.segment, named.get(part.segment.name)))
@@ -245,7 +245,7 @@ def _to_be_read(
     events: Path,
     before: Mapping[str, tuple[str, ...]],
 ) -> list[list[Part]]:
-    """List what is lacking of the segments that are `present`, share by share; `before` as `overlaps.earlier`."""
+    """Return what must still be read of the segments `present`, in shares; `before` as `overlaps.earlier`."""
     todo = held.lacking_of(events, sorted(present - held.segments))
     return [
         [Part(segment, before.get(segment.name, ())) for segment in batch] for batch in shares(todo)
@@ -256,9 +256,9 @@ def extend(
     store: Store, pieces: Iterable[Segment], events: Path, engine: Engine, batch_bytes: int
 ) -> None:
     """
-    Read `pieces` of segments, as far as they are not in `store` yet; what else is to be read is left to `read`.
+    Read `pieces` of segments, as far as they are not yet in `store`; everything else is left to `read`.
 
-    Nothing is taken away from the store, so that others may go on reading what was there, or merge it.
+    Nothing is removed from the store, so that others may go on reading or merging it.
     """
     job = bound(make, events=events.absolute(), store=store)
     held = _held(store)
@@ -294,19 +294,19 @@ def report(
     """
     Read the segments below `events_directory`; write tables, `summary.json` and `report.html` below `out_directory`.
 
-    Needs neither Java nor Spark. What an earlier report to the same place has read is not read again.
+    Needs neither Java nor Spark. Segments that an earlier report to the same place has read are not read again.
 
     Args:
-        events_directory: of an `EventLog`, or of many hosts below it.
-        out_directory: made if need be.
-        deadline_seconds: what was sent, or planned to come again, less than this ago may still wait in its queue.
-        expect: service -> how many processes of it are there at once.
+        events_directory: the directory of an `EventLog`, or one with those of many hosts below it.
+        out_directory: the folder for the report, created if missing.
+        deadline_seconds: messages sent, or due for redelivery, less than this ago may still wait in their queue.
+        expect: service -> how many of its processes must run at the same time.
         since: only messages that were sent from then on are audited, whenever they were settled; with a time zone.
         until: only messages that were sent before; with a time zone. Both are widened to whole 10 s, and for messages
             whose key tells no time to the hour.
         title: the heading of the page.
-        progress: is told how many batches of segments have been read, and of how many.
-        engine: who does the work.
+        progress: called with the number of batches of segments read so far, and the number of all.
+        engine: runs the jobs.
 
     Raises:
         ConfigurationError: nothing to read, nowhere to write, another report is being made there, a package is
@@ -325,7 +325,7 @@ def report(
 
 
 def terms_of(deadline_seconds: float, expect: Mapping[str, int] | None) -> Terms:
-    """Make the terms of what a user asks for; raises ConfigurationError for a deadline that cannot be."""
+    """Return the audit's parameters from the user's; raises ConfigurationError for an impossible deadline."""
     deadline = seconds("deadline_seconds", deadline_seconds)
     if deadline > _LONGEST:
         raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""Who should be heard of: as many processes of a service as are expected, or as there were the day before."""
+"""Which processes should be in the log: for each service as many as expected, or as on the day before."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-#: Of each writer: its service and host, from when to when it may have written (by a clock that is set right), how its
-#: log ended.
+#: Columns of the roster: each writer's service and host, from when to when it may have written (by corrected clocks),
+#: and how its log ended.
 ROSTER: Final = {
     "writer": pl.String,
     "service": pl.String,
@@ -29,9 +29,9 @@ ROSTER: Final = {
 
 def roster(found: Completeness, writers: pl.DataFrame, clocks: Clocks) -> pl.DataFrame:
     """
-    List the writers of a log that say of which service they are; columns as `ROSTER`.
+    Return the writers of a log whose service is known; columns as `ROSTER`.
 
-    Each wrote for as long as its clock allows: that two were not there at once must be proven.
+    Each is taken to have run as long as its clock's uncertainty allows: that two did not run at once must be proven.
 
     Args:
         found: as `horizon.completeness`.
@@ -50,7 +50,7 @@ def roster(found: Completeness, writers: pl.DataFrame, clocks: Clocks) -> pl.Dat
 
 
 def kept(here: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
-    """Return the roster `here`, and what earlier reports knew of others that wrote within two days before its end."""
+    """Return the roster `here`, with writers known from earlier reports that wrote within two days before its end."""
     newest = here["last_us"].max()
     since = newest - 2 * DAY_US if isinstance(newest, int) else 0
     others = before.filter(pl.col("last_us") >= since).join(here, on="writer", how="anti")
@@ -61,11 +61,11 @@ def absent(
     here: pl.DataFrame, expected: Mapping[str, int], before: pl.DataFrame, newest_us: int | None
 ) -> pl.DataFrame:
     """
-    Find the services of which more processes should be heard; columns as `horizon.GAPS`, and `says`.
+    Return the services that lack processes in the log; columns as `horizon.GAPS`, and `says`.
 
-    A service of which a number is expected must have had so many at once. Of every other one there must have been as
-    many at once, in the last 24 hours of the log, as there were for most of its time in the 24 hours before: so that
-    processes may be replaced by others on other hosts, two by two, and one that is gone is missed.
+    A service in `expected` must have had so many processes at once. Any other service must have had as many at once, in
+    the last 24 hours of the log, as it mostly had in the 24 hours before. So processes may be replaced by others on
+    other hosts, even two by two, but a process that is gone is noticed.
 
     Args:
         here: the roster of the log.
@@ -79,7 +79,7 @@ def absent(
         for service, number in sorted(expected.items())
         if (heard := _at_once(here.filter(service=service))) < number
     }
-    # Reports of logs that have nothing to do with each other may have been made in one place.
+    # Reports of unrelated logs may have been made in the same place.
     same = before["service"].is_in(here["service"].implode()).any()
     known = kept(here, before) if same else here
     fewer = {} if newest_us is None else dict(_fewer(here, known, newest_us))
@@ -92,7 +92,7 @@ def absent(
 
 
 def _fewer(here: pl.DataFrame, known: pl.DataFrame, newest_us: int) -> Iterator[tuple[str, str]]:
-    """Yield services of which fewer were heard of in the last day than in the one before, and what to say of them."""
+    """Yield services with fewer processes in the last day than in the day before, and a sentence about each."""
     begin = newest_us - DAY_US
     earlier = known.filter(pl.col("last_us") >= begin - DAY_US, pl.col("first_us") < begin)
     earlier = earlier.with_columns(
@@ -111,7 +111,7 @@ def _fewer(here: pl.DataFrame, known: pl.DataFrame, newest_us: int) -> Iterator[
 
 
 def _at_once(lives: pl.DataFrame) -> int:
-    """Return the most processes that were there at one time; who has not ended is there still."""
+    """Return the largest number of processes that ran at one time; a process that has not ended still runs."""
     ends = lives.lazy().filter(pl.col("ended") != "open")
     steps = pl.concat(
         [
@@ -119,14 +119,14 @@ def _at_once(lives: pl.DataFrame) -> int:
             ends.select(at="last_us", change=pl.lit(-1)),
         ]
     )
-    # One that begins when another ends was there at the same time.
+    # A process that begins at the moment when another ends ran at the same time.
     ordered = steps.sort("at", "change", descending=[False, True]).pipe(at_once)
     most = ordered["change"].cum_sum().max()
     return most if isinstance(most, int) else 0
 
 
 def _mostly(lives: pl.DataFrame) -> int:
-    """Return how many processes were there for half of the time that any was, or longer; else the next lower number."""
+    """Return the median number of processes that ran at once, over the time in which any ran."""
     steps = sorted(
         step
         for first, last in lives.select("first_us", "last_us").iter_rows()

@@ -1,4 +1,4 @@
-"""Which files there are to read, and what else lies in the folder of a log: nothing is passed over in silence."""
+"""Finds the segments to read, and reports every other file in the folder of a log: none is ignored silently."""
 
 from __future__ import annotations
 
@@ -22,18 +22,17 @@ from jmsx_report.garbage import uncollected
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-#: JSON read at once: what bounds the memory of a worker.
+#: Bytes of JSON that a worker reads at once, which limits its memory.
 BATCH_BYTES: Final = 32 * 1024 * 1024
-#: JSON whose partials are kept as one run, at most: each costs some thirty files, and is merged with others.
+#: The most bytes of JSON whose partials are kept as one run: each run has some thirty files, and must be merged.
 RUN_BYTES: Final = 128 * 1024 * 1024
-#: So many runs are made, if they are not too small for that: several processes shall have something to do.
+#: How many runs are made, unless they would be too small: several processes shall have something to do.
 _RUNS: Final = 12
-#: Less than so many batches are no run of their own, if there are more: what is made of each costs as much as reading
-#: some ten thousand lines.
+#: The fewest batches in a run, if there are enough: making a run costs as much as reading some ten thousand lines.
 _LEAST_BATCHES: Final = 3
 #: A living writer closes its segment every minute; one that is this much older than the newest file is stale.
 STALE_SECONDS: Final = 900
-#: So much at each end of a segment tells it from another of the same size and time.
+#: Bytes at each end of a segment that are hashed, to distinguish it from another of the same size and time.
 ENDS_BYTES: Final = 4096
 _COMPRESSED: Final = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".snappy", ".zip")
 _FILES: Final = {"path": pl.String, "what": pl.String, "unread": pl.Boolean, "why": pl.String}
@@ -42,9 +41,9 @@ _NS: Final = 1_000_000_000
 
 class Segment(NamedTuple):
     """
-    A segment as it lies in the folder; one of another size, time, beginning or end is another one.
+    A segment file in the folder; with another size, time, beginning or end it counts as another segment.
 
-    There may be 100,000, each of them made, compared and looked up again and again: a tuple is that much faster.
+    It is a tuple for speed: there may be 100,000, each made, compared and looked up again and again.
     """
 
     path: str  #: below the folder of the log
@@ -60,13 +59,13 @@ class Segment(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The path that it has for good: that of the closed segment."""
+        """The final path: that of the closed segment."""
         return sealed_name(self.path) if self.is_open else self.path
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """All that lies in the folder of a log."""
+    """All files in the folder of a log."""
 
     segments: tuple[Segment, ...]  #: to be read, sorted
     #: Findings: path, what, unread (whether events may be in it that were not read), why.
@@ -103,7 +102,7 @@ def look(
     events: Path, out: Path | None = None
 ) -> tuple[list[Segment], list[tuple[str, str, bool, str]]]:
     """
-    List the segments, and what else there is, as the rows of `Survey.files`; there may be none yet.
+    Return the segments, and rows of `Survey.files` for all other files; there may be none yet.
 
     Raises:
         ConfigurationError: there is no such folder.
@@ -146,7 +145,7 @@ def look(
 def _added(
     segments: list[Segment], compacted: Iterable[Segment]
 ) -> Iterator[tuple[str, str, bool, str]]:
-    """Add compacted segments, each once; one that has come again is what it was, or a finding."""
+    """Add compacted segments, each once; a segment that is there twice, with different content, is a finding."""
     here = {segment.path: segment for segment in segments}
     for one in compacted:
         other = here.setdefault(one.path, one)
@@ -160,7 +159,7 @@ def _added(
 def _files(
     events: Path, out: Path | None, findings: list[tuple[str, str, bool, str]]
 ) -> Iterator[tuple[str, str]]:
-    """Go through the folder once, whatever links lead around in it: folder (with its slash, below `events`), name."""
+    """Yield each file once, even if links form circles: its folder below `events`, with a slash, and its name."""
     seen = {_identity(out)} if out is not None and out.exists() else set()
 
     def unreadable(error: OSError) -> None:
@@ -184,7 +183,7 @@ def _looked_at(events: str, path: str) -> Segment | tuple[str, bool, str]:
     """Return the segment, or why it cannot be read: what, unread, why. There may be 100,000: strings are faster."""
     whole = f"{events}/{path}"
     try:
-        # Not to wait for who may write to a pipe.
+        # Non-blocking: opening a pipe would wait for a writer.
         opened = os.open(whole, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if error.errno == errno.ENXIO:  # a socket
@@ -207,7 +206,7 @@ def _looked_at(events: str, path: str) -> Segment | tuple[str, bool, str]:
 
 
 def _legible(path: str) -> str:
-    """Return a path as a table and JSON can have it: bytes of it that are no UTF-8 are replaced."""
+    """Return a path for tables and JSON: bytes that are not UTF-8 are replaced."""
     return path if path.isascii() else os.fsencode(path).decode(errors="replace")
 
 
@@ -217,7 +216,7 @@ def _identity(path: Path) -> tuple[int, int]:
 
 
 def _finding(name: str) -> tuple[str, bool, str] | None:
-    """Say what is the matter with a file by its name: what, unread, why; None: it is a segment."""
+    """Return what is wrong with a file, judging by its name: what, unread, why; None: it is a segment."""
     holds = SEALED_SUFFIX in name.lower()
     if name.startswith((".", "_")):
         return "hidden", holds, "a name that readers of segments skip; it may be half copied"
@@ -267,7 +266,7 @@ def _batches(ordered: Iterable[Segment], most: int) -> Iterator[tuple[Segment, .
 
 
 def shares(segments: Iterable[Segment]) -> Iterator[tuple[Segment, ...]]:
-    """Gather segments to what is kept as one run, up to RUN_BYTES; it is read batch by batch."""
+    """Group segments into shares of up to RUN_BYTES, each of which becomes one run; it is read batch by batch."""
     listed = list(segments)
     each = sum(segment.size - segment.begin for segment in listed) // _RUNS
     return batches(listed, min(max(each, _LEAST_BATCHES * BATCH_BYTES), RUN_BYTES))

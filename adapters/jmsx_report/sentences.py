@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def one_line(audit: Mapping[str, Any]) -> str:
-    """Say what the audit (as `summary.json`) came to and what it counted, in one line."""
+    """Return the verdict of the audit (as `summary.json`) and its numbers, in one line."""
     return f"{headline(audit)}: {numbers_line(audit)}"
 
 
@@ -20,7 +20,7 @@ def headline(audit: Mapping[str, Any]) -> str:
     """
     Word the verdict and for which time it holds: "balanced until 2026-11-22 14:02:00 UTC; 358 messages since".
 
-    That is not beyond the period that was asked for: nobody looked at what was sent after it, or before.
+    The time is limited to the period that was asked for: messages sent before or after it were not looked at.
     """
     words = str(audit["verdict"])
     horizon, since = audit.get("horizon"), audit.get("since") or 0
@@ -28,7 +28,7 @@ def headline(audit: Mapping[str, Any]) -> str:
     begin, end = period.get("since_us"), period.get("until_us")
     if horizon is not None:
         until = horizon if end is None else min(horizon, end)
-        # What is wrong stays wrong; only what is right may end.
+        # "balanced until" makes sense: later messages may change that. "suspect" does not end, so it is "judged until".
         words += "" if audit["verdict"] == "balanced" else ", judged"
         words += f" from {moment(begin)}" if begin is not None and begin < until else ""
         words += f" until {moment(until)} UTC"
@@ -64,7 +64,7 @@ def meaning(audit: Mapping[str, Any]) -> str:
 
 
 def proven(audit: Mapping[str, Any]) -> int:
-    """Count the messages that are proven to be lost; an earlier jmsx did not tell them apart."""
+    """Return how many messages are proven lost; summaries of older releases have no `explained`, so all count."""
     return int(audit["unaccounted"] - audit.get("explained", 0))
 
 

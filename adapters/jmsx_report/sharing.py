@@ -64,7 +64,7 @@ def _balance(sums: Sums, context: Context) -> pl.DataFrame:
 
 
 def _there(sums: Sums) -> pl.DataFrame:
-    """SUBSCRIPTION, and the widths of time that it was there throughout: from `first` to before `end`."""
+    """Return each SUBSCRIPTION, and the whole intervals that it existed: from `first` to before `end`."""
     first = -(-pl.col("opened_us") // WIDTH_US) * WIDTH_US
     end = pl.col("left_us") // WIDTH_US * WIDTH_US
     return (
@@ -75,7 +75,7 @@ def _there(sums: Sums) -> pl.DataFrame:
 
 
 def _active(sums: Sums, context: Context, there: pl.DataFrame) -> pl.DataFrame:
-    """Return each consumer that did something: what it did, and whether it was there `throughout`."""
+    """Return each consumer that did messages: how many, and whether it was subscribed `throughout` the interval."""
     at = pl.col("five_minutes_us")
     return (
         context.placed(sums[CONSUMPTION.name])
@@ -91,7 +91,7 @@ def _active(sums: Sums, context: Context, there: pl.DataFrame) -> pl.DataFrame:
 
 
 def _idle(active: pl.DataFrame, there: pl.DataFrame) -> pl.DataFrame:
-    """Count, wherever somebody was active, those who were there throughout and did nothing."""
+    """Return, for each interval with an active consumer, how many consumers were subscribed throughout and idle."""
     none, one = pl.lit(0, pl.Int64), pl.lit(1, pl.Int64)
     at = "five_minutes_us"
     seen = active.group_by(_GRAIN).agg(pl.col("throughout").sum().cast(pl.Int64))

@@ -1,8 +1,8 @@
 """
-Where partials lie: in *runs*, folders that appear by one rename and never change.
+Stores partials in *runs*: folders that appear by one rename and never change.
 
-A run holds the rows of some segments, and its own list of them. Small runs are merged into greater ones, so that the
-files to read stay bounded. What holds when a report is killed, at whatever point, is said at `Store`.
+A run has the rows of some segments, and the list of these segments. Small runs are merged into larger ones, so that the
+number of files to read stays bounded. `Store` says what is guaranteed if a report is killed at any point.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ if TYPE_CHECKING:
 
 
 _OF_POLARS: Final = "-polars-"
-#: Partials of another version are taken away, and made again. Counts up whenever a partial changes, a table by time, or
-#: what `findings` keeps of one.
+#: The version of stored partials; those of another version are removed and made again. Increase it whenever a partial,
+#: a table by time, or what `findings` keeps of one changes.
 FORMAT: Final = f"37{_OF_POLARS}{pl.__version__}"
 _TOLD: Final = "run.json"
 _UNFINISHED: Final = "unfinished-"
-#: So many runs of about the same size are merged into one, unless it would have more rows than MOST_ROWS.
+#: How many runs of about the same size are merged into one, unless that would have more rows than MOST_ROWS.
 FAN: Final = 24
 MOST_ROWS: Final = 2_000_000
 _ROW_GROUP: Final = 50_000
-#: Partials of a run with no more rows lie in one file, one behind the other as Arrow streams: to open a file of Parquet
-#: costs as much as to read some thousand rows.
+#: Partials of a run with at most so many rows are in one file, as Arrow streams one after the other: opening a Parquet
+#: file costs as much as reading some thousand rows.
 FEW_ROWS: Final = 1_000
 _FEW: Final = "few.arrows"
-#: Files that are waited for at once until the disk has them: one after the other they took five times as long.
+#: How many files are flushed to the disk at the same time: one after the other took five times as long.
 _FLUSHES: Final = 8
 #: How Polars words an error of the system.
 _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
 
 
 class Part(NamedTuple):
-    """A segment as it was read: lines that are also in `earlier` segments were taken from those."""
+    """A segment as it was read: lines that are also in the `earlier` segments count there."""
 
     segment: Segment
     earlier: tuple[str, ...] = ()  #: paths
@@ -77,17 +77,17 @@ class Run:
 
     @cached_property
     def segments(self) -> frozenset[Segment]:
-        """The segments of its parts, kept: they are asked for again and again, and there may be 100,000."""
+        """The segments of its parts; cached, as they are used again and again, and there may be 100,000."""
         return frozenset(part.segment for part in self.parts)
 
     @cached_property
     def against(self) -> bool:
-        """Whether a segment of it was read against earlier ones."""
+        """Whether any of its segments shares line numbers with earlier ones."""
         return any(part.earlier for part in self.parts)
 
     @cached_property
     def _together(self) -> bytes:
-        """What the partials of few rows have, one behind the other."""
+        """The bytes of the partials with few rows, one after the other."""
         return (self.folder / _FEW).read_bytes()
 
     def read(self, partial: str) -> pl.DataFrame:
@@ -98,7 +98,7 @@ class Run:
         return pl.read_ipc_stream(self._together[slice(*place)])
 
     def scan(self, partial: str) -> pl.LazyFrame:
-        """Return the rows of a partial as `read` does, lazily: for who needs only some of them."""
+        """Return the rows of a partial as `read` does, but lazily: for callers that need only some of them."""
         return (
             self.read(partial).lazy()
             if partial in self.few
@@ -110,12 +110,12 @@ class Run:
 
     @property
     def size(self) -> int:
-        """Rows of all partials."""
+        """The number of rows of all partials."""
         return sum(self.rows.values())
 
     @property
     def lasting(self) -> bool:
-        """Whether no segment of it will grow."""
+        """Whether none of its segments can still grow."""
         return not any(segment.is_open for segment in self.segments)
 
 
@@ -123,14 +123,13 @@ class Store:
     """
     The partials below the folder `root`.
 
-    What is being made, and what is being taken away, lies in the working folder of one report: `work`. A run appears by
-    one rename out of it, and goes by one rename into it. So whenever a report is killed (kill -9, or the machine with
-    it), each run is whole or not there, and what it left undone lies in its working folder, which the next report takes
-    away, again by a rename first. From then on a worker that outlived the killed report has nowhere to write, and what
-    it tries to commit is refused by the file system. Of a merged run and those that it was made of, which may both be
-    there, the merged one counts. Which runs there are is read off the folders: nothing else is to be kept in step.
-
-    While one thread makes reports, and takes runs away, another may ask what is `held`, and commit.
+    Runs that are being made or removed are in the working folder of one report, `work`. A run appears by one rename out
+    of it, and disappears by one rename into it. So whenever a report is killed (kill -9, or a crash of the machine),
+    each run is complete or absent, and unfinished work is in the working folder, which the next report removes, again
+    by a rename first. After that a worker that outlived the killed report has nowhere to write: the file system refuses
+    its commit. If a merged run exists together with the runs that it was made of, the merged one counts. The list of
+    runs is read from the folders; there is no other record to be kept in step. While one thread makes reports and
+    removes runs, another may call `held` and `commit`.
     """
 
     def __init__(self, root: Path, work: str | None = None) -> None:
@@ -143,12 +142,12 @@ class Store:
         self._listing = RLock()  # no run goes while they are listed
 
     def __reduce__(self) -> tuple[type[Store], tuple[Path, str]]:
-        """Be sent to a worker: it commits by the same working folder, and has no lock."""
+        """Pickle the store for a worker, which commits through the same working folder, and has no lock."""
         return Store, (self._root, self._work.name)
 
     def open(self) -> None:
         """
-        Make the folders, and take away what interrupted reports left, and those of other versions.
+        Create the folders, and remove leftovers of interrupted reports and partials of other versions.
 
         Whatever is raised, others may begin a report.
 
@@ -194,7 +193,7 @@ class Store:
 
     def commit(self, parts: Iterable[Part], partials: Mapping[str, pl.DataFrame]) -> None:
         """
-        Keep the partials of `parts`: all of them or, if this process or the machine dies, none.
+        Store the partials of `parts`: all of them or, if this process or the machine dies, none.
 
         Raises:
             ConfigurationError: the report that this was for has ended, or it cannot be written.
@@ -202,7 +201,7 @@ class Store:
         """
         told = _told(sorted(parts, key=attrgetter("segment")))
         name = hashlib.sha256(json.dumps(told).encode()).hexdigest()[:24]
-        # Two may be at it at once, where a scheduler takes a slow process for a dead one: each has its own folder.
+        # Two workers may do the same job if a scheduler takes a slow one for dead: each has its own folder.
         unfinished = self._work / f"{name}-{uuid.uuid4().hex}"
         try:
             unfinished.mkdir()
@@ -244,11 +243,11 @@ class Store:
         to_disk(self._folder)
 
     def held(self) -> list[frozenset[Segment]]:
-        """List what was read, whatever is being merged meanwhile; only while it is open."""
+        """Return the segments that were read, even while runs are being merged; the store must be open."""
         return [run.segments for run in self._listed()]
 
     def runs(self) -> list[Run]:
-        """List the runs, each segment in one of them; only while it is open."""
+        """Return runs that have each segment once; the store must be open."""
         found = sorted(self._listed(), key=lambda run: (-len(run.parts), run.folder.name))
         if self._apart == {run.folder.name for run in found}:
             return found
@@ -290,7 +289,7 @@ class Store:
         shutil.rmtree(gone)
 
     def keep(self, wanted: Callable[[Part], bool]) -> frozenset[Segment]:
-        """Take away runs with a part that is not `wanted`, as nothing can be taken from a sum; list what is left."""
+        """Remove runs with any part that is not `wanted`, as sums cannot be reduced; return the segments left."""
         left = set[Segment]()
         for run in self.runs():
             if all(wanted(part) for part in run.parts):
@@ -308,7 +307,7 @@ class Store:
                 self.remove(run)
 
     def _merged(self, several: Sequence[Run]) -> None:
-        """Add up what `several` runs have; they are left as they are, so that this may be done twice."""
+        """Commit a run that is the sum of `several`, which are left as they are, so that this may be done twice."""
         sums = {
             name: added(partial, pl.concat(rows))
             for name, partial in PARTIALS.items()
@@ -317,7 +316,7 @@ class Store:
         self.commit((part for run in several for part in run.parts), sums)
 
     def _alike(self) -> list[list[Run]]:
-        """Gather runs, FAN at a time, whose numbers of rows have as many binary digits, give or take two."""
+        """Return groups of FAN runs whose numbers of rows have about as many binary digits."""
         tiers: dict[int, list[Run]] = {}
         for run in self.runs():
             if run.lasting:
@@ -332,9 +331,9 @@ class Store:
 
 def _told(parts: Sequence[Part]) -> dict[str, Any]:
     """
-    List parts as JSON can have them: a list for each field of their segments, and what few have, by their place.
+    Return parts as JSON: one list for each field of their segments, and `earlier`, which few have, by index.
 
-    A list for each of 100,000 segments takes a second more to be read.
+    A list for each of 100,000 segments would take a second longer to read.
     """
     segments = [part.segment for part in parts]
     earlier = [(at, part.earlier) for at, part in enumerate(parts) if part.earlier]
@@ -342,7 +341,7 @@ def _told(parts: Sequence[Part]) -> dict[str, Any]:
 
 
 def _run(folder: Path) -> Run:
-    """Read what a run tells of itself; OSError, ValueError, TypeError or KeyError: nothing of the kind."""
+    """Read the description of a run; raises OSError, ValueError, TypeError or KeyError if it is not a complete run."""
     told = json.loads((folder / _TOLD).read_text("utf-8"))
     segments = starmap(Segment, zip(*told["segments"], strict=True))
     earlier = {at: tuple(paths) for at, paths in told["earlier"]}
@@ -355,7 +354,7 @@ def _unfinished() -> str:
 
 
 def _take_away(folder: Path) -> None:
-    """Remove a working folder, under another name, so that nothing can be committed out of it meanwhile."""
+    """Remove a working folder, renamed first, so that no worker can commit out of it meanwhile."""
     gone = folder.with_name(_unfinished())
     try:
         folder.rename(gone)
@@ -380,7 +379,7 @@ def making(out: Path) -> Iterator[None]:
 
 
 def write_parquet(rows: pl.DataFrame, path: Path, **options: Any) -> None:
-    """Write a table as a file, with options of Polars; what it tells of a full disk becomes the OSError that it is."""
+    """Write a table with options of Polars; its error about a full disk and the like is raised as OSError."""
     try:
         rows.write_parquet(path, **options)
     except pl.exceptions.ComputeError as error:
@@ -392,7 +391,7 @@ def write_parquet(rows: pl.DataFrame, path: Path, **options: Any) -> None:
 
 
 def to_disk(path: Path) -> None:
-    """Wait until the disk has a file; of a folder: which files are in it."""
+    """Flush a file to the disk, or a folder's list of files (fsync)."""
     opened = os.open(path, os.O_RDONLY)
     try:
         os.fsync(opened)

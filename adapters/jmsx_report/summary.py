@@ -38,17 +38,17 @@ if TYPE_CHECKING:
 
 
 def _readable(held: Books) -> pl.DataFrame:
-    """Name, route: each destination that stands for a route, because it is sent to or read."""
+    """Return the destinations that stand for each route, because they are sent to or read: dest, route."""
     both = (held.routes.expects, held.routes.reads)
     return pl.concat(rows.lazy().select("dest", "route") for rows in both).unique().pipe(at_once)
 
 
-#: What else explains a count that is too low: nobody can see it in the log, so such a count changes no verdict.
+#: Other explanations of a count that is too low: the log cannot exclude them, so such a count changes no verdict.
 _ANEW: Final = (
     "the counters began anew (the broker was restarted, or the queue was removed and made again),"
     " or another broker behind the address counted them"
 )
-#: What the broker's count of a route shows, as the columns of `brokerbook.BOOK`: what, and in which words.
+#: Findings from the broker's counts, by column of `brokerbook.BOOK`: the name of the finding, and its sentence.
 _BY_THE_BROKER: Final = {
     "foreign_in": (
         "foreign_producers",
@@ -74,7 +74,7 @@ _BY_THE_BROKER: Final = {
 }
 
 
-#: The same where lines of those who send or read there are missing: they may have been about these messages.
+#: The same if lines of the route's senders or readers are missing, which may have been about these messages.
 _IN_A_GAP: Final = {
     "foreign_in": (
         "untold_producers",
@@ -98,7 +98,7 @@ def _finding(what: str, where: str, says: str) -> dict[str, Any]:
 
 
 def _clock(row: Mapping[str, Any]) -> str:
-    """Word a row of `Clocks.told`: messages that all waited look as a clock that is ahead does."""
+    """Word a row of `Clocks.told`: a clock that is ahead looks like messages that all waited, unless it is proven."""
     is_ahead = row["offset_us"] > 0
     side = "ahead of" if is_ahead else "behind"
     if abs(row["believed_us"]) >= TOLD_US:
@@ -110,7 +110,7 @@ def _clock(row: Mapping[str, Any]) -> str:
 def _under_way(
     held: Books, found: pl.DataFrame, planned: pl.DataFrame, in_hand: pl.DataFrame
 ) -> list[dict[str, Any]]:
-    """Say of messages that are not settled where they are, as far as that is told; `planned` as `balance.plans`."""
+    """Return findings on where unsettled messages are, as far as known; `planned` as `balance.plans`."""
     told = [
         _finding(
             "planned",
@@ -153,7 +153,7 @@ def _waiting(planned: pl.DataFrame, found: pl.DataFrame, held: Books) -> pl.Data
 
 @of_rows
 def _had(in_hand: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
-    """Return how many messages consumers have where some are not settled: route, in_hand."""
+    """Return how many messages consumers hold, on routes with unaccounted messages: route, in_hand."""
     late = found.filter(pl.col("unaccounted") > 0).select("route").unique()
     return (
         in_hand.filter(pl.col("in_hand") > 0)
@@ -169,7 +169,7 @@ def _findings(
     judged: pl.DataFrame,
     clocks: Sequence[Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
-    """Return what a person should know beside the numbers: what, where, says; `clocks` as `Clocks.told`."""
+    """Return what a person should know besides the numbers: what, where, says; `clocks` as `Clocks.told`."""
     told = [_finding("gap", who or "?", f"{who}: {why}") for who, why in _gaps(missing, LISTED)]
     told += [
         _finding("roster", row["service"], row["says"]) for row in held.absent.iter_rows(named=True)
@@ -226,14 +226,14 @@ def _findings(
 
 
 def _gaps(missing: pl.DataFrame, most: int) -> list[tuple[str | None, str]]:
-    """Return of whom something may be missing, and why; the first `most`."""
+    """Return the writers or services whose lines may be missing, and why; the first `most`."""
     if missing.is_empty():
         return []
     return missing.select("who", "why").unique().sort("who", "why").head(most).rows()
 
 
 def _quiet(held: Books) -> list[dict[str, Any]]:
-    """Say of writers that have not ended since when they are silent while others write."""
+    """Return findings on writers that have not ended, and are silent while others write: since when."""
     newest = held.horizon.newest_us
     if newest is None:
         return []
@@ -253,7 +253,7 @@ def _quiet(held: Books) -> list[dict[str, Any]]:
 
 
 def _removals(held: Books) -> list[dict[str, Any]]:
-    """Say of each durable subscription that was removed when that was."""
+    """Return findings on each durable subscription that was removed: when."""
     once = held.removed.group_by("route", "at_us").agg(
         pl.col("again_us").is_not_null().any().alias("again")
     )
@@ -270,7 +270,7 @@ def _removals(held: Books) -> list[dict[str, Any]]:
 
 
 def _doubted(held: Books, rows: pl.DataFrame) -> dict[str, str]:
-    """Return routes that the broker's count casts doubt on as a whole -> why."""
+    """Return the routes that the broker's counts cast doubt on as a whole, each with the reason."""
     opened = rows.group_by("route").agg(
         (pl.col("in_flight") + pl.col("unread") + pl.col("unaccounted")).sum().alias("open")
     )
@@ -326,7 +326,7 @@ def summary(
     Write the audit as plain values: see `ReportResult.audit`.
 
     Args:
-        held: what was known before.
+        held: what the log says before single keys are looked at.
         found: the keys that were looked at, as `balance.judged`, with what `conclusions.explained` adds, and `cause`.
         rows: as `conclusions`.
         numbered: as `conclusions.numbers`.
@@ -339,7 +339,7 @@ def summary(
     """
     named = _readable(held)
     doubts = _doubted(held, rows)
-    # A copy for each route is one message sent: so it is counted once, at the destination that it was sent to.
+    # A message is one, although each route gets a copy: it is counted once, at the destination it was sent to.
     by_hour = _own_numbers(held, found, numbered)
     own = {
         row.pop("dest"): row
@@ -347,7 +347,7 @@ def summary(
     }
     totals = {name: sum(numbers[name] for numbers in own.values()) for name in NUMBERS}
     rows = rows.sort("dest", "route", "hour_us").with_row_index("row")
-    # What is read somewhere is told there, too; but not where others of those were sent that are read together.
+    # Rows are also reported at the destination that is read; but not where several destinations are read together.
     read = held.routes.reads.lazy().select("dest", "route").unique()
     again = rows.lazy().drop("dest").join(read, on="route").select(rows.columns)
     by_name = (
@@ -424,7 +424,7 @@ _HOURLY: Final = ("sent", "settled", "done", "unaccounted", "duplicates")
 
 def _hours(rows: pl.DataFrame, own: pl.DataFrame) -> list[dict[str, Any]]:
     """
-    Return one object a destination and hour of sending.
+    Return one object for each destination and hour of sending.
 
     The verdict is that of all routes that the destination stands for, as in `rows`; the numbers are its `own`, so that
     those of its hours add up to those of the destination.
@@ -461,7 +461,7 @@ def _own_numbers(held: Books, found: pl.DataFrame, numbered: pl.DataFrame) -> pl
         )
         .with_columns(pl.lit("").alias("route"))
     )
-    # Of the copies of one message that were not confirmed, one that was settled proves the sending.
+    # If any copy of an unconfirmed message was settled, that proves that it was sent.
     late = (
         found.lazy()
         .filter(pl.col("late_confirmed") > 0)
@@ -493,7 +493,7 @@ def _sample_keys(found: pl.DataFrame, gone: pl.DataFrame) -> dict[str, list[str]
 
 
 def _listed(found: pl.DataFrame, which: pl.Expr) -> list[dict[str, Any]]:
-    """Return the oldest keys of those `which` are meant, with when they were sent and their last fate."""
+    """Return the oldest keys that satisfy `which`, with the time of sending and the last fate."""
     if found.is_empty():
         return []
     return (
@@ -522,7 +522,7 @@ def _whole(
     totals: Mapping[str, int],
     since: int,
 ) -> tuple[str, list[str]]:
-    """Return the verdict of all, and why."""
+    """Return the overall verdict, and the reasons."""
     proven = rows.filter(PROVES.any().over("dest") & (PROVES | ~pl.col("later")))
     if proven.height:
         return SUSPECT, _why(proven)
@@ -547,7 +547,7 @@ def _why(rows: pl.DataFrame) -> list[str]:
 
 def tally(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """
-    Name the counts of `flows.COUNTS`.
+    Return the counts of `flows.COUNTS` by name.
 
     All are messages, save `ack_frames` and those of transactions and links.
     """

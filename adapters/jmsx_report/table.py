@@ -1,8 +1,9 @@
 """
-What a table is: which rows it is made of (additive.py), and how it is made of their sums.
+What a table is: the partials that it is made of (additive.py), and the function that makes it from their sums.
 
-A table is a value, not a class of its own. The engine goes through the registry and knows nothing of any table: it
-makes each `Partial` from one batch of segments at a time, adds up what batches made, and hands the sums to `gold`.
+Tables are values of one class, not classes of their own. The engine goes through the registry and knows nothing about
+single tables: it makes each `Partial` from one batch of segments at a time, adds up the batches, and passes the sums to
+`gold`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from jmsx_report.clocks import Clocks, are_few
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a table may need besides its own sums."""
+    """What a table may need besides its own sums: writers, sockets and clocks."""
 
     writers: pl.DataFrame  #: writer, service, host, version: one row a writer that said it
     sockets: pl.DataFrame  #: writer, session_id, epoch, broker, broker_kind: one row a `conn.up`
@@ -40,7 +41,7 @@ class Context:
         )
 
     def only(self, writers: pl.Series) -> Context:
-        """Return what there is of these `writers`: rows of few are looked for among few."""
+        """Return the context limited to these `writers`: look-ups of few rows are quicker in a small table."""
         here = pl.col("writer").is_in(writers.implode())
         offsets = self.clocks.offsets.filter(here)
         return Context(
@@ -50,7 +51,7 @@ class Context:
         )
 
     def shared(self, of: Gold, sums: Sums) -> pl.DataFrame:
-        """Return what `of` makes of `sums`, for several tables; made anew where one asks with other sums."""
+        """Return the result of `of` on `sums`, computed once for several tables, and anew for other sums."""
         before, made = self._made.get(of, ({}, None))
         if made is None or any(before.get(name) is not rows for name, rows in sums.items()):
             made = of(sums, self)
@@ -69,9 +70,9 @@ class Table:
     """
     A gold table: its key columns `grain`, what it is made of, and how; `gold` need not sort.
 
-    If each of its partials has a `time` it is a table by time: `gold` is asked for some hours at a time, and never for
-    one hour in parts; of its context it may tell what `placed` adds, and what `clocks.believed` says. Their partials
-    have the keys of a socket.
+    If each of its partials has a `time`, it is a table by time: `gold` is called for some hours at a time, and never
+    for a part of an hour; of its context it may use only `placed` and `clocks.believed`. Its partials have the keys of
+    a socket.
     """
 
     name: str

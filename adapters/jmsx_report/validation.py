@@ -1,4 +1,4 @@
-"""What a report would put aside, without a report."""
+"""Checks a log for lines and files that a report would put into quarantine, without making a report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def faults(directory: Path) -> Iterator[str]:
     """
-    Word what is wrong with the log in `directory`: "PATH:LINE: WHY", or "PATH: WHY" for a whole file.
+    Yield what is wrong with the log in `directory`: "PATH:LINE: WHY", or "PATH: WHY" for a whole file.
 
     Raises:
         ConfigurationError: there is no segment, or one cannot be read.

@@ -10,7 +10,7 @@ _LONGEST: Final = 120  #: characters of a name
 
 
 def name(text: object, longest: int = _LONGEST) -> str:
-    """Return `text` with what cannot be seen written as Python would escape it, cut in the middle where it is long."""
+    """Return `text` with unprintable characters escaped as in Python; long texts are cut in the middle."""
     words = str(text)
     if not words.isprintable():
         words = "".join(
@@ -33,7 +33,7 @@ def moment(microseconds: int | None) -> str:
 
 
 def until(first_us: int | None, last_us: int | None) -> str:
-    """Word a period; a day is said once."""
+    """Word a period; if both ends are on one day, the date is written once."""
     first, last = moment(first_us), moment(last_us)
     day, space, _ = first.partition(" ")
     return f"{first} to {last.removeprefix(f'{day} ') if space else last} UTC"

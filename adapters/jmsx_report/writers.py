@@ -1,4 +1,4 @@
-"""Who wrote: the constants of a process and of its sockets, which most of its lines do not repeat."""
+"""Facts about each process and its sockets, such as service and broker, which most lines do not repeat."""
 
 from __future__ import annotations
 
