@@ -1,4 +1,4 @@
-"""The app face: `App`, and `@app.consumer(...)` for plain functions. Built on the JMS face, and on nothing else."""
+"""The app interface: `App`, and `@app.consumer(...)` for plain functions; built on the JMS interface, `jmsx.jms`."""
 
 from jmsx.app.application import App
 from jmsx.app.health import HealthLimits

@@ -1,8 +1,8 @@
 """
-Requests and answers: who asks names a queue of its own, and knows the answer by its correlation id.
+Requests and answers: a request names a reply queue, and its answer is recognised by the correlation id.
 
-All requests of an app share one temporary queue, on a connection of their own. With each link of that connection the
-queue is another one, so what was asked on a link that is lost stays without answer.
+All requests of an app share one temporary queue, on a connection of their own. Each link of that connection has a new
+queue, so a request that was sent on a lost link gets no answer.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from jmsx.observe import Observer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: What a signal handler must not call in the middle of it.
+#: The call that a signal handler must not make while it interrupts another one; for the error.
 _WHAT: Final = "app.request()"
 
-#: Seconds that an answer is waited for.
+#: Seconds to wait for an answer, unless the caller gives a timeout.
 PATIENCE: Final = 30.0
 
 _log = logger("jmsx.app")
@@ -52,11 +52,11 @@ def answer_to(
     request: Message, returned: Message | Data
 ) -> tuple[Message, Destination, dict[str, Any]]:
     """
-    Return what answers `request`: a message, where it goes, and how it is sent; as persistent and urgent as the
-    request.
+    Return the answer to `request`: a message, its destination, and options for sending it.
 
-    Its correlation id is that of the request, or else the request's message id. Raises MessageFormatError for what
-    cannot be sent, InvalidDestinationError if not one place is to be answered.
+    The answer has the request's persistence and priority. Its correlation id is that of the request, or the request's
+    message id if it has none. Raises MessageFormatError for a result that cannot be sent, InvalidDestinationError
+    unless the answer goes to one single destination.
     Source: JMS 3.1 section 3.5.7.
     """
     to = request.reply_to
@@ -67,9 +67,9 @@ def answer_to(
     sending = Sending(persistent=request.persistent, priority=request.priority)
     answer = sending.message(to, returned)
     if isinstance(returned, Message):
-        # The handler may have received what it returns, or return it from other calls, too
+        # Copied: the handler may return a message that it received, or the same one from several calls
         answer = _copied(returned)
-        if not returned.delivery_count:  # one that came in has the reply-to of its own sender
+        if not returned.delivery_count:  # a received message has its own sender's reply-to
             answer.reply_to = returned.reply_to
     if answer.correlation_id is None:
         answer.correlation_id = request.correlation_id or request.message_id
@@ -77,21 +77,21 @@ def answer_to(
 
 
 class PendingRequest:
-    """A request that waits for its answer; of one caller."""
+    """A request of one caller, who waits for its answer."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._done = machine.event()
         self._answer: Message | None = None
         self._fault = ""
-        self.what = "the request"  #: for errors
-        self.deadline = math.inf  #: until when it is waited for: seconds, monotonic
-        #: Has nobody wait for it any more where its answer would come.
+        self.what = "the request"  #: its name in errors
+        self.deadline = math.inf  #: when the caller stops waiting (seconds, monotonic)
+        #: Removes the request from those that the reply queue has answers for.
         self.leave: Callable[[], object] = lambda: None
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is to be waited for any more."""
+        """Whether the request was answered or has failed."""
         return self._done.is_set()
 
     @property
@@ -100,22 +100,22 @@ class PendingRequest:
         return max(self.deadline - self._machine.monotonic(), 0.0)
 
     def answered(self, answer: Message) -> None:
-        """Let `answer()` return `answer`, which has come."""
+        """Note that `answer` has arrived: `answer()` returns it."""
         self._answer = answer
         self._done.set()
 
     def fail(self, fault: str) -> None:
-        """Let `answer()` raise UnansweredError: no answer will come, because of `fault`."""
+        """Note that no answer will come, because of `fault`: `answer()` raises UnansweredError."""
         self._fault = fault
         self._done.set()
 
     def answer(self) -> Message:
-        """Return the answer, when it has come; raises UnansweredError if it does not."""
+        """Wait for the answer and return it; raises UnansweredError if there is none at the deadline."""
         self._done.wait(self.left)
         return self._taken()
 
     async def aanswer(self) -> Message:
-        """Do as `answer` does, while the event loop goes on."""
+        """Do as `answer` does, without blocking the event loop."""
         await self._done.awaited(self.left)
         return self._taken()
 
@@ -129,7 +129,7 @@ class PendingRequest:
 
 
 class Requests(Shared["_ReplyQueue"]):
-    """Sends requests from any thread, and waits for answers; `connect` opens a connection with one more observer."""
+    """Sends requests from any thread, and waits for answers; `connect` makes a connection with a further observer."""
 
     def __init__(self, connect: Callable[[Observer], Connection], machine: Machine) -> None:
         def started() -> Connection:
@@ -138,11 +138,11 @@ class Requests(Shared["_ReplyQueue"]):
             return connection
 
         super().__init__(_WHAT, started, self._open, machine)
-        #: By session id, those that somebody waits at: also one whose connection was replaced.
+        #: Reply queues with waiting callers, by session id; among them are queues of connections that were replaced.
         self._queues: WeakValueDictionary[str, _ReplyQueue] = WeakValueDictionary()
 
     def pending(self) -> PendingRequest:
-        """Return a place for the answer to one request."""
+        """Return a new PendingRequest, in which the answer to one request will arrive."""
         return PendingRequest(self._machine)
 
     def ask(
@@ -166,12 +166,12 @@ class Requests(Shared["_ReplyQueue"]):
         body: Message | Data,
         pending: PendingRequest,
     ) -> Message:
-        """Do as `ask` does, while the event loop goes on: it is sent by a thread, and waited for without one."""
+        """Do as `ask` does, without blocking the event loop: a thread sends the request, and none waits for it."""
         try:
             await beside(self._send, sending, to, body, pending)
             return await pending.aanswer()
         except asyncio.CancelledError:
-            pending.fail("the request was cancelled")  # which has it not sent, if it was not yet
+            pending.fail("the request was cancelled")  # so that it is not sent any more
             raise
         finally:
             pending.leave()
@@ -198,13 +198,13 @@ class Requests(Shared["_ReplyQueue"]):
             raise
 
     def observe(self, event: Event, source: Source) -> None:
-        """End the waits for answers that were to come over a link that is gone."""
+        """Fail all requests whose answers would have come over a link that is lost."""
         queue = self._queues.get(source.session_id) if isinstance(event, LinkClosed) else None
         if queue is not None and isinstance(event, LinkClosed):
             queue.fail(f"the connection to {source.broker} is gone ({event.reason})")
 
     def close(self) -> None:
-        """Do nothing: observers have a `close()`, and who ends the connection has taken it."""
+        """Do nothing: observers have a `close()`, but the connection is closed by whoever took it."""
 
     def _open(self, session: Session) -> _ReplyQueue:
         queue = _ReplyQueue(session)
@@ -239,7 +239,7 @@ class _ReplyQueue:
         pending.leave = partial(self._forget, name, pending)
         message.correlation_id, message.reply_to = name, self._queue
         try:
-            # an outage is waited through first, so that nothing is sent that nobody waits for any more
+            # wait for the link first, so that no request is sent after its caller has stopped waiting
             self._link.calls.submit(f"SEND {to}", lambda _core, _now: None, pending.left)
             left = pending.left
             if pending.is_over or left <= 0:
@@ -247,11 +247,11 @@ class _ReplyQueue:
                     f"there was no connection in time for {pending.what}; nothing was sent"
                 )
             self._producer.send(message, destination=to, **{**options, "timeout": left})
-        except InDoubtError as error:  # it may have been handled
+        except InDoubtError as error:  # the request may have been handled
             raise UnansweredError(f"{pending.what}: {error}") from error
 
     def _forget(self, name: str, pending: PendingRequest) -> None:
-        if self._pending.get(name) is pending:  # and not that of the next one who took the id
+        if self._pending.get(name) is pending:  # not a later request with this id
             self._pending.pop(name, None)
 
     def fail(self, fault: str) -> None:

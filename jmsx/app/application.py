@@ -74,7 +74,7 @@ _OPTIONS: Final = [
     *(each.name for each in fields(ConnectionOptions)),  # `reconnect` among them
 ]
 
-#: What one of its consumers takes, and it does not.
+#: Settings of a consumer, which `App()` does not take; the error says where to give them.
 _OF_CONSUMERS: Final = {name: f"@app.consumer(..., {name}=...)" for name in SETTINGS}
 
 _log = logger("jmsx.app")
@@ -84,32 +84,32 @@ class App:
     """
     Consumers and a sender on one broker.
 
-    Every consumer's worker has a session, a socket and a thread of its own. `options` are those of `Connection`; every
-    consumer has them, be they given here or in the URL, unless its decorator says otherwise, by the same name. The app
-    owns its observers: they are closed when it stops. Raises ConfigurationError for a URL or options that make no
-    sense.
+    Every consumer has one or more workers, each with a session, a socket and a thread of its own. `options` are those
+    of `Connection`; given here or in the URL, they apply to every consumer whose decorator does not set the same
+    option. The app owns its observers: they are closed when it stops. Raises ConfigurationError for a URL or options
+    that make no sense.
 
-    With `reconnect` (True, or a ReconnectPolicy) it waits for its broker and for the database of an idempotency store,
-    at the start and whenever they are gone; consumers of other stores, or of none, do not wait for that one. With False
-    the loss of a connection ends the app, unless its URL is a `failover:` one, and so does a database that cannot be
-    reached at the start.
+    With `reconnect` (True, or a ReconnectPolicy) the app waits for its broker and for the database of an idempotency
+    store, at the start and whenever one of them cannot be reached; a consumer waits only for its own store. With False
+    the app ends when a connection is lost, unless its URL is a `failover:` one, or when a database cannot be reached at
+    the start.
 
     Args:
-        url: of the broker.
-        observers: are told every event of the app's sessions.
-        redelivery: when a message comes again after a failure, if its consumer does not say; a connection's
-            `redelivery_policy`.
-        prefetch: messages that the broker sends ahead, if their consumer does not say; a connection's
-            `prefetch_policy`, the same for queues and topics.
-        reconnect: whether, and in which steps, it waits for what is away; True: ReconnectPolicy().
+        url: the broker's URL.
+        observers: objects that are told every event of the app's sessions.
+        redelivery: the redelivery policy of consumers that set none; a connection's `redelivery_policy`.
+        prefetch: the prefetch, in messages, of consumers that set none; a connection's `prefetch_policy`, the same for
+            queues and topics.
+        reconnect: whether, and at which intervals, to try again to reach a broker or store; True: ReconnectPolicy().
         health: HOST:PORT (or PORT, of all addresses) where `/healthz`, `/readyz` and, if an observer has them,
             `/metrics` are served while the app runs; None: nowhere.
-        health_limits: when something counts as stuck.
-        watch: time without a message after which the broker is asked whether a subscription is still there, where
-            brokers drop some in silence: seconds, a timedelta or a text such as "1min"; 0: never.
-        broker_stats: time between two looks at the broker's own counts of the queues that the app reads and sends
-            to, if an observer keeps them, as an event log does; also at the start and the end. 0: never.
-        middleware: around every handler, the first one outside; see `jmsx.app.middleware`.
+        health_limits: after how long a handler or consumer counts as stuck.
+        watch: time without a message after which the broker is asked whether it still has a subscription, for some
+            brokers drop one without a word: seconds, a timedelta or a text such as "1min"; 0: never.
+        broker_stats: time between two requests for the broker's own counts of the queues from which the app consumes
+            and to which it sends, if an observer records them, as an event log does; also at the start and the end. 0:
+            never.
+        middleware: functions around every handler, the first one outermost; see `jmsx.app.middleware`.
         options: the fields of `ConnectionOptions`.
 
     """
@@ -161,7 +161,7 @@ class App:
         self.health_limits = health_limits or HealthLimits()
         self._registry = Registry(self._check_not_running, self.middleware)
         self._service = Service(self, list(checked(observers)), Machine())
-        #: What is up for a block of `with` or `async with`, by the task or thread that has entered that
+        #: The starts of running `with` and `async with` blocks, each with the task or thread that entered the block
         self._blocks: list[tuple[object, Start]] = []
 
     def __reduce__(self) -> Any:
@@ -238,17 +238,22 @@ class App:
         """
         Make the decorated function the handler of `source`, such as `queue://orders`.
 
-        It is called as `handler(message)`, or `handler(message, session)` if it takes two arguments; or with what the
-        annotations of its parameters say: the Message, the Session, the body as `str`, `bytes`, `dict`, a dataclass or
-        whatever pydantic can read, `Annotated[str, Property("region")]` and `Annotated[str, Header("type")]`. A message
-        that does not fit is a dead letter at once. What it returns, if that is not None, answers a message with a
-        `reply_to`. When it returns, the message is settled (with SESSION_TRANSACTED, all that it sent too); when it
-        raises, the message is delivered again by `redelivery`; it may raise Retry, Reject or Discard to say more.
-        `mode` may be a name, such as "client" or "transacted". With `batch` it takes a list of so many messages, or of
-        those that came within `batch_timeout` (seconds, a timedelta or "500ms"); they are settled together when it
-        returns, and come again one by one when it raises; it may raise BatchError to name those that failed. It may be
-        an `async def` function. Further settings are those of `Consumer`; what is not given is as the app's options
-        say. Raises ConfigurationError for settings and parameters that make no sense.
+        The handler is called as `handler(message)`, or as `handler(message, session)` if it takes two arguments; or
+        with what its annotated parameters ask for: the Message, the Session, the body as `str`, `bytes`, `dict`, a
+        dataclass or whatever pydantic can read, `Annotated[str, Property("region")]`, `Annotated[str, Header("type")]`.
+        A message that does not fit them becomes a dead letter at once. The handler may be an `async def` function.
+
+        When the handler returns, the message is acknowledged; with SESSION_TRANSACTED this also commits what it sent.
+        If the message has a `reply_to`, a result other than None is sent there as the answer. When the handler raises,
+        the message is delivered again by the policy `redelivery`; it may raise Retry, Reject or Discard to say more.
+
+        With `batch` the handler takes a list of that many messages, or of fewer if no more came within `batch_timeout`
+        (seconds, a timedelta or "500ms"). They are settled together when it returns, and delivered again one by one
+        when it raises; it may raise BatchError to name those that failed.
+
+        `mode` may be a name, such as "client" or "transacted". Further settings are those of `Consumer`; a setting that
+        is not given is taken from the app's options. Raises ConfigurationError for settings and parameters that make no
+        sense.
         """
         return self._registry.decorator(
             source,
@@ -262,7 +267,7 @@ class App:
         )
 
     def replace_handler(self, name: str, handler: Handler) -> None:
-        """Put another handler in the place of the consumer `name`'s; before `start()`, for tests and trials."""
+        """Replace the handler of the consumer `name`; only before `start()`, for tests and trials."""
         self._registry.replace_handler(name, handler)
 
     def change(self, name: str, **settings: Any) -> None:
@@ -276,16 +281,16 @@ class App:
 
     def start(self) -> None:
         """
-        Open all consumers, and then let messages flow; those whose store is away follow when that is back.
+        Open all consumers, then let messages flow; a consumer whose store is unreachable is opened when it can be.
 
-        On failure they are closed again; repeat it, or `abort()` to close the observers too. Raises what opening a
-        consumer raises, and IllegalStateError if the app runs, was stopped and with it its observers, or was told to
-        stop before; some JmsxError if it is told to stop meanwhile.
+        If this fails, the consumers are closed again; call it once more, or call `abort()` to close the observers, too.
+        Raises what opening a consumer raises; IllegalStateError if the app is running, was stopped (which closed its
+        observers), or was told to stop before it started; and some JmsxError if it is told to stop while it starts.
         """
         self._service.start(Start())
 
     def connect(self, *others: Never, **options: Unpack[ConnectionKeywords]) -> Connection:
-        """Return a connection with the app's URL, observers and options; those given win."""
+        """Return a connection with the app's URL, observers and options; `options` override the app's."""
         check_position("connect()", others)
         check_names("connection option", options, [each.name for each in fields(ConnectionOptions)])
         return self._service.connection(**options)
@@ -300,19 +305,19 @@ class App:
         return parse_broker_uri(self.url, own)
 
     def live(self) -> HealthReport:
-        """Report whether messages move, or could: what `/healthz` says."""
+        """Report whether messages move, or would if there were any: the answer of `/healthz`."""
         service = self._service
         return live(service.states(), self.health_limits, service.machine.monotonic())
 
     def ready(self) -> HealthReport:
-        """Report whether the app is connected, subscribed and not draining: what `/readyz` says."""
+        """Report whether the app is connected, subscribed and not draining: the answer of `/readyz`."""
         service, lifecycle = self._service, self._service.lifecycle
         told, now = lifecycle.told.is_set(), service.machine.monotonic()
         return ready(service.states(), running=lifecycle.flows, draining=told, now=now)
 
     @property
     def endpoint(self) -> Endpoint | None:
-        """What serves health, while the app runs."""
+        """The server of the health probes, while the app runs; None: there is none."""
         return self._service.current.endpoint
 
     @property
@@ -328,22 +333,23 @@ class App:
         **options: Unpack[SendKeywords],
     ) -> str:
         """
-        Send one message, confirmed by the broker when this returns; from any thread. Returns its key.
+        Send one message, and wait for the broker's confirmation; from any thread. Returns the message's key.
 
-        In a SESSION_TRANSACTED handler of this app it is part of the handler's transaction: sent when that commits,
-        and never if the handler raises; nothing is confirmed before. Threads that the handler starts are outside of it.
+        In a SESSION_TRANSACTED handler of this app the message is part of the handler's transaction: it is sent when
+        the transaction commits, is never sent if the handler raises, and is not confirmed before. Threads that the
+        handler starts send outside of the transaction.
 
         Args:
             to: a destination, such as `queue://orders`.
-            body: text, bytes or None as they are; a dict, list, dataclass, pydantic model or the like in JSON; or a
-                Message, which is sent as JMS has it (its dict is a map) with its own properties and the like.
-            options: how it is sent, the fields of `Sending`: properties, delay, expires, priority, persistent, group,
-                correlation_id, reply_to, dedupe_id, timeout, confirm. Durations are seconds, a timedelta or "2s".
+            body: text, bytes or None, which are sent as they are; a dict, list, dataclass, pydantic model or the like,
+                which is sent as JSON; or a Message, which is sent as it is (a dict in it makes a MapMessage).
+            options: the fields of `Sending`: properties, delay, expires, priority, persistent, group, correlation_id,
+                reply_to, dedupe_id, timeout, confirm. Durations are seconds, a timedelta or "2s".
 
-        Raises what `MessageProducer.send` does, such as MessageFormatError for what JSON cannot say,
-        ConnectionFailedError if there was no connection within `timeout`: then nothing was sent, ConfigurationError for
-        options that make no sense, UnsupportedError for a delay or a dedupe_id where this broker has none, and
-        IllegalStateError in a transacted handler with a DatabaseStore.
+        Raises what `MessageProducer.send` raises: MessageFormatError for a body that JSON cannot express;
+        ConnectionFailedError if there was no connection within `timeout` and nothing was sent; ConfigurationError for
+        options that make no sense; UnsupportedError for a delay or a dedupe_id that the broker does not support; and
+        so on. Also IllegalStateError in a transacted handler with a DatabaseStore.
 
         """
         return self._service.outgoing.send(to, body, options)
@@ -355,9 +361,9 @@ class App:
         **options: Unpack[SendKeywords],
     ) -> str:
         """
-        Do as `send` does, while the event loop goes on; in a handler's transaction also in tasks that it awaits.
+        Do as `send` does, without blocking the event loop; a handler's transaction includes tasks that it awaits.
 
-        Who is cancelled meanwhile does not know whether it was sent; in a transaction the cancellation waits for that.
+        If this is cancelled, the message may or may not be sent; in a transaction, cancelling waits until it is.
         """
         return await self._service.outgoing.asend(to, body, options)
 
@@ -368,21 +374,21 @@ class App:
         **options: Unpack[SendKeywords],
     ) -> Message:
         """
-        Send one message and wait for its answer, which this returns; from any thread, also from many at once.
+        Send one message, wait for its answer, and return that; from any thread, also from many at once.
 
-        Whoever reads `to` answers to the message's `reply_to`, with its correlation id; a handler of jmsx does so by
-        returning something. It is sent at once, and is no part of a handler's transaction. An answer that nobody waits
-        for any more is dropped, with a line in the log.
+        The program that consumes the message sends its answer to the message's `reply_to`, with its correlation id; a
+        jmsx handler does so by returning a result. The request is sent at once, outside of a handler's transaction. If
+        an answer comes after the caller has stopped waiting, it is dropped and logged.
 
         Args:
             to: a destination, such as `queue://prices`.
-            body: as of `send`.
-            options: as of `send`; `timeout` is for all of it, 30 s if it is not given. Without `expires` the request
-                is handled also when nobody waits any more.
+            body: as for `send`.
+            options: as for `send`; `timeout` covers sending and waiting, 30 s by default. Without `expires` the request
+                may be handled after the caller has stopped waiting.
 
-        Raises what `send` does, such as ConnectionFailedError if there was no connection in time: then nothing was
-        sent; UnansweredError if no answer came in time, the connection was lost, or the app was stopped: then nobody
-        knows whether the request was handled; IllegalStateError on the app's event loop.
+        Raises what `send` raises, such as ConnectionFailedError if there was no connection in time and nothing was
+        sent; UnansweredError if no answer came in time, the connection was lost, or the app was stopped, so that it is
+        unknown whether the request was handled; and IllegalStateError on the app's event loop.
 
         """
         if (loop := self._service.current.loop) is not None and loop.here:
@@ -398,9 +404,9 @@ class App:
         **options: Unpack[SendKeywords],
     ) -> Message:
         """
-        Do as `request` does, while the event loop goes on.
+        Do as `request` does, without blocking the event loop.
 
-        If it is cancelled before there is a connection, nothing was sent; if later, nobody knows whether it was.
+        If this is cancelled before there is a connection, nothing was sent; after that, the request may have been sent.
         """
         return await self._service.outgoing.arequest(to, body, options)
 
@@ -414,32 +420,34 @@ class App:
 
     def quit(self) -> None:
         """
-        End `wait()`, a `start()` that waits, and `run()`, which drains; from any thread, also from a handler.
+        Tell the app to stop: `wait()` returns, a waiting `start()` ends, `run()` drains; from any thread or handler.
 
-        Called while the app does not run, it ends the start that comes next. In a handler it ends the start that the
-        handler belongs to, and nothing where that has ended.
+        If the app is not running, its next `start()` ends at once. In a handler this stops only the start of the app to
+        which the handler belongs, and does nothing if that has ended.
         """
         self._service.quit()
 
     def stop(self, drain_timeout: Duration = DRAIN_TIMEOUT) -> None:
         """
-        Drain: take nothing more, let running handlers finish, confirm what they did, give back the rest.
+        Drain: begin no new message, let running handlers finish, acknowledge their messages, and release the others.
 
-        Every consumer gives back what it has prefetched as soon as its own handler has returned. Takes `drain_timeout`
-        (seconds, a timedelta, or a text such as "30s") at the most, and 3 s more where something has to be cut off: a
-        consumer that is late is aborted, and its message comes again. Raises DrainError that says which were late, or
-        the error that ended a consumer, if one did; IllegalStateError if a handler of this app calls it, which may call
-        `quit()`. Where another thread stops the app, it waits for that; in a signal handler that interrupts another
-        `stop()` it does nothing. It ends `wait()`, `run()` and `serve()`, too.
+        Every consumer releases its prefetched messages to the broker as soon as its own handler has returned. This
+        takes at most `drain_timeout` (seconds, a timedelta, or a text such as "30s"), and up to 3 s more if a consumer
+        is late: that one is aborted, and its message is delivered again. If another thread is already stopping the app,
+        this waits for it; in a signal handler that interrupts another `stop()` it does nothing. It also ends `wait()`,
+        `run()` and `serve()`.
+
+        Raises DrainError, which names the late consumers; or the error that ended a consumer, if one did; or
+        IllegalStateError if a handler of this app calls it: a handler may call `quit()` instead.
         """
         self._service.stop(seconds("drain_timeout", drain_timeout))
 
     def abort(self) -> None:
         """
-        Drop everything at once; unfinished messages come again.
+        Drop all connections at once; unacknowledged messages are delivered again.
 
-        It ends `wait()`, `run()` and `serve()`, too, and may be called from any thread, also from a handler: there it
-        drops the start that the handler belongs to, and nothing of a later one.
+        It also ends `wait()`, `run()` and `serve()`, and may be called from any thread or handler. In a handler it
+        aborts only the start of the app to which the handler belongs, not a later one.
         """
         self._service.abort()
 
@@ -451,11 +459,11 @@ class App:
         announce: Callable[[str], object] = lambda _words: None,
     ) -> None:
         """
-        Start, stay until SIGTERM or Ctrl-C, then drain; a second signal aborts. From the main thread.
+        Start, wait for SIGTERM or Ctrl-C, then drain; a second signal aborts. Call it on the main thread.
 
-        `until_idle`: drain also when the queues are empty, as far as one can see: no handler has run, no message has
-        come, and none has waited here for its redelivery, for that long (seconds, a timedelta, or a text such as "5s").
-        A broker that is away is waited for. `announce` is given words for the operator.
+        `until_idle`: drain also when the queues seem to be empty, that is when no handler has run, no message has come,
+        and none has waited for its redelivery for that long (seconds, a timedelta, or a text such as "5s"). While the
+        broker cannot be reached, the app does not count as idle. `announce` is called with texts for the operator.
 
         Raises what `start` and `stop` raise, KeyboardInterrupt after a second signal, and IllegalStateError in another
         thread than the main one.
@@ -480,7 +488,7 @@ class App:
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        """Drain, also if Ctrl-C or an exit ends the block; abort after any other error, and after one more Ctrl-C."""
+        """Drain, also if Ctrl-C or SystemExit ends the block; abort after another error, or a further Ctrl-C."""
         start: Start | None = None
         try:
             start = self._start_of_block()
@@ -510,7 +518,7 @@ class App:
         """Forget the block with this start, and say so if another one runs on behind it."""
         for one in tuple(self._blocks):
             if one[1] is start:
-                with contextlib.suppress(ValueError):  # of two who leave at once
+                with contextlib.suppress(ValueError):  # two may leave at once
                     self._blocks.remove(one)
         if self._service.lifecycle.runs and self._service.current is not start:
             _log.warning(
@@ -523,9 +531,9 @@ class App:
 
     async def __aenter__(self) -> Self:
         """
-        Start; handlers that are `async def` run on this event loop, which goes on meanwhile.
+        Start without blocking the event loop, on which `async def` handlers will run.
 
-        Cancelled meanwhile, it drains what flows already; cancelled again, it aborts.
+        If this is cancelled, it drains the consumers that have started; if it is cancelled again, it aborts.
         """
         block = foreground.Block(
             self._service, Start(loop=asyncio.get_running_loop()), DRAIN_TIMEOUT
@@ -551,11 +559,11 @@ class App:
     @contextlib.asynccontextmanager
     async def lifespan(self, _application: object = None) -> AsyncIterator[None]:
         """
-        For FastAPI and Starlette: `FastAPI(lifespan=app.lifespan)` has this app run as long as that one.
+        For FastAPI and Starlette: with `FastAPI(lifespan=app.lifespan)`, this app runs as long as the web application.
 
-        The web server waits for `start`, during which it hears no signal; but some seconds at most: where the broker is
-        away, it serves meanwhile, and the consumers begin when the broker is there. Raises what `start` raises; at the
-        end, if that comes later.
+        The web server waits some seconds at most for `start`, for it hears no signal until then. If the broker cannot
+        be reached by that time, the server begins to serve, and the consumers begin when the broker is there. Raises
+        what `start` raises; if `start` fails after the server has begun, this is raised at the end.
         """
         start = Start(loop=asyncio.get_running_loop())
         block = foreground.Block(self._service, start, DRAIN_TIMEOUT)
@@ -569,10 +577,10 @@ class App:
         announce: Callable[[str], object] = lambda _words: None,
     ) -> None:
         """
-        Run as `run` does, on the event loop that awaits this; signals are taken where that is the main thread's.
+        Run as `run` does, on the event loop that awaits this; signals are handled if the loop runs on the main thread.
 
-        Cancelled, it drains too; cancelled again, or after a second signal, it aborts. Raises what `start` and `stop`
-        raise, and asyncio.CancelledError if it was cancelled or aborted.
+        If this is cancelled, it drains; if it is cancelled again, or after a second signal, it aborts. Raises what
+        `start` and `stop` raise, and asyncio.CancelledError if it was cancelled or aborted.
         """
         limit = seconds("drain_timeout", drain_timeout)
         await foreground.serve(self._service, limit, announce)

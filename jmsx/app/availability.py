@@ -1,8 +1,8 @@
 """
-The idempotency stores of an app. One that is away is waited for, and the messages of its consumers are not to blame.
+The idempotency stores of an app, and whether they can be reached.
 
-All workers of an app that use a store share what is known of it, so it is said once that it is away, and once that it
-is back.
+A worker waits for a store that cannot be reached, and its messages do not count as failed. All workers of an app that
+use a store share what is known of it, so the log says once that it cannot be reached, and once that it can be again.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _log = logger("jmsx.app")
 
 
 class Availability:
-    """Whether one store can be used, as its workers find out."""
+    """Whether one store can be reached, as the workers that use it find out."""
 
     def __init__(self) -> None:
         self._lock = mutex()
-        self._since: float | None = None  #: away, seconds, monotonic
-        self.reason = ""  #: why it was away last
+        self._since: float | None = None  #: unreachable since (seconds, monotonic)
+        self.reason = ""  #: why it could not be reached last
 
     def away(self, consumer: str, error: StoreError) -> None:
         """Note that a worker could not use the store, and log the first time."""
@@ -58,14 +58,15 @@ class Stores:
         self._availability: dict[int, Availability] = {}
 
     def availability(self, store: IdempotencyStore | None) -> Availability:
-        """Return whether `store` can be reached, as one object for all consumers that use it."""
+        """Return the Availability of `store`, which all consumers that use it share."""
         return self._availability.setdefault(id(store), Availability())
 
     def open(self, consumers: Iterable[Consumer], *, waits: bool) -> list[Consumer]:
         """
-        Open the stores of `consumers`; returns the consumers whose store cannot be reached, if one `waits` for that.
+        Open the stores of `consumers`; returns the consumers whose store cannot be reached.
 
-        Raises what opening one raises, and StoreAwayError without `waits`.
+        `waits`: whether the app will try those again later; otherwise StoreAwayError is raised. Raises what opening a
+        store raises.
         """
         consumers, opened = list(consumers), {id(store) for store in self._open}
         for consumer in {id(each.dedupe): each for each in consumers}.values():
@@ -76,7 +77,7 @@ class Stores:
         return [one for one in consumers if one.dedupe is not None and id(one.dedupe) not in opened]
 
     def close(self) -> None:
-        """Close all stores; what one raises is logged."""
+        """Close all stores; an error of one is logged, and the others are closed all the same."""
         end_each(self._open, _close)
 
     def _open_one(self, store: IdempotencyStore, consumer: str, *, waits: bool) -> None:

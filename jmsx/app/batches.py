@@ -1,4 +1,4 @@
-"""Handlers of batches: many messages in one call, settled together, and each of those that failed by itself."""
+"""Handlers of batches: many messages in one call are settled together, but each failed message on its own."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from jmsx.stores.idempotency import BatchStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-#: What became of each message; None: it is done.
+#: The outcome of each message: None if it was handled, else the error with which it failed.
 Outcomes = dict[Message, BaseException | None]
 
-#: Why a batch is not had away as a whole.
+#: Why a Discard or Duplicate does not settle a whole batch; for the log.
 _NOT_FOR_ALL: Final = (
     "Discard or Duplicate was raised for a batch of several, and does not say for which, so all come again, one by one:"
     " raise BatchError({message: Discard()})"
@@ -58,7 +58,7 @@ class BatchWorker(Worker):
         return consumer.mode.does.in_batches or consumer.mode
 
     def rest(self, timeout: float) -> bool:
-        """Begin nothing more; a batch that is not full is handled as it is."""
+        """Begin no further batch, and wait for the running one; a batch that is being filled is handled as it is."""
         self._leaving.set()
         self._gathering.hurry()
         return super().rest(timeout)
@@ -89,7 +89,7 @@ class BatchWorker(Worker):
             if self.transacted and not self._ended:
                 self._commit()
         except BaseException as error:
-            if self._ended:  # by the commit, whose error this is
+            if self._ended:  # the error is that of the commit
                 raise
             self._end_unsent()
             self._fail(outcomes, error)
@@ -101,7 +101,7 @@ class BatchWorker(Worker):
         return [message for message, error in outcomes.items() if isinstance(error, Undone)]
 
     def _do(self, batch: list[Message], outcomes: Outcomes) -> None:
-        """Have done what was not done before, and note what was not done now; raises if all of it failed."""
+        """Handle the messages that were not handled before, and note the outcomes; raises if all of them failed."""
         store: BatchStore | None = self.consumer.dedupe  # type: ignore[assignment]  # Consumer has looked
         if store is None:
             self._call_batch(batch, None, outcomes)
@@ -109,7 +109,7 @@ class BatchWorker(Worker):
         names: dict[Message, StoreKey] = {}
         for message in batch:
             name = self.consumer.identity(message, self._link.options.client_id)
-            if name in names.values():  # it comes again, and is a duplicate then, or not
+            if name in names.values():  # a copy: decided when it is delivered again
                 outcomes[message] = Unhandled()
             elif name is not None:
                 names[message] = name
@@ -135,7 +135,7 @@ class BatchWorker(Worker):
         try:
             self._call_handler(list(batch), database)
         except InvalidMessagesError as error:
-            # a middleware gave it, and nobody knows for which
+            # a middleware put it in the place of a message, and it is unknown of which
             if not error.rejects.keys() <= set(batch):
                 reject = next(iter(error.rejects.values()))
                 blamed = reject if len(batch) == 1 else told_by(reject)
@@ -169,11 +169,11 @@ class BatchWorker(Worker):
         if isinstance(error, BatchError):
             wrong = NOT_OF_IT
         elif isinstance(error, Discard | Duplicate) and len(left) > 1:
-            wrong = _NOT_FOR_ALL  # the others would be gone without a trace
+            wrong = _NOT_FOR_ALL  # else the other messages would be lost without a trace
         if wrong:
             whole = raised_with(ConfigurationError(wrong), error)
             whole.__cause__ = error
-        # nobody knows which message it was: they come again one by one, and it is given up alone
+        # Which message failed is unknown: all are delivered again one by one, so that only that one is given up.
         judged = self.consumer.judged(whole)
         alone = len(left) == 1 or not isinstance(judged, Reject)
         outcomes.update(dict.fromkeys(left, judged if alone else whole))

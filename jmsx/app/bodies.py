@@ -1,9 +1,9 @@
 """
-Between the bodies of messages and what a program calls its data: reading them as a type says, and writing them.
+Conversion between the bodies of messages and the data types of a program.
 
-Text and bytes are themselves; everything else is JSON in UTF-8 (RFC 8259), read with pydantic where more than a dict or
-a list is asked for. A map that a JMS program sent is read like a JSON object. What does not fit never will: a dead
-letter at once.
+Text and bytes are taken as they are; everything else is JSON in UTF-8 (RFC 8259), which pydantic parses if a type other
+than dict or list is asked for. A MapMessage is read like a JSON object. A body that does not fit its type will never
+fit, so the message becomes a dead letter at once.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from jmsx.log import shortened
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-#: What a reader makes of a message; it raises Reject for one that does not fit.
+#: A reader: a function that makes a value of a message, and raises Reject for a message that does not fit.
 Read = typing.Callable[[Message], Any]
 
-#: Header that tells what a body is, as STOMP and Artemis have it; Java sees a property of that name.
+#: The header with the media type of the body, as in STOMP and Artemis; Java sees it as a property of that name.
 CONTENT_TYPE: Final = "content-type"
 
-#: Faults of a body that are told, of as many as are looked at: a list of a million may have a million.
+#: How many faults of a body an error names, and how many are examined at most: a long list may have millions.
 _TOLD: Final = 5
 _LOOKED_AT: Final = 1000
 
-#: Where a type is from, as its `repr` tells.
+#: The module names in the `repr` of a type.
 _MODULES: Final = re.compile(r"(?:[A-Za-z_<][\w<>]*\.)+")
 
-#: A number as Java and JSON write it; `float` takes digits of any alphabet, and underscores.
+#: A number as Java and JSON write it; Python's `float` would also take digits of other scripts, and underscores.
 _FLOAT: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|[+-]?Infinity|NaN")
 
-#: Characters of one place in a body.
+#: How many characters an error gives of a place in a body.
 _PLACE: Final = 60
 
-#: Kinds of pydantic's schemas that no body is: JSON has no words for them, or (the last) they are read bit by bit, when
-#: the handler runs already.
+#: Kinds of pydantic schemas that no body can have: JSON cannot express them, or (the last one) their items are checked
+#: only while the handler iterates over them.
 _NO_BODY: Final = frozenset({"none", "callable", "is-subclass", "is-instance", "generator"})
 
-#: Those that no property is.
+#: Kinds of pydantic schemas that no property can have.
 _NO_PROPERTY: Final = frozenset(
     {
         *_NO_BODY,
@@ -63,13 +63,13 @@ _NO_PROPERTY: Final = frozenset(
     }
 )
 
-#: What a property is.
+#: The description of a property, for errors.
 _PROPERTY: Final = (
     "a property, which is a text, number or flag; for JSON in a text write Annotated[pydantic.Json[...],"
     " Property()]"
 )
 
-#: What pydantic's words may quote: it comes from the type, or is a number of characters or items.
+#: Values that pydantic's messages may quote: they come from the type, or are lengths, never data from the body.
 _OF_THE_TYPE: Final = frozenset(
     {
         *("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "actual_length"),
@@ -78,7 +78,7 @@ _OF_THE_TYPE: Final = frozenset(
     }
 )
 
-#: Errors whose cause, which is told, is one of a few phrases of the parser's.
+#: Kinds of errors whose cause may be quoted, for it is one of a few fixed phrases of the parser.
 _FIXED_WORDS: Final = frozenset(
     {
         *("json_invalid", "date_parsing", "date_from_datetime_parsing", "time_parsing"),
@@ -97,7 +97,7 @@ class _Model(Protocol):
     __pydantic_core_schema__: ClassVar[Any]
 
 
-#: What a body can be read as, and made of; a Session or a Message is none.
+#: The types as which a body can be read, and from which it can be made; Session and Message are not among them.
 Data: TypeAlias = "_Plain | _Dataclass | _Model | Mapping[str, object] | Sequence[Data]"
 _Plain: TypeAlias = "str | bytes | float | Decimal | UUID | date | time | timedelta | Enum | None"
 
@@ -118,9 +118,9 @@ class _Validator(Protocol):
 
 def body_reader(annotation: Any) -> Read:
     """
-    Return what makes of a message the body that `annotation` stands for.
+    Return a function that reads the body of a message as the type `annotation`.
 
-    Raises ConfigurationError for what is no type of data, and for one that needs pydantic where that is not installed.
+    Raises ConfigurationError if `annotation` is no type of data, or needs pydantic and that is not installed.
     """
     plain, optional = without_none(annotation)
     read = _plain_reader(plain)
@@ -158,10 +158,10 @@ def _raw_reader(annotation: Any) -> Read | None:
 
 def value_reader(annotation: Any) -> Callable[[Any], Any]:
     """
-    Return what makes the value that `annotation` stands for of a property: a text, of senders that know no types, or a
-    number.
+    Return a function that reads the value of a property as the type `annotation`.
 
-    It raises ValueError for what does not fit. Raises ConfigurationError as `body_reader`.
+    The function takes numbers and text, for many senders send only text, and raises ValueError for a value that does
+    not fit. Raises ConfigurationError as `body_reader` does.
     """
     plain, optional = without_none(annotation)
     own = next((read for one, read in _VALUES if one is plain), None)
@@ -182,7 +182,7 @@ def _value_validated(annotation: Any) -> Callable[[Any], Any]:
 
 
 def without_none(annotation: Any) -> tuple[Any, bool]:
-    """Return the type without None, and whether it had that."""
+    """Return the type without None, and whether None was part of it."""
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         arguments = typing.get_args(annotation)
         others = tuple(one for one in arguments if one is not type(None))
@@ -193,9 +193,9 @@ def without_none(annotation: Any) -> tuple[Any, bool]:
 
 def written(data: object) -> tuple[Body, dict[str, PropertyValue]]:
     """
-    Return the body that says `data`, and the properties that tell of what kind it is.
+    Return `data` as a body, and the properties that say what kind of body it is.
 
-    Raises MessageFormatError for what JSON cannot say.
+    Raises MessageFormatError for data that JSON cannot express.
     """
     if data is None or isinstance(data, str | bytes):
         return data, {}
@@ -226,7 +226,7 @@ def _in_json(value: Any) -> Any:
 
 
 def not_readable(message: Message, wanted: str, words: str) -> MessageNotReadableError:
-    """Return why `message`, which is not as the handler says, is a dead letter."""
+    """Return the error that says why `message` does not fit the handler's parameters and becomes a dead letter."""
     return MessageNotReadableError(shortened(f"message {message.message_id}: {wanted}: {words}"))
 
 
@@ -315,7 +315,7 @@ def _adapter(annotation: Any, never: Collection[str], what: str) -> _Validator:
     try:
         adapter: _Validator = TypeAdapter(annotation)
         fits = not _is_never(adapter.core_schema, never)
-    except Exception as error:  # whatever pydantic comes upon in what is no type, such as an object
+    except Exception as error:  # pydantic may raise anything for an annotation that is no type
         words = (str(error) or type(error).__name__).splitlines()[0].partition(". ")[0]
         raise ConfigurationError(
             f"{shown(annotation)} is no type of data to pydantic ({words}), and never {what}"
@@ -349,7 +349,7 @@ def _of_pydantic_1(schema: object) -> Any:
                 inspect.signature(one["function"]).bind("value", "info")
             except TypeError:
                 return getattr(one["function"], "__self__", one["function"])
-            except ValueError:  # what is not written in Python does not tell
+            except ValueError:  # a function that is not written in Python has no signature
                 continue
     return None
 
@@ -412,7 +412,7 @@ def _parts(schema: object) -> Iterator[object]:
 
 
 def shown(annotation: Any) -> str:
-    """Return a type as people write it."""
+    """Return a type as it is written in an annotation."""
     if isinstance(annotation, str):
         return annotation
     plain = typing.get_origin(annotation) is None and getattr(annotation, "__name__", None)
@@ -445,7 +445,7 @@ def _written(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-#: How JSON says what it has no word for.
+#: How values of types that JSON does not have are written.
 _SAID: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (
     ((date, time), lambda value: value.isoformat()),
     (timedelta, timedelta.total_seconds),
@@ -454,7 +454,7 @@ _SAID: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (
     (Mapping, dict),
 )
 
-#: What is read without pydantic.
+#: The types of bodies that are read without pydantic.
 _READERS: Final[tuple[tuple[Any, Read], ...]] = (
     (str, _text),
     (bytes, _bytes),

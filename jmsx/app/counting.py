@@ -1,10 +1,10 @@
 """
-The broker's own counts of an app's queues, for observers that keep them: a book that the app does not write itself.
+The broker's own counts of an app's queues, for observers that record them: figures independent of the app's events.
 
-An event log shows what this process saw. Whether others read the same queue, what nobody has read, and what has expired
-in the broker, only the broker knows. It is asked over a connection that lives for the moment, by what an adapter has in
-the entry point group `jmsx.counts`: a function of a started session and URIs of queues that returns `QueueCounts` of
-each that exists, or None if the broker does not tell. Such a one is not asked again.
+An event log shows what this process saw. Only the broker knows whether others consume from the same queue, how many
+messages nobody has consumed, and how many have expired. It is asked over a short-lived connection, by a function that
+an adapter registers in the entry point group `jmsx.counts`: it takes a started session and URIs of queues, and returns
+the `QueueCounts` of each that exists, or None if the broker does not say. Such a broker is not asked again.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from jmsx.observe import Observer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Queues that are asked for in one look: a program that makes up names has no end of them.
+#: How many queues are asked for at a time: a program that invents queue names may have any number of them.
 MOST: Final = 100
 
-#: Seconds that the last look may take, while the app waits to end.
+#: Seconds that the last request may take, while the app waits to end.
 LAST: Final = 2.0
 
 #: Seconds that connecting may take.
 CONNECT: Final = 5.0
 
-#: Looks without an answer after which a broker is taken for one that does not tell: it may be only slow.
+#: After how many unanswered requests a broker is no longer asked; one alone does not count, for it may only be slow.
 TRIES: Final = 3
 
 _GROUP: Final = "jmsx.counts"
@@ -52,13 +52,13 @@ _log = logger("jmsx.app")
 
 class Counting:
     """
-    Has the brokers tell their counts at `begin()`, every so often, and at `close()` a last time; on a thread.
+    Asks the brokers for their counts at `begin()`, at regular intervals, and once more at `close()`; on a thread.
 
     Args:
-        places: destination -> the session that has used it last; the app's, and growing.
+        places: the app's destinations, each with the session that used it last; more may be added later.
         uri: the app's brokers, and the options to connect with.
-        observer: is told each answer as a `QueueCounted` of that session.
-        every: seconds between two looks.
+        observer: receives each answer as a `QueueCounted` event of that session.
+        every: seconds between two requests.
 
     """
 
@@ -71,20 +71,20 @@ class Counting:
         self._options: ConnectionOptions = replace(uri.options, connect_timeout=timeout)
         self._observer = observer
         self._every = every
-        self._silent: set[str] = set()  #: brokers that do not tell
-        self._unanswered: dict[str, int] = {}  #: looks in vain, one after the other
-        self._compared: set[str] = set()  #: brokers whose clock was told
+        self._silent: set[str] = set()  #: brokers that give no counts
+        self._unanswered: dict[str, int] = {}  #: unanswered requests in a row, by broker
+        self._compared: set[str] = set()  #: brokers whose clock was compared with ours
         self._asking: Connection | None = None
         self._closing = Event()
         self._left = False
         self._thread = threading.Thread(target=self._run, name="jmsx-counting", daemon=True)
 
     def begin(self) -> None:
-        """Ask the brokers from now on; raises ResourceAllocationError where the process gets no thread."""
+        """Ask the brokers from now on; raises ResourceAllocationError if the process cannot start the thread."""
         start(self._thread, "the app asks for no counts of the broker", "start it again")
 
     def leave(self) -> None:
-        """Ask no more, not even a last time; waits for nothing."""
+        """Stop asking at once, without a last request; does not block."""
         self._left = True
         self._closing.set()
         asking = self._asking
@@ -123,7 +123,7 @@ class Counting:
             _log.debug("broker does not tell its counts now", broker=str(address), why=str(error))
         except JmsxError as error:
             self._give_up(str(address), str(error))
-        except Exception as error:  # noqa: BLE001 - of a book beside the work nothing may end the work
+        except Exception as error:  # noqa: BLE001 - a failure to count must not end the app
             self._give_up(str(address), f"{type(error).__name__}: {error}")
         else:
             broker = str(address)
@@ -150,7 +150,7 @@ class Counting:
                 count: Any = plugins.load(_GROUP, dialect)
                 found = count(session, list(places))
                 self._tell(found or {}, places)
-                # At its end an app waits only for what was never told.
+                # When the app ends, a clock that was compared before is not compared again.
                 unneeded = self._closing.is_set() and str(address) in self._compared
                 if found is not None and not unneeded:
                     self._compare_clocks(session, next(iter(places.values())))
@@ -172,7 +172,7 @@ class Counting:
             answers, producer = session.create_consumer(queue), session.create_producer(queue)
             producer.disable_message_timestamp = True  # Classic would take ours for its own
             began, wall = time.monotonic(), time.time()
-            # It lives for ever, which is as long as the queue: our clock may be behind, and it be over as it comes.
+            # No time to live, for if our clock is slow the message would expire on arrival. It ends with the queue.
             producer.send(Message(None), persistent=False)
             answer = answers.receive(LAST)
         except JmsxError as error:  # such as that this user may have no such queue
@@ -188,10 +188,10 @@ class Counting:
 
 
 class Places(dict[str, "Source"]):
-    """Destination -> the session that has used it last: single queues, at most `MOST`."""
+    """The session that used each destination last; only single queues are noted, at most `MOST` of them."""
 
     def note(self, destination: str, source: Source) -> None:
-        """Note a use; cheap where nothing is new."""
+        """Note that the session of `source` has used `destination`."""
         if self.get(destination) is not source and (
             destination in self
             or (

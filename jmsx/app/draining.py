@@ -1,9 +1,9 @@
 """
-Draining: every worker finishes the message that it has, tells the broker, and gives back the rest.
+Draining: every worker finishes its present message, acknowledges it, and releases its prefetched messages.
 
-The workers drain side by side, so that what an idle one has prefetched goes to others at once and does not wait for
-somebody else's slow handler. One deadline counts for handlers and broker alike: then everything is dropped, which gives
-back all that is not settled.
+The workers drain at the same time, so that messages prefetched by an idle worker go to other consumers at once, and do
+not wait for another worker's slow handler. At one common deadline for handlers and broker, the remaining connections
+are dropped, and the broker takes back every unacknowledged message.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-#: Seconds that draining an app may take; Kubernetes kills 30 s after its SIGTERM.
+#: Seconds that draining may take by default: less than the 30 s after which Kubernetes kills a process.
 DRAIN_TIMEOUT: Final = 25.0
 
-#: Seconds that a dropped connection needs to end its threads, at the most.
+#: Seconds to wait at most until the threads of a dropped connection have ended.
 DROPPING: Final = 2.0
 
-#: Seconds that the broker has to confirm what was sent, also where handlers have used up the time.
+#: Seconds that the broker has to confirm acknowledgements and sends, even if handlers have used up the whole time.
 CONFIRMING: Final = 1.0
 
 _log = logger("jmsx.app")
@@ -35,10 +35,11 @@ _log = logger("jmsx.app")
 
 def drain(workers: Sequence[Worker], timeout: float, machine: Machine, given: float) -> None:
     """
-    Drain all `workers` within `timeout` seconds, which are left of those `given`; those that are late are aborted.
+    Drain all `workers` within `timeout` seconds, the rest of the `given` ones; workers that are late are aborted.
 
-    Those that get no thread are drained one after the other on this one, where nobody aborts them while the broker is
-    silent. Raises DrainError if a handler did not return in time, or the broker did not confirm what was finished.
+    If no threads can be started, the workers are drained one after the other on the caller's thread; then none is
+    aborted while the broker does not answer. Raises DrainError if a handler did not return in time, or the broker did
+    not confirm the acknowledgements.
     """
     deadline = machine.monotonic() + max(timeout, 0.0)
     drains = [_Drain(worker, deadline, machine) for worker in workers]
@@ -61,9 +62,9 @@ def drain(workers: Sequence[Worker], timeout: float, machine: Machine, given: fl
 
 def close_all(connections: Sequence[Connection], timeout: float, machine: Machine) -> None:
     """
-    Close `connections` side by side within `timeout` seconds, or `CONFIRMING`; those that are late are aborted.
+    Close `connections` at the same time, within `timeout` seconds but at least `CONFIRMING`; late ones are aborted.
 
-    Raises the first JmsxError of closing one, and DrainError if the broker did not answer in time.
+    Raises the first JmsxError that closing a connection raises, and DrainError if the broker did not answer in time.
     """
     deadline = machine.monotonic() + max(timeout, CONFIRMING)
     closings = [_Closing(connection, machine) for connection in connections]
@@ -120,9 +121,9 @@ class _Drain:
         self.thread = machine.thread(self.run, f"jmsx-drain-{worker.consumer.name}")
         self._machine = machine
         self.worker = worker
-        self.overdue = False  #: its handler has not returned
+        self.overdue = False  #: whether its handler has not returned
         settled = None if worker.called is worker.call else worker.called
-        self._before = (settled, worker.greeting)  #: what was done, and which link there was
+        self._before = (settled, worker.greeting)  #: the last call, and the link, at the start
         self._cut_off = False
         self._deadline = deadline
         self._failure: JmsxError | None = None

@@ -1,7 +1,7 @@
 """
-What an application answers to probes and scrapes: `/healthz`, `/readyz`, and `/metrics` of an observer that has them.
+The HTTP endpoint for health probes and metrics: `/healthz`, `/readyz`, and `/metrics` if an observer provides it.
 
-It is WSGI all through, so that an application with a web server of its own can mount `App.wsgi` there instead.
+It is a WSGI application, so that a program with a web server of its own can mount `App.wsgi` there instead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ADDRESS: Final = re.compile(r"(?:(?P<host>[^:\[\]]*|\[[0-9A-Fa-f:.]+\]):)?(?P<p
 def application(
     probes: Mapping[str, Callable[[], HealthReport]], metrics: WSGIApplication | None
 ) -> WSGIApplication:
-    """Return the WSGI application that answers `probes` by path, and `/metrics` if there are any."""
+    """Return the WSGI application that answers `probes` by their paths, and `/metrics` if there are metrics."""
 
     def respond(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "").rstrip("/")
@@ -54,16 +54,16 @@ def _answer(start: StartResponse, status: str, body: dict[str, Any]) -> list[byt
 
 
 class Endpoint:
-    """A server for `app` at `address` (HOST:PORT, or PORT for all of the machine's addresses); `begin()` it."""
+    """A web server for `app` at `address` (HOST:PORT, or PORT for all addresses of the machine), after `begin()`."""
 
     def __init__(self, address: str, app: WSGIApplication) -> None:
         self._address, self._app = address, app
-        self._close: Callable[[], object] = lambda: None  #: the server, as soon as there is one
-        self.port = 0  #: since it serves
-        self.url = ""  #: since it serves
+        self._close: Callable[[], object] = lambda: None  #: closes the server, if there is one
+        self.port = 0  #: set by `begin()`
+        self.url = ""  #: set by `begin()`
 
     def begin(self) -> Self:
-        """Serve, and return it; raises ConfigurationError if the address makes no sense, or is not free."""
+        """Begin to serve, and return self; raises ConfigurationError if the address makes no sense or is in use."""
         from jmsx.drivers.web import WebServer  # noqa: PLC0415 - 20 ms of http.server, for those who serve
 
         host, port = parse_address(self._address)

@@ -1,7 +1,7 @@
 """
-An app that its program stays with: `App.run()` on the main thread, `App.serve()` and `async with app` on an event loop.
+Running an app in the foreground: `App.run()` on the main thread, `App.serve()` and `async with app` on an event loop.
 
-Starting and stopping go on beside, on threads of their own, so that a signal or a cancellation is heard meanwhile.
+The app starts and stops on threads of their own, so that a signal or a cancellation can be handled in the meantime.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Is given words for the operator.
+#: A function that is called with texts for the operator.
 Announce: TypeAlias = "Callable[[str], object]"
 
-#: By which a block of `with app:` is left as if it had come to its end.
+#: Exceptions that, raised in a block of `with app:`, drain the app as the normal end of the block does.
 IN_GOOD_ORDER: Final = (KeyboardInterrupt, SystemExit, asyncio.CancelledError)
 
-#: Seconds between two looks whether the app has nothing to do, at the most.
+#: Longest time in seconds between two checks whether the app is idle.
 LOOK_FOR_IDLENESS: Final = 1.0
 
 _log = logger("jmsx.app")
@@ -39,7 +39,7 @@ _log = logger("jmsx.app")
 
 def run(service: Service, limit: float, patience: float | None, announce: Announce) -> None:
     """Do as `App.run` does; `limit` and `patience` (None: for ever) are its two durations, in seconds."""
-    service.lifecycle.check_not_running()  # before the signals, which may be those of who runs
+    service.lifecycle.check_not_running()  # before signal handlers are set, which may be those of a running app
     with Signals() as signals:
         start = Start(signals.wake)
         try:
@@ -72,7 +72,7 @@ async def serve(service: Service, limit: float, announce: Announce) -> None:
     task = asyncio.current_task()
 
     def wake() -> None:
-        with contextlib.suppress(RuntimeError):  # of a loop that is closed
+        with contextlib.suppress(RuntimeError):  # the loop may be closed
             loop.call_soon_threadsafe(woken.set)
 
     start = Start(wake, loop)
@@ -82,7 +82,7 @@ async def serve(service: Service, limit: float, announce: Announce) -> None:
             task.cancel()
         service.leave(start)
 
-    service.lifecycle.check_not_running()  # before the signals, as above
+    service.lifecycle.check_not_running()  # before signal handlers are set, as above
     with on_signals(loop, signalled):
         begun = service.lifecycle.start(start)
         if not (begun and await _enter(service, start, service.bring_up_unless_told, limit)):
@@ -97,17 +97,17 @@ async def serve(service: Service, limit: float, announce: Announce) -> None:
 
 
 class Block(contextlib.AbstractAsyncContextManager["Start"]):
-    """A block of `async with`, during which an app runs, in a start of the block's own."""
+    """An `async with` block during which an app runs, in a `Start` that belongs to the block."""
 
     def __init__(self, service: Service, start: Start, drain_timeout: float) -> None:
         self._service, self._start, self._drain_timeout = service, start, drain_timeout
 
     def leave(self) -> None:
-        """Tell the start to stop, also while it is being entered."""
+        """Tell the app to stop, also while the block is being entered."""
         self._service.leave(self._start)
 
     async def __aenter__(self) -> Start:
-        """Do as `App.start` does, while the event loop goes on; see `_enter`."""
+        """Do as `App.start` does, without blocking the event loop; see `_enter`."""
         service, start = self._service, self._start
         service.lifecycle.check_not_running()
         try:
@@ -132,7 +132,7 @@ class Block(contextlib.AbstractAsyncContextManager["Start"]):
 
 
 async def leave(service: Service, drain_timeout: float, start: Start) -> None:
-    """Stop, while the event loop goes on; whoever is cancelled meanwhile aborts."""
+    """Stop without blocking the event loop; if this is cancelled, it aborts."""
     with out_of_scope():
         try:
             await beside(service.stop, drain_timeout, start)
@@ -145,7 +145,7 @@ async def leave(service: Service, drain_timeout: float, start: Start) -> None:
 
 
 async def abort(service: Service, start: Start) -> None:
-    """Drop all, while the event loop goes on if it can."""
+    """Abort the start, without blocking the event loop if a thread can be had for it."""
     try:
         await beside(service.abort, start)
     except NoThreadError:

@@ -1,4 +1,4 @@
-"""The gates before an app's consumers, and who is told that one of them is closed for a while."""
+"""The gates (rate limit and circuit breaker) before an app's consumers, and telling observers of their pauses."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _log = logger("jmsx.app")
 
 class Gates:
     """
-    A Gate for each of `consumers`; those that were given the same RateLimit share what it allows.
+    A Gate for each of `consumers`; consumers with the same RateLimit object share its rate.
 
-    Those of `observers` that show pauses are told of each pause, and at once that there is none yet.
+    Each of `observers` that shows pauses is told when one begins or ends, and at first that no consumer pauses.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Gates:
         return self._by_name[consumer]
 
     def close(self) -> None:
-        """Note that the consumers have stopped, and that none of them pauses any more."""
+        """End all pauses, for the consumers have stopped."""
         for gate in self._by_name.values():
             gate.close()
 

@@ -1,9 +1,10 @@
 """
 Health: whether messages move, and not whether a socket is open.
 
-Live: nothing is stuck here that a restart would mend. A broker that is away is no reason, since a new process would not
-reach it either; nor is an empty queue, or a message that waits for its redelivery. Ready: connected, subscribed, not
-draining, with a store and a ledger that can be used, and a place for dead letters. Both say why not, worker by worker.
+Live: nothing in this process is stuck that a restart would mend. An unreachable broker does not count, since a new
+process would not reach it either; nor does an empty queue, or a message that waits for its redelivery. Ready:
+connected, subscribed, not draining, with a store and a ledger that can be used, and a destination that accepts dead
+letters. Both reports give the reasons for each worker.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthLimits:
     """
-    After how long something counts as stuck: seconds, a timedelta, or a text such as "10min".
+    After how long a worker counts as stuck: seconds, a timedelta, or a text such as "10min".
 
-    Raises ConfigurationError unless they are more than 0 s.
+    Raises ConfigurationError unless both are more than 0 s.
 
     Args:
-        handler: one call of a handler, its commit included; 10 min.
-        stall: messages wait here, no handler runs, and nothing moves; 2 min.
+        handler: how long one call of a handler may take, its commit included; 10 min.
+        stall: how long messages may wait here while no handler runs and no message moves; 2 min.
 
     """
 
@@ -51,48 +52,48 @@ class HealthLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerState:
-    """One worker at one moment, as far as health goes; times are seconds, monotonic."""
+    """The state of one worker at one moment, for the health probes; times are seconds, monotonic."""
 
     consumer: str
     destination: str
     movement: Movement
-    alive: bool  #: its threads run
-    in_hand: int = 0  #: messages that wait here, or that its handler has
-    #: It is at work on a message, with its handler, store and transaction.
+    alive: bool  #: whether its threads run
+    in_hand: int = 0  #: messages that are prefetched, or in its handler
+    #: Since when it works on a message, with its handler, store and transaction; None: it does not.
     running_since: float | None = None
-    #: When its handler was called, if that runs in the worker's own thread.
+    #: When its handler was called, if the handler runs on the worker's own thread.
     called_at: float | None = None
     message_id: str | None = None  #: the message of that call
-    stranded: int = 0  #: messages that its broker keeps in delivery for nobody
-    away: str | None = None  #: its store or ledger that it waits for, and why
-    refusal: str = ""  #: why it has no broker again, for all that it tries
-    fault: str | None = None  #: what its redelivery policy did instead of answering
+    stranded: int = 0  #: messages "in delivery" to no consumer that exists
+    away: str | None = None  #: the store or ledger that it waits for, and why
+    refusal: str = ""  #: why its last attempt to reconnect failed
+    fault: str | None = None  #: what is wrong with its redelivery policy
     paused: str | None = None  #: why its handler is not called
-    held_until: float = -math.inf  #: it waits by its own wish, as for its rate limit
-    handler_limit: float | None = None  #: seconds that this may take: its `timeout=`
+    held_until: float = -math.inf  #: when a wait of its own ends, as for its rate limit
+    handler_limit: float | None = None  #: its `timeout=` in seconds
 
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """An answer to a probe."""
+    """The answer to a health probe."""
 
     ok: bool
     body: dict[str, Any]  #: ready for JSON
 
 
-#: The word for a worker whose messages move, or would if there were any.
+#: The fault of a worker that has none: its messages move, or would if there were any.
 _FINE: Final = ""
 
 
 def live(states: Iterable[WorkerState], limits: HealthLimits, now: float) -> HealthReport:
-    """Report whether nothing is stuck."""
+    """Report whether no worker is stuck."""
     return _reported([(state, _stuck(state, limits, now)) for state in states], now)
 
 
 def ready(
     states: Iterable[WorkerState], *, running: bool, draining: bool, now: float
 ) -> HealthReport:
-    """Report whether messages can come: the app is started, not draining, and every worker is subscribed."""
+    """Report whether messages can arrive: the app is started, not draining, and every worker is subscribed."""
     told = [(state, _missing(state, now)) for state in states]
     whole = "draining" if draining else _FINE if running else "not started"
     return _reported(told, now, whole)

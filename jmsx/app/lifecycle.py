@@ -1,9 +1,9 @@
 """
-The states of an app, and what leads from one to another: whatever asks whether an app runs goes by this table.
+The states of an app, and the transitions between them, in one table that answers whether an app runs.
 
-Starting and stopping take time, and an app may be told to stop at any moment, from any thread and by a signal handler
-in the middle of either. So a move is one step for Python, and who makes it learns what it found. What belongs to a
-start goes by its `Start`, and moves no other one.
+Starting and stopping take time, and any thread, or a signal handler that interrupts either, may tell an app to stop at
+any moment. So a transition is one uninterruptible step, which returns the state before it. Whatever belongs to one
+start of the app passes its `Start`, and cannot change the state of another start.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from jmsx.errors import IllegalStateError
 
 
 class State(StrEnum):
-    """Where an app is between two starts."""
+    """The state of an app, from one start to the next."""
 
-    RESTING = auto()  #: it has not started yet, or has ended, and may start
-    DISMISSED = auto()  #: it was told to stop before the start that comes next, which that ends
+    RESTING = auto()  #: it has not started yet, or has ended; it may start
+    DISMISSED = auto()  #: it was told to stop while it did not run: its next start ends at once
     STARTING = auto()  #: its consumers are being opened
-    FLOWING = auto()  #: all are open, and messages may come
-    LEAVING = auto()  #: it was told to stop since it started
-    CLOSED = auto()  #: it has ended, and so have its observers: it starts no more
-    LEFT = auto()  #: it ran when the process forked, and this is the child: nothing here is its own
+    FLOWING = auto()  #: all consumers are open, and messages may arrive
+    LEAVING = auto()  #: it was told to stop after it had started
+    CLOSED = auto()  #: it has ended, and its observers are closed: it cannot start again
+    LEFT = auto()  #: this process is a forked child, and the app runs in the parent
 
 
 class Move(Enum):
-    """What happens to an app."""
+    """The events that change the state of an app."""
 
     START = auto()
     FLOW = auto()
-    QUIT = auto()  #: somebody tells it to stop, be it this time or the next
-    LEAVE = auto()  #: something of its own tells it to stop, which is of this time only
+    QUIT = auto()  #: the application tells it to stop: this start, or else the next one
+    LEAVE = auto()  #: a part of the app tells it to stop: this start only
     END = auto()
     CLOSE = auto()
     FORK = auto()
@@ -44,7 +44,7 @@ class Move(Enum):
 
 _RUNS: Final = (State.STARTING, State.FLOWING, State.LEAVING)
 
-#: What each move changes; all else stays as it is.
+#: The state to which each move leads from another state; from states that are not listed it changes nothing.
 _CHANGES: Final = {
     Move.START: {State.RESTING: State.STARTING, State.DISMISSED: State.RESTING},
     Move.FLOW: {State.STARTING: State.FLOWING},
@@ -55,7 +55,7 @@ _CHANGES: Final = {
     Move.FORK: {State.DISMISSED: State.RESTING, **dict.fromkeys(_RUNS, State.LEFT)},
 }
 
-#: The same for every state, so that a move looks up, and asks nothing.
+#: The same with all states, so that a move is a single look-up.
 TABLE: Final = {
     move: {state: changes.get(state, state) for state in State}
     for move, changes in _CHANGES.items()
@@ -63,25 +63,25 @@ TABLE: Final = {
 
 
 class StopFlag(Event):
-    """Set when an app is told to stop; the same over starts that fail without being told, for somebody may wait."""
+    """Set when an app is told to stop; kept after a start that fails, for a thread may be waiting for it."""
 
     def __init__(self, start: Start) -> None:
         super().__init__()
-        self.start = start  #: the last one that it is for
+        self.start = start  #: the last start for which it stands
 
 
 class Lifecycle:
-    """The state of one app; all may be called by any thread, and by signal handlers."""
+    """The state of one app; its methods may be called by any thread and by signal handlers."""
 
     def __init__(self) -> None:
         self._state = State.RESTING
         self._lock = reentrant()
-        #: The last one, whether it has ended or not; before the first one that never begins
+        #: The last start, whether it has ended or not; at first, one that never begins
         self.current = Start()
         self.told = StopFlag(self.current)
 
     def after_fork(self) -> None:
-        """Begin anew in the child of a fork (State.LEFT): those locks and events are the parent's, so make others."""
+        """In the child of a fork, make new locks and events, for those are the parent's; a running app is LEFT."""
         self._lock, self.current = reentrant(), Start()
         self.told = StopFlag(self.current)
         self._move(Move.FORK)
@@ -97,21 +97,21 @@ class Lifecycle:
         return self._state is State.FLOWING
 
     def check_here(self) -> None:
-        """Raise IllegalStateError if it ran when this process was forked."""
+        """Raise IllegalStateError if this is a forked child and the app was running in the parent."""
         if self._state is State.LEFT:
             raise left_behind("the app was started", "make another one in the child")
 
     def check_not_running(self) -> None:
-        """Raise IllegalStateError if it runs, be it here or in the parent."""
+        """Raise IllegalStateError if the app runs, here or in the parent process."""
         self.check_here()
         if self.runs:
             raise IllegalStateError("the app is running; do this before start(), or after stop()")
 
     def start(self, start: Start) -> bool:
         """
-        Begin to start; False if it was told to stop before: then it has not begun, and `start` is told so.
+        Begin to start; False if the app was told to stop before: then nothing begins, and `start` is told to stop.
 
-        Raises IllegalStateError if it runs, or its observers are closed.
+        Raises IllegalStateError if the app runs, or its observers are closed.
         """
         with self._lock:
             self.check_not_running()
@@ -121,7 +121,7 @@ class Lifecycle:
                 )
             if self.told.is_set():
                 self.told = StopFlag(start)
-            # First, so that who tells it to stop from now on is heard.
+            # Set first, so that a thread which tells the app to stop from now on reaches this start.
             self.told.start = self.current = start
             if self._move(Move.START) is State.RESTING:
                 return True
@@ -134,24 +134,24 @@ class Lifecycle:
             return self.runs and start is self.current
 
     def flow(self, start: Start) -> bool:
-        """Note that all consumers are open; False if it has ended meanwhile."""
+        """Note that all consumers are open; False if this start has ended in the meantime."""
         with self._lock:
             if start is self.current:
                 self._move(Move.FLOW)
             return self.goes_on(start)
 
     def quit(self) -> Start:
-        """Tell the last start to stop, and return it; where the app does not run, the next one ends."""
+        """Tell the last start to stop, and return it; if the app does not run, its next start will end at once."""
         with self._lock:
             self._move(Move.QUIT)
             return self._tell()
 
     def leave(self, start: Start | None = None) -> Start:
         """
-        Tell this start (None: what runs) to stop, and return it.
+        Tell this start (None: the running one) to stop, and return it.
 
-        Where that start has ended, this only wakes whoever waits for the next one. A start that is the parent's of a
-        fork counts as ended.
+        If that start has ended, this only wakes threads that wait for the app. In a forked child, a start of the parent
+        counts as ended.
         """
         with self._lock:
             if start is not None and start is not self.current and start.origin.here:
@@ -166,7 +166,7 @@ class Lifecycle:
                 self._move(Move.END)
 
     def close(self, start: Start) -> bool:
-        """Note, as `end` does, that the app starts no more; False if another start runs, or it is the parent's."""
+        """End this start, and let the app start no more; False if another start runs, or the app is the parent's."""
         with self._lock:
             if not self.runs or start is self.current:
                 self._move(Move.CLOSE)
@@ -182,6 +182,6 @@ class Lifecycle:
         """Make a move, and return the state before it."""
         row = TABLE[move]
         with self._lock:
-            # In one step for Python, which calls no signal handler in it: the lock is for other threads.
+            # One statement, in which Python calls no signal handler; the lock keeps out other threads.
             before, self._state = self._state, row[self._state]
         return before

@@ -1,10 +1,10 @@
 """
-Where `async def` handlers run: the application's event loop, or one of ours on a thread of its own.
+The event loop on which `async def` handlers run: the application's, or one of jmsx's on a thread of its own.
 
-A session's thread hands over the coroutine and waits for its end, so that order, settlement and transactions are those
-of any other handler. Where nothing has to be waited for between two messages, the loop goes on with the next one by
-itself, for to wake two threads costs more than a message does. A handler that is cancelled has failed, unless the
-application cancelled it to end.
+The session's thread hands the coroutine to the loop and waits for its end, so that order, settlement and transactions
+are those of any other handler. If nothing has to be waited for between two messages, the loop goes on with the next
+message without the session's thread, for waking two threads costs more than handling a message. A cancelled handler has
+failed, unless the app cancelled it in order to stop.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Makes what is awaited in one call of a handler.
+#: A function that returns the coroutine of one call of a handler.
 Work: TypeAlias = "Callable[[], Coroutine[Any, Any, Any]]"
 
 _log = logger("jmsx.app")
 
-#: Seconds between two looks whether the loop that a handler runs on is still there, and for it to hear that it ends.
+#: Seconds between two checks whether a handler's loop still runs, and to wait until a loop begins to stop.
 LOOK: Final = 0.5
 
-#: Seconds for an own loop to end, when nothing of ours runs on it.
+#: Seconds to wait until the thread of jmsx's own loop has ended.
 ENDING: Final = 5.0
 
-#: Seconds that a web server waits for the app to start; meanwhile it hears no signal, and serves nobody.
+#: Seconds that a web server waits for the app to start; during that time it hears no signal and serves no request.
 ENTERING: Final = 5.0
 
-#: The call of a handler that is at work here, also in tasks that it has started.
+#: The call of a handler in which this code runs, also in tasks that the handler has started.
 CALL: Final[contextvars.ContextVar[object]] = contextvars.ContextVar("jmsx_call", default=None)
 
 
 class NoThreadError(RuntimeError):
-    """The process gets no further thread: what was to be done there has not begun."""
+    """The process cannot start another thread, so the work for that thread has not begun."""
 
 
 async def beside(work: Callable[..., T], *arguments: object) -> T:
     """
-    Return what `work` returns, in a thread of its own with the caller's context, while the event loop goes on.
+    Call `work` on a thread of its own, in the caller's context, without blocking the event loop; return its result.
 
-    To its end also if the caller is cancelled; but a program that ends does not wait for it, for it may hang in what is
-    the application's. Raises NoThreadError where the process gets no thread for it.
+    The thread finishes even if the caller is cancelled; but a program that ends does not wait for it, for code of the
+    application may hang in it. Raises NoThreadError if the process cannot start the thread.
     """
     doing, do = _to_do(work, *arguments)
     thread = threading.Thread(target=do, name="jmsx-beside", daemon=True)
@@ -84,21 +84,21 @@ def _do(doing: concurrent.futures.Future[T], work: Callable[[], T]) -> None:
             doing.set_result(work())
         except BaseException as error:  # noqa: BLE001 - raised where it is awaited
             doing.set_exception(error)
-            del doing  # which knows the error now, and that this frame
+            del doing  # break the reference cycle of error and frame
 
 
 async def in_thread(work: Callable[[], T], *, to_its_end: bool) -> T:
     """
-    Return what `work` returns, in a thread with the caller's context, while the event loop goes on.
+    Call `work` on a thread, in the caller's context, without blocking the event loop; return its result.
 
-    With `to_its_end` a cancellation waits for it: what is sent after a rollback would be in the next transaction.
-    Raises NoThreadError where the process gets no thread for it: then it is never begun.
+    With `to_its_end`, a cancellation waits for `work` to finish: if it sent a message after the rollback, that would be
+    part of the next transaction. Raises NoThreadError if the process cannot start a thread; then `work` is not called.
     """
     doing, do = _to_do(work)
     try:
         asyncio.get_running_loop().run_in_executor(None, do)
     except RuntimeError as error:
-        # The loop's pool keeps what it gets no thread for, and has it done by the next of its threads that is free.
+        # The loop's pool keeps work for which it can start no thread, until one of its threads is free; so cancel it.
         if doing.cancel():
             raise NoThreadError(*error.args) from error
     working = asyncio.wrap_future(doing)
@@ -116,11 +116,11 @@ async def in_thread(work: Callable[[], T], *, to_its_end: bool) -> T:
 
 def out_of_scope() -> contextlib.AbstractContextManager[object]:
     """
-    Return a block in which a scope of anyio that was cancelled does not cancel what is awaited; `Task.cancel()` does.
+    Return a context manager that shields its block from a cancelled scope of anyio, but not from `Task.cancel()`.
 
-    Such a scope, of which each task group has one, cancels anew at each step what it has cancelled.
+    Without it, a cancelled scope, such as that of a task group, would cancel every single `await` in the block.
     """
-    scope = getattr(sys.modules.get("anyio"), "CancelScope", None)  # who has one has imported it
+    scope = getattr(sys.modules.get("anyio"), "CancelScope", None)  # else there is no scope
     return contextlib.nullcontext() if scope is None else scope(shield=True)
 
 
@@ -129,9 +129,9 @@ async def beside_a_server(
     app: contextlib.AbstractAsyncContextManager[Any], leave: Callable[[], object]
 ) -> AsyncIterator[None]:
     """
-    Enter `app`, or have it enter while the block runs if that takes long; `leave` ends that.
+    Enter `app`; if that takes long, it goes on while the block runs, and `leave` ends it.
 
-    Raises what entering it raises; at the end of the block, if that comes later.
+    Raises what entering `app` raises: at the end of the block, if the block has begun by then.
     """
     entering = asyncio.ensure_future(app.__aenter__())
     try:
@@ -140,7 +140,7 @@ async def beside_a_server(
         entering.cancel()
         with out_of_scope():
             await asyncio.wait([entering])
-            if not entering.cancelled() and entering.exception() is None:  # it was over just then
+            if not entering.cancelled() and entering.exception() is None:  # entered just then
                 await app.__aexit__(type(error), error, error.__traceback__)
         raise
     if entering.done():
@@ -164,7 +164,7 @@ async def _has_entered(entering: asyncio.Future[Any], leave: Callable[[], object
         return True
     entering.remove_done_callback(_tell_late_failure)
     leave()
-    with contextlib.suppress(JmsxError):  # that it was told to
+    with contextlib.suppress(JmsxError):  # the error of a start that was told to stop
         await entering
         return True
     return False
@@ -179,10 +179,10 @@ def _tell_late_failure(entering: asyncio.Future[Any]) -> None:
 @contextlib.contextmanager
 def on_signals(loop: asyncio.AbstractEventLoop, signalled: Callable[[], object]) -> Iterator[None]:
     """
-    Have SIGTERM and Ctrl-C call `signalled` on the loop, where it runs in the main thread.
+    Have SIGTERM and Ctrl-C call `signalled` on the loop, if it runs on the main thread.
 
-    Afterwards they do what they did before; but what the program itself had told this loop to do is forgotten where the
-    loop is not asyncio's own, for uvloop's tells nobody what that was.
+    After the block the handlers from before are restored; but signal handlers that the program had set on the loop are
+    restored only if it is asyncio's own, for uvloop does not say what they were.
     """
     told: dict[int, asyncio.Handle] = getattr(loop, "_signal_handlers", {})  # has no public name
     with contextlib.ExitStack() as undo:
@@ -200,44 +200,43 @@ def on_signals(loop: asyncio.AbstractEventLoop, signalled: Callable[[], object])
 
 
 class Loop:
-    """An event loop for handlers: `given`, which runs in another thread, or None for one of ours, to be opened."""
+    """An event loop for handlers: `given`, which runs on another thread, or a new one (None), which `open` starts."""
 
     def __init__(self, given: asyncio.AbstractEventLoop | None = None) -> None:
         self._loop = asyncio.new_event_loop() if given is None else given
         self._ending = False
-        self._heard = threading.Event()  #: set when the loop has heard that it is to end
+        self._heard = threading.Event()  #: set when the loop begins to stop
         self._cancelled: set[asyncio.Task[None]] = set()  #: by us, as the app ends
         self._given_up: set[asyncio.Task[None]] = set()
         self._thread: threading.Thread | None = None
         self._origin = Origin()
-        self._forked: asyncio.Task[Any] | None = None  #: the task that has, in the child
+        self._forked: asyncio.Task[Any] | None = None  #: the task that has forked
         if given is None:
             self._thread = threading.Thread(target=self._run, name="jmsx-loop", daemon=True)
 
     def open(self) -> None:
-        """Have one of ours run; raises ResourceAllocationError where the process gets no thread."""
+        """Start the loop if it is jmsx's own; raises ResourceAllocationError if no thread can be started."""
         if self._thread is not None:
             start(self._thread, "async handlers got no event loop", "start the app again")
             tell_of_forks(self)
 
     def after_fork(self) -> None:
         """
-        In the child of a fork: wait for nothing more, for what a loop of ours waits on is shared with the parent.
+        In the child of a fork, stop a loop of jmsx's own, for the files that it waits for are shared with the parent.
 
-        A handler that has forked goes on to its end, or until it awaits something; then the thread ends, and with it
-        the child.
+        A handler that has forked goes on until it ends or awaits something; then its thread ends, and the child, too.
         """
         keep_for_ever(self._loop)
         self._forked = asyncio.current_task(self._loop)
         self._ending = True
-        # What is due in this turn the parent does; asyncio has no public name for it.
+        # The callbacks that are due now are run by the parent; asyncio has no public name for them.
         for due in getattr(self._loop, "_ready", ()):
             due.cancel()
         self._loop.stop()
 
     @property
     def here(self) -> bool:
-        """Whether the caller runs on it."""
+        """Whether the caller runs on this loop."""
         try:
             return asyncio.get_running_loop() is self._loop
         except RuntimeError:
@@ -247,10 +246,10 @@ class Loop:
         self, work: Work, call: object, following: Callable[[Any], Work | None] = lambda _: None
     ) -> Running:
         """
-        Start what `work` makes; raises IllegalStateError if the loop is closed: then nothing was begun.
+        Start the coroutine that `work` makes; raises IllegalStateError, and starts nothing, if the loop is closed.
 
-        When that has returned, `following` is given the result, on the loop and in a context of its own, and may return
-        the next work; what `begin` returns ends with the last.
+        When the coroutine has returned, `following` is called with its result, on the loop and in a context of its own,
+        and may return the next work. The Running that this returns ends with the last work.
         """
         running = Running(self._loop, work, call, following, self._cancelled)
         try:
@@ -263,24 +262,24 @@ class Loop:
         return running
 
     def give_up(self, running: Running) -> None:
-        """Have `close` not wait for it: it was cancelled, has had its time to clean up, and has not ended."""
+        """Do not wait for `running` in `close`: it was cancelled, has had time to clean up, and has not ended."""
         if (task := running.task) is not None:
             self._given_up.add(task)
 
     def close(self) -> None:
-        """End a loop of ours, and what runs on it."""
+        """Stop the loop if it is jmsx's own, and cancel the tasks that run on it."""
         if self._thread is not None and self._thread.ident is None:
-            self._loop.close()  # which has not begun
+            self._loop.close()  # its thread was never started
         elif self._thread is not None and not self._loop.is_closed():
             with contextlib.suppress(RuntimeError):  # it is closed by now
                 self._loop.call_soon_threadsafe(self._stop)
-            # A loop that a handler blocks does not hear it, and was given its time when the app drained.
+            # A loop that is blocked by a handler does not begin to stop; it had its time when the app drained.
             if not self.here and self._heard.wait(LOOK):
                 self._thread.join(ENDING)
 
     def _stop(self) -> None:
         self._heard.set()
-        if not self._ending:  # a second time would cut off how tasks clean up
+        if not self._ending:  # cancelling again would interrupt the tasks' cleanup
             self._ending = True
             self._loop.stop()
 
@@ -288,7 +287,7 @@ class Loop:
         asyncio.set_event_loop(self._loop)
         try:
             while not self._ending:
-                # a handler stops it, or asyncio raises what a task of its own has left by: one delivery's affair
+                # a handler may stop the loop, or exit by SystemExit: that fails one delivery, and the loop runs on
                 with contextlib.suppress(SystemExit, KeyboardInterrupt):
                     self._loop.run_forever()
             if self._origin.here:
@@ -302,12 +301,12 @@ class Loop:
     def _end_tasks(self) -> None:
         """End what runs on it, in good order."""
         left = asyncio.all_tasks(self._loop)
-        for task in left - self._cancelled:  # a second time would cut off how it cleans up
+        for task in left - self._cancelled:  # cancelling again would interrupt its cleanup
             task.cancel()
         awaited = left - self._given_up
         ending = asyncio.wait(awaited, timeout=1.0) if awaited else _nothing()
         self._loop.run_until_complete(ending)
-        for task in asyncio.all_tasks(self._loop):  # who has gone on ends here, and hears of it
+        for task in asyncio.all_tasks(self._loop):  # a task that went on is cancelled once more
             task.cancel()
         self._loop.run_until_complete(_nothing())
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
@@ -317,7 +316,7 @@ class Running:
     """
     Calls of a handler on a loop, one after the other, for which one thread waits.
 
-    The two wait for each other, so what passes between them is one callback and one lock.
+    The loop and the thread wait for each other, so only one callback and one lock are used between them.
     """
 
     def __init__(
@@ -329,13 +328,13 @@ class Running:
         cancelled: set[asyncio.Task[None]],
     ) -> None:
         self.cancelled_by_us = False
-        self._cancelled = cancelled  #: tasks that we cancel are added to it
-        self.loop_closed = False  #: while the call ran
+        self._cancelled = cancelled  #: receives the tasks that jmsx cancels
+        self.loop_closed = False  #: whether it was closed during the call
         self._loop = loop
         self._work = work
         self._call = call
         self._following = following
-        self.task: asyncio.Task[None] | None = None  #: of the last call, once it has begun
+        self.task: asyncio.Task[None] | None = None  #: that of the last call, once begun
         self._over = mutex()  #: held until it has ended
         self._over.acquire()
         self._ended = False
@@ -346,7 +345,7 @@ class Running:
     def start(self) -> None:
         """Begin the call's work as a task; call this on the loop's thread."""
         self._context = contextvars.copy_context()
-        CALL.set(self._call)  # in a context that is this call's own, which the task takes over
+        CALL.set(self._call)  # in this call's own context, of which the task gets a copy
         self._begin_or_end(self._work, contextvars.copy_context())
 
     def _begin_or_end(self, work: Work, context: contextvars.Context) -> None:
@@ -364,12 +363,12 @@ class Running:
         """Make a task of one call; raises what a task factory of the program's does."""
         call = self._run(work)
         try:
-            # Not with `context=`, which factories need not take.
+            # Not by `create_task(context=)`, for a task factory need not accept that argument.
             task = context.run(self._loop.create_task, call)
         except BaseException:
             call.close()
             raise
-        if not task.done():  # an eager one may be over, and the next one is to begin
+        if not task.done():  # an eager task may be done, and the next is begun below
             self.task = task
 
     def _goes_on(self, returned: Any) -> bool:
@@ -382,16 +381,16 @@ class Running:
             return False
         if self._loop.get_task_factory() is None:
             self._begin(work, context)
-        else:  # one that is eager would run the call at once, inside of this one
+        else:  # an eager task would run the next call inside of this one
             self.task = None
             self._loop.call_soon(self._begin_or_end, work, context)
         return True
 
     def result(self) -> Any:
         """
-        Return what it returns, when it has; raises what it raises.
+        Wait for the last call, and return its result; raises what the call raises.
 
-        Raises asyncio.CancelledError if it was cancelled, IllegalStateError if its loop was closed under it.
+        Raises asyncio.CancelledError if it was cancelled, IllegalStateError if the loop was closed while it ran.
         """
         while not self._over.acquire(timeout=LOOK):
             task = self.task
@@ -406,7 +405,7 @@ class Running:
         return self._returned
 
     def cancel(self) -> None:
-        """Cancel the handler, because the app ends; it has ended when `result` returns, perhaps by swallowing that."""
+        """Cancel the handler, because the app ends; it may catch that, so only when `result` returns has it ended."""
         self.cancelled_by_us = True
 
         def cancel() -> None:
@@ -414,7 +413,7 @@ class Running:
                 self._cancelled.add(self.task)
                 self.task.cancel("the app ends")
 
-        with contextlib.suppress(RuntimeError):  # of a loop that is closed
+        with contextlib.suppress(RuntimeError):  # the loop may be closed
             self._loop.call_soon_threadsafe(cancel)
 
     async def _run(self, work: Work) -> None:
@@ -427,10 +426,10 @@ class Running:
         except KeyboardInterrupt as error:
             self._end(error)
             task = asyncio.current_task()
-            if task is not None:  # nobody asks it, so that asyncio would log the error as forgotten
+            if task is not None:  # retrieve its exception, or asyncio would log that nobody did
                 task.add_done_callback(lambda ended: ended.exception())
             raise
-        except GeneratorExit:  # of a loop that is gone, mostly
+        except GeneratorExit:  # mostly because the loop no longer exists
             raise
         except BaseException as error:  # noqa: BLE001 - SystemExit too fails this delivery, and ends no loop
             self._end(error)
@@ -440,7 +439,7 @@ class Running:
                 self._end(None)
 
     def _end(self, raised: BaseException | None) -> None:
-        if self._ended:  # and an eager task tells once more
+        if self._ended:  # an eager task calls this twice
             return
         self._ended = True
         self._raised = raised
