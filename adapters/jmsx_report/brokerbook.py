@@ -505,29 +505,67 @@ def _further(watched: pl.DataFrame, spans: pl.DataFrame, moved: pl.DataFrame) ->
     )
     if runs["longest"].all():
         return pl.DataFrame(schema=_FURTHER)
-    others = runs.filter(_apart(runs)).filter(~pl.col("longest"))
-    around = moved.select("route", "begun", "ended", "came", "went").join_where(
-        others.select("from_us", "to_us", "writer", of="route"),
-        pl.col("route") == pl.col("of"),
-        pl.col("begun") <= pl.col("to_us") + MINUTE_US,
-        pl.col("ended") >= pl.col("from_us") - MINUTE_US,
-    )
-    most = around.group_by("route", "writer").agg(pl.col("came", "went").sum())
+    others = runs.filter(_apart(runs)).filter(~pl.col("longest")).sort("route", "from_us")
+    others = others.with_row_index("nth").with_columns(pl.col("nth").cast(pl.Int64))
     went = pl.col("dequeued") - pl.col("expired")
     return (
-        others.join(most, on=["route", "writer"], how="left")
+        others.with_columns(_around(others, moved, name).alias(name) for name in ("came", "went"))
         .group_by("route")
         .agg(
-            (pl.col("enqueued") - pl.col("came").fill_null(0))
-            .clip(lower_bound=0)
-            .sum()
-            .alias("further_in"),
-            (went - pl.col("went").fill_null(0)).clip(lower_bound=0).sum().alias("further_out"),
+            (pl.col("enqueued") - pl.col("came")).clip(lower_bound=0).sum().alias("further_in"),
+            (went - pl.col("went")).clip(lower_bound=0).sum().alias("further_out"),
             pl.col("expired").sum().alias("further_expired"),
             pl.col("from_us").min().alias("first_us"),
             pl.col("to_us").max().alias("last_us"),
         )
     )
+
+
+def _around(runs: pl.DataFrame, moved: pl.DataFrame, name: str) -> pl.Series:
+    """
+    Return how many messages at most came, or went, in each run and a minute around it; runs by `route` and time, `nth`.
+
+    A row of `moved` is of one run or of several in a row: it is added at the first, and taken off behind the last.
+    """
+    rows = moved.filter(pl.col(name) > 0).select(
+        "route",
+        name,
+        (pl.col("begun") - MINUTE_US).alias("since"),
+        (pl.col("ended") + MINUTE_US).alias("until"),
+    )
+    ends = runs.select("route", "to_us", pl.col("nth").alias("first")).sort("to_us")
+    begins = runs.select("route", "from_us", (pl.col("nth") + 1).alias("behind")).sort("from_us")
+    found = (
+        rows.sort("since")
+        .join_asof(
+            ends,
+            left_on="since",
+            right_on="to_us",
+            by="route",
+            strategy="forward",
+            check_sortedness=False,
+        )
+        .sort("until")
+        .join_asof(
+            begins,
+            left_on="until",
+            right_on="from_us",
+            by="route",
+            strategy="backward",
+            check_sortedness=False,
+        )
+        .filter(pl.col("first") < pl.col("behind"))
+    )
+    changes = pl.concat(
+        [
+            found.select(pl.col("first").alias("nth"), name),
+            found.select(pl.col("behind").alias("nth"), -pl.col(name)),
+        ]
+    )
+    each = runs.select("nth").join(
+        changes.group_by("nth").agg(pl.col(name).sum()), on="nth", how="left", maintain_order="left"
+    )
+    return each[name].fill_null(0).cum_sum()
 
 
 def _apart(runs: pl.DataFrame) -> pl.Series:

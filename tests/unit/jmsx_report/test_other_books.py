@@ -561,3 +561,25 @@ def test_counts_over_another_link_of_another_process_prove_nothing() -> None:
 
     assert (summary["verdict"], summary["unaccounted"]) == ("suspect", 3)
     assert not findings(summary, "foreign_consumers")
+
+
+def test_each_of_many_processes_counts_what_others_took_in_its_own_time() -> None:
+    """Seven, one after the other, of 20 minutes but the fourth; others take one message of each but the fourth."""
+    log, begun = Log(), START
+    for number in range(7):
+        writer, end = f"shop-{number}", begun + (20 + 20 * (number == 3)) * MINUTE
+        log.opens(writer, begun)
+        log.reads(writer)
+        log.stats(writer, begun, enqueued=10 * number, dequeued=10 * number)
+        for nth in range(10):
+            made = log.send(writer, begun + 5 * MINUTE + nth)
+            if nth or number == 3:
+                log.deliver(writer, made, begun + 6 * MINUTE)
+        log.stats(writer, end, enqueued=10 * number + 10, dequeued=10 * number + 10)
+        log.closes(writer, end)
+        begun = end + MINUTE
+    summary = told(log)
+
+    assert (summary["verdict"], summary["explained"]) == ("unverifiable", 6), summary["reasons"]
+    assert "at least 6 messages went" in findings(summary, "foreign_consumers")[0]
+    assert not findings(summary, "foreign_producers")
