@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import wraps
-from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 import polars as pl
 
@@ -13,8 +13,11 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-#: No optimizations: they take as long as a small query itself.
-_AS_WRITTEN: Final = pl.QueryOptFlags.none()
+#: No optimizations: they take as long as a small query itself. Polars calls these flags unstable; where a version has
+#: none it optimizes, and answers the same.
+_AS_WRITTEN: Final[dict[str, Any]] = (
+    {"optimizations": pl.QueryOptFlags.none()} if hasattr(pl, "QueryOptFlags") else {}
+)
 _FEW_ROWS: Final = 10_000
 
 
@@ -58,4 +61,5 @@ def at_once(query: pl.LazyFrame, rows: int = 0) -> pl.DataFrame:
     """
     if rows > _FEW_ROWS:
         return query.collect()
-    return query.collect(engine="in-memory", optimizations=_AS_WRITTEN)
+    answer: pl.DataFrame = query.collect(engine="in-memory", **_AS_WRITTEN)
+    return answer

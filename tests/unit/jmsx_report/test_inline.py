@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import runpy
 import signal
 import threading
 
 import polars as pl
 import pytest
 
+from jmsx_report import inline
 from jmsx_report.inline import inlined
 
 
@@ -61,3 +63,16 @@ def test_an_interrupt_ends_it() -> None:
         inlined(goes_on)()
     assert done
     assert pl.select(1).item() == 1
+
+
+def test_a_polars_without_its_unstable_flags_answers_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may take them away, or rename them, in any version."""
+    monkeypatch.delattr(pl, "QueryOptFlags")
+    other = runpy.run_path(inline.__file__)["at_once"]
+
+    rows = pl.DataFrame({"number": [3, 1, 2]})
+    query = rows.lazy().filter(pl.col("number") > 1).select(pl.col("number").sum())
+    assert other(query).equals(inline.at_once(query))
+    assert other(query).item() == 5
