@@ -83,10 +83,10 @@ class MessageWindow:
 
     def open(self, unsettled: Unsettled) -> Sequence[Frame]:
         """
-        Return ACKs in a transaction that is aborted at once; or kept open, if each message has an ACK of its own.
+        Return ACKs in a transaction that is aborted at once; with individual ACKs the transaction stays open.
 
-        Such ACKs narrow the window again when they are aborted, so their transaction stays open until the next message
-        is settled, and grows meanwhile by what is handed out.
+        Individual ACKs narrow the window again when they are aborted. So their transaction stays open until the next
+        message is settled, and meanwhile gets ACKs of messages that are handed out.
         """
         self.counting = True
         full = self._model.is_full(len(unsettled))
@@ -99,7 +99,7 @@ class MessageWindow:
         )
         if free is not None and not full:
             return self._wake(free)
-        covered = max(covered, min(len(self._held), len(unsettled)))  # it must not narrow it
+        covered = max(covered, min(len(self._held), len(unsettled)))  # never narrow the window
         more = self._not_held(unsettled, covered)
         name = {"transaction": f"hold-{self._id}"}
         frames: list[Frame] = []
@@ -112,7 +112,7 @@ class MessageWindow:
         return frames
 
     def _not_held(self, unsettled: Unsettled, covered: int) -> list[Delivery]:
-        """Return those of the oldest `covered` messages that are not held; nothing if some before them are not, too."""
+        """Return those of the oldest `covered` messages that are not held; none if the held ones are not the oldest."""
         ahead = len(self._held)
         newest = list(islice(reversed(unsettled), max(len(unsettled) - ahead, 0)))
         more = newest[::-1][: max(covered - ahead, 0)]
@@ -120,9 +120,9 @@ class MessageWindow:
 
     def release(self) -> Sequence[Frame]:
         """
-        Return the frame that ends the hold, if there is one.
+        Return the frame that aborts the open transaction, if there is one.
 
-        STOMP's bookkeeping of transactions on a link does not tell one from another (BROKER.md C30).
+        It must end before other transactions begin: the STOMP converter mixes up those of one link (BROKER.md C30).
         """
         if not self._held:
             return []
@@ -131,32 +131,32 @@ class MessageWindow:
         return [Frame("ABORT", {"transaction": f"hold-{self._id}"})]
 
     def refused(self) -> None:
-        """Do nothing: no subscription is asked for."""
+        """Do nothing: on Classic no further subscription is opened, so none can be refused."""
 
     def again(self) -> MessageWindow:
-        """Return a new one: what was asked for in vain before is asked for again."""
+        """Return a fresh window for the next link, which may ask for more where this one asked in vain."""
         return MessageWindow(self._settings)
 
     def _wake(self, delivery: Delivery) -> Sequence[Frame]:
-        """Return the frames that make the broker look for more messages, and settle nothing."""
+        """Return the frames that make the broker page in more messages without settling any."""
         name = {"transaction": f"window-{self._id}"}
         ack = Frame("ACK", {"id": delivery.arrival.ack_id, **name})
         return [Frame("BEGIN", name), ack, Frame("ABORT", name)]
 
 
 class WindowModel:
-    """What the broker still sends: a model of one window, in messages; rather too narrow than too wide."""
+    """A model of one window, in messages: how many more the broker sends; rather too few than too many."""
 
     def __init__(self, prefetch: int, *, individual: bool) -> None:
         self._prefetch = prefetch
         self._individual = individual
-        self._wider = 0  #: beyond the prefetch, by aborted ACKs or by messages that are held
+        self._wider = 0  #: messages beyond the prefetch, by aborted or held ACKs
         self._asked = 0  #: unsettled messages when more was last asked for
-        self._sure = True  #: that the last asking was enough: another one would be of no use
+        self._sure = True  #: the last request was enough: another would be useless
 
     @property
     def opened(self) -> bool:
-        """Whether it is wider than the prefetch, or more was asked for: else what is settled changes nothing."""
+        """Whether the window is wider than the prefetch, or was asked to be; if not, settling changes nothing here."""
         return self._wider > 0 or self._asked > 0
 
     def patience(self, unsettled: int) -> float | None:

@@ -1,5 +1,5 @@
 """
-What jmsx says to ActiveMQ Classic.
+How jmsx writes frames for ActiveMQ Classic.
 
 Source: `ProtocolConverter.java:334-698` and `FrameTranslator.java:54-159`, at 6.3.1.
 """
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-#: The option of a destination URI that is about the `transformation` of maps.
+#: The destination option that sets the `transformation` of maps.
 TRANSFORMS: Final = TRANSLATION_HEADER
 
 
-#: The broker closes the connection at more than 1,000 headers (BROKER.md C53); the others are left to those of jmsx.
+#: The most properties of a message: the broker closes the connection over more than 1,000 headers (BROKER.md C53), and
+#: the rest is left for the headers of STOMP and jmsx.
 _PROPERTIES: Final = 960
 
 _CRON: Final = re.compile(r"[0-9*/,-]+( [0-9*/,-]+){4}")
@@ -65,10 +66,11 @@ class ClassicWriting(Writing):
         """
         Return headers of SUBSCRIBE; each `consumer.X` option of a destination URI becomes `activemq.X`.
 
-        Bodies of queues are translated unless `consumer.transformation=none` is asked for, and those of topics only for
-        `=jms-map-xml`: there it loses messages of others (BROKER.md C80). Without it maps come without a body. The
-        broker then leaves Java's ObjectMessages unread; else it closes the connection at one whose class it does not
-        trust. Source: `JmsFrameTranslator.convertMessage`; measured on 6.1.8.
+        Messages of queues are translated unless the URI has `consumer.transformation=none`; those of topics only with
+        `=jms-map-xml`, because translation on a topic loses messages of other subscribers (BROKER.md C80). Without
+        translation MapMessages come without a body. With translation the broker also reads Java's ObjectMessages, and
+        closes the connection at one whose class it does not trust.
+        Source: `JmsFrameTranslator.convertMessage`; measured on 6.1.8.
         """
         named = destination.partition("?")[0]
         if named.endswith((".#", "/#")):
@@ -106,11 +108,12 @@ class ClassicWriting(Writing):
 
     def trial(self, destination: str, headers: Mapping[str, str]) -> Mapping[str, str] | None:
         """
-        Return the headers of a consumer with prefetch 0, for a URI that stands for several destinations.
+        Return the headers of a trial SUBSCRIBE with prefetch 0, if the URI stands for several destinations; else None.
 
-        With a receipt the broker adds a consumer with prefetch 0, and opens it for the destination of the literal name
-        only: a backlog lay still until a message came, or for 30 s. Without one its refusal is written by another
-        thread than the receipts are, before or behind those of later frames (both measured on 6.1.8).
+        With a receipt the broker adds a consumer with prefetch 0, and opens its window only for the destination with
+        the pattern's literal name: a backlog was not delivered until a message came, or for 30 s. Without a receipt a
+        refusal is written by another thread than receipts are, before or after those of later frames. Both were
+        measured on 6.1.8.
         Source: `ProtocolConverter.onStompSubscribe`, `AbstractRegion.processConsumerControl`,
         `TransportConnection.serviceException` and `.dispatchAsync`.
         """
@@ -122,7 +125,7 @@ class ClassicWriting(Writing):
     def browse_headers(
         self, *, destination: str, prefetch: int, selector: str | None
     ) -> dict[str, str]:
-        """Return headers of the SUBSCRIBE of a queue browser; STOMP `auto` is right here, for nothing is taken."""
+        """Return headers of the SUBSCRIBE of a queue browser; `ack:auto` is safe, as a browser consumes nothing."""
         headers = {
             "destination": wire_destination(destination),
             "ack": "auto",

@@ -1,4 +1,4 @@
-"""The alerts: on what somebody notices, each with what to do about it."""
+"""The alerts, each on a symptom that users notice, and with instructions what to do."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _SLOW: Final = 6.0  #: how many times faster than allowed a budget is spent when
 
 def happened(counter: str, minutes: int, *without: str) -> str:
     """
-    Word that `counter` has grown in so many minutes, added up over the labels `without`.
+    Return PromQL for "`counter` has grown in so many minutes", summed over the labels `without`.
 
-    A process that is younger than that has counted all of it since: `increase()` does not see what a series is born
-    with, and so not the first failure of a process that fails at once.
+    For a process younger than that, the counter's whole value counts: `increase()` does not see the value with which a
+    series begins, and would miss the first failure of a process that fails at once.
     """
     apart = ", ".join(without)
     return (
@@ -52,7 +52,7 @@ def happened(counter: str, minutes: int, *without: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Burn:
-    """How fast a budget may be spent: both windows above `factor` times it."""
+    """A burn-rate alert: it fires if the error ratio exceeds `factor` times the budget in both windows."""
 
     record: Callable[[Budget], str]  #: the name of the recorded ratio of errors, without its window
     factor: float  #: how many times faster than the budget allows
@@ -62,7 +62,7 @@ class Burn:
     wait: str
 
     def expr(self, settings: Settings) -> str:
-        """Word the condition, quiet while no more than 10 messages passed in an hour."""
+        """Return the PromQL condition, which never holds if at most 10 messages were settled in an hour."""
         own = settings.of_destination
         names = "|".join(_quoted(name) for name in own)
         others = f'{{destination!~"{names}"}}' if own else ""
@@ -105,7 +105,7 @@ BURNS: Final[dict[str, Burn]] = {
 
 
 def _happened_as(counter: str, outcome: str, minutes: int) -> str:
-    """Ask as `happened` does, of the series with that outcome."""
+    """Return what `happened` does, for the series with that outcome."""
     return happened(f'{counter}{{outcome="{outcome}"}}', minutes, "instance", "worker", "outcome")
 
 
@@ -341,7 +341,7 @@ _PROGRESS: Final = (
     ),
     Alert(
         name="JmsxConsumerStalled",
-        # Whatever waits behind a blocking back-off waits for it; where others may pass, they have to.
+        # Messages behind a blocking back-off must wait; behind a non-blocking one they must go on, or it is a stall.
         expr=(
             "sum without (worker) (jmsx_unsettled_messages)"
             " - sum without (worker, blocking)"
@@ -435,7 +435,7 @@ _LINK: Final = (
     ),
     Alert(
         name="JmsxConnectionFlapping",
-        # Moments, not sockets: each session has one, and a restart of the broker costs all of them at once.
+        # Count moments and not sockets: each session has a socket, and a restart of the broker closes all at once.
         expr=(
             "max without (worker) (sum without (reason)"
             ' (changes(jmsx_disconnects_total{reason!="closed"}[15m]))) > 6'
@@ -505,7 +505,7 @@ _ANSWERS: Final = (
     ),
     Alert(
         name="JmsxConnectionSilent",
-        # No test in a hurry makes these seconds fewer: sockets have their own.
+        # Tests with a shortened time scale do not scale these seconds: sockets have real timeouts.
         expr=(
             "time() - min without (worker) (jmsx_last_frame_received_timestamp_seconds)"
             " > max without (worker) (jmsx_silence_limit_seconds > 0) + 60"
@@ -554,7 +554,7 @@ _ANSWERS: Final = (
         name="JmsxInstanceGone",
         expr="up == 0 and on (job, instance) max_over_time(jmsx_build_info[1h])",
         wait="2m",
-        least=10.0,  # a scrape of a busy process has as long, and a fraction of that in a test in a hurry
+        least=10.0,  # a scrape of a busy process may take as long, even in tests on a shorter time scale
         severity=Severity.TICKET,
         labels=("job", "instance"),
         summary="{instance} of {job} is gone",
@@ -572,7 +572,7 @@ _ANSWERS: Final = (
     ),
     Alert(
         name="JmsxWorkerSilent",
-        # A supervisor tells 0 only of who should answer: not while it starts, drains, or waits to be started again.
+        # A supervisor shows 0 only for a worker that should answer: not while it starts, drains, or awaits a restart.
         expr="jmsx_worker_up == 0",
         wait="2m",
         least=10.0,  # as of an instance
@@ -611,7 +611,7 @@ _ANSWERS: Final = (
     ),
     Alert(
         name="JmsxWorkersDying",
-        # Moments, not deaths: what kills all of them at once does so once.
+        # Count moments and not deaths: what kills all workers at once counts once.
         expr="changes(jmsx_worker_restarts_total[15m]) > 2",
         severity=Severity.TICKET,
         labels=("job", "instance"),
@@ -662,7 +662,7 @@ _WATCH: Final = (
     ),
     Alert(
         name="JmsxBrokerClockSkew",
-        # The clocks are compared over a way of two seconds at the most, so what is above one is no delay.
+        # The clocks are compared by an exchange of at most two seconds, so more than one second is no mere delay.
         expr="abs(max without (worker) (jmsx_broker_clock_ahead_seconds)) > 1",
         wait="15m",
         severity=Severity.INFO,

@@ -1,4 +1,4 @@
-"""What Prometheus answers to the panels, asked as Grafana would for all jobs, instances and destinations."""
+"""Runs the panels' queries on Prometheus, as Grafana would for all jobs, instances and destinations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jmsx_dashboards.model import Panel, View
 _POINTS: Final = 240
 #: Seconds that one answer may take.
 _PATIENCE: Final = 30.0
-#: Seconds of a rate at least: four scrapes of 15 s each, as Grafana has it.
+#: The shortest window of a rate in seconds: four scrapes of 15 s each, as in Grafana.
 _LEAST_RATE: Final = 60.0
 
 _INSTANT: Final = frozenset({View.STAT, View.BARGAUGE, View.TABLE})
@@ -26,7 +26,7 @@ _INSTANT: Final = frozenset({View.STAT, View.BARGAUGE, View.TABLE})
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What is shown: seconds since the epoch."""
+    """The time that is shown; seconds since the epoch."""
 
     start: float
     end: float
@@ -63,14 +63,14 @@ class Series:
 
 
 def worded(expr: str, span: Span) -> str:
-    """Return `expr` without Grafana's variables."""
+    """Return `expr` with values in place of Grafana's variables."""
     expr = expr.replace("$__rate_interval", f"{span.rate:.0f}s")
     expr = expr.replace("$__range", f"{span.seconds:.0f}s")
     return re.sub(r"\$[a-z]+", ".+", expr.replace("$job|", ".*"))
 
 
 class Prometheus:
-    """A Prometheus, or what answers as one, at `url`."""
+    """A Prometheus server, or another one with its HTTP API, at `url`."""
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
@@ -140,7 +140,7 @@ def table(panel: Panel, answers: list[list[Series]]) -> tuple[list[str], list[di
 
 
 def single(series: list[Series]) -> list[tuple[str, float]]:
-    """Return names and values of cumulated buckets, each without those below it; of others as they are."""
+    """Return names and values of the last points; cumulative buckets are made single by subtracting those below."""
     if not any("le" in one.labels for one in series):
         return [(one.name, one.last) for one in sorted(series, key=lambda one: -one.last)]
     bounds = sorted(series, key=lambda one: float(one.labels["le"]))

@@ -1,4 +1,4 @@
-"""The five boards: what each panel asks, what good looks like, and what to do else."""
+"""The five boards: the queries of each panel, what good looks like, and what to do if it does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All files for a place, and a small stack to look at them: what `jmsx dashboards export` writes."""
+"""The files that `jmsx dashboards export` writes, with a small Docker Compose stack to look at them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def files(links: Links, settings: Settings) -> dict[str, str]:
-    """Write all files in memory: their paths and their text."""
+    """Return all files: text by path."""
     return {
         **{f"grafana/{uid}.json": text for uid, text in boards_json(links).items()},
         f"prometheus/{texts.RULES_FILE}": texts.rules(links, settings),

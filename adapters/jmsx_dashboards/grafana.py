@@ -17,7 +17,7 @@ _COLUMNS: Final = 24
 _SCHEMA: Final = 41
 _DATASOURCE: Final = {"type": "prometheus", "uid": "$datasource"}
 
-#: Each variable with the query of its values, in the order in which one narrows the next.
+#: The boards' variables with the queries of their values, in an order in which each narrows the next.
 VARIABLES: Final[dict[str, str]] = {
     "job": "label_values(jmsx_build_info, job)",
     "instance": 'label_values(jmsx_build_info{job=~"$job"}, instance)',
@@ -25,7 +25,7 @@ VARIABLES: Final[dict[str, str]] = {
     "broker": f"label_values(jmsx_disconnects_total{{{J}}}, broker)",
 }
 
-#: What is marked on all panels: its name, query, label to show and colour.
+#: The annotations on all panels: name, query, label to show and colour.
 ANNOTATIONS: Final = (
     (
         "Alerts",
@@ -53,11 +53,11 @@ ANNOTATIONS: Final = (
     ),
 )
 
-#: What a link to another board takes along.
+#: The URL parameters that a link to another board passes on.
 _ALONG: Final = "&".join(
     ["${__url_time_range}", *(f"${{{name}:queryparam}}" for name in VARIABLES)]
 )
-#: Where a panel leads that no alert watches: what the words mean, and which commands there are.
+#: The page that a panel links to if no alert watches it: it explains how to read the panels.
 _READING: Final = "Reading.md"
 
 _FORMATS: Final = {View.HEATMAP: "heatmap", View.BARGAUGE: "heatmap", View.TABLE: "table"}
@@ -73,12 +73,12 @@ def boards_json(links: Links) -> dict[str, str]:
 
 
 def watching(panel: Panel) -> list[str]:
-    """Name the alerts that lead to a panel."""
+    """Return the names of the alerts that refer to a panel."""
     return [alert.name for alert in ALERTS if alert.panel == panel.title]
 
 
 def described(panel: Panel) -> str:
-    """Say what the panel shows, and which alerts watch it."""
+    """Return the panel's description, with the names of the alerts that watch it."""
     names = ", ".join(watching(panel))
     return f"{panel.description} Watched by {names}." if names else panel.description
 
@@ -89,7 +89,7 @@ def runbook(panel: Panel) -> str:
 
 
 def placed(board: Board) -> Iterator[tuple[Panel | str, dict[str, int]]]:
-    """Yield each panel, or the title of a row, with its place: as far up as there is room, then as far left."""
+    """Yield each panel, or the title of a row, with its position: as high as there is room, then as far left."""
     bottom = 0
     for row in board.rows:
         if row.title:
@@ -238,7 +238,7 @@ def _defaults(panel: Panel) -> dict[str, Any]:
 
 
 def _overrides(panel: Panel, links: Links) -> list[dict[str, Any]]:
-    """Return what is different in single columns of a table: times, and links to runbooks."""
+    """Return Grafana's overrides for single columns of a table: times, and links to runbooks."""
     since = {"id": "unit", "value": "dateTimeFromNow"}
     found = [_override(column, since) for column in panel.times]
     for column, page in panel.runbooks.items():
@@ -253,7 +253,7 @@ def _override(column: str, *properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def _transformations(panel: Panel) -> list[dict[str, Any]]:
-    """Return one table of all queries: a row for each set of labels, columns in order, nothing else."""
+    """Return Grafana's transformations that join all queries into one table: one row for each set of labels."""
     names = {
         ("Value" if len(panel.queries) == 1 else f"Value #{'ABCDEFGH'[n]}"): query.legend or "value"
         for n, query in enumerate(panel.queries)

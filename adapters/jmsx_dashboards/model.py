@@ -1,4 +1,4 @@
-"""What boards and rules are made of, before anything is written in Grafana's or Prometheus' words."""
+"""The model of boards, alerts and rules, independent of the file formats of Grafana and Prometheus."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 OVERVIEW: Final = "jmsx-overview"  #: Grafana's uid of the board that alerts lead to
 TARGET_LABELS: Final = ("job", "instance")  #: what Prometheus adds to each series that it scrapes
-#: What `jmsx run --workers` adds to each series of a worker; rules add them up.
+#: The label that `jmsx run --workers` adds to each series of a worker; rules sum over it.
 WORKER: Final = "worker"
 
 
@@ -43,7 +43,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """One panel; what its numbers mean stands in the description."""
+    """One panel; the description says what its numbers mean."""
 
     title: str
     view: View = View.TIMESERIES
@@ -89,7 +89,7 @@ class Board:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """A query that Prometheus answers beforehand; its name is `level:metric:operations`."""
+    """A recording rule, a query that Prometheus computes regularly; its name is `level:metric:operations`."""
 
     record: str
     expr: str
@@ -112,7 +112,7 @@ class Alert:
     expr: str
     wait: str = "0m"  #: how long it must hold: `for` in Prometheus' rules
     seconds: tuple[int, ...] = ()  #: the numbers in `expr` that are seconds
-    #: Seconds below which no test in a hurry shortens `wait`: machines do not hurry
+    #: Seconds below which `timescale` never shortens `wait`: machines need real time
     least: float = 0.0
     severity: Severity
     labels: tuple[str, ...]  #: what identifies one firing
@@ -128,14 +128,14 @@ class Alert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What may go wrong with the messages of a destination."""
+    """The error budget of a destination: which shares of its messages may go wrong."""
 
     dead_letters: float = 0.001  #: the share that may become dead letters, 0 to 1
     late: float = 0.01  #: the share that may take longer than `seconds`, 0 to 1
     seconds: float = 30.0  #: from the broker to the ACK; one of the histogram's bounds
 
     def __post_init__(self) -> None:
-        """Raise ConfigurationError for what is no budget."""
+        """Raise ConfigurationError for a share or latency that is not allowed."""
         for name in ("dead_letters", "late"):
             if not 0 < (share := getattr(self, name)) < 1 / FASTEST:
                 raise ConfigurationError(
@@ -155,17 +155,17 @@ FASTEST: Final = 14.4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What recording rules and alerts are made by: budgets, and how fast time goes."""
+    """The parameters of recording rules and alerts: budgets, and a time scale for tests."""
 
     budget: Budget = field(default_factory=Budget)
     #: The budgets of destinations that have one of their own.
     of_destination: Mapping[str, Budget] = field(default_factory=dict)
-    #: Windows, waits and ages are divided by it: rules for a test in a hurry.
+    #: Windows, waits and ages are divided by this number, to make rules for short tests.
     timescale: float = 1.0
 
     @property
     def seconds(self) -> list[float]:
-        """The latencies that budgets are about."""
+        """The latencies in the budgets, in seconds."""
         return sorted({one.seconds for one in (self.budget, *self.of_destination.values())})
 
 
@@ -199,20 +199,20 @@ def _budget(path: Path, name: str, table: Any, default: dict[str, float]) -> Bud
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Where runbooks and boards are."""
+    """The URLs or folders of runbooks and boards."""
 
     #: A folder or URL; by default the path in this repository.
     runbooks: str = "dashboards/runbooks"
     grafana: str = ""  #: Grafana's root URL; by default paths from whatever root the reader is at
 
     def annotations(self, alert: Alert) -> dict[str, str]:
-        """Word the annotations of `alert` as a template for Prometheus."""
+        """Return the annotations of `alert` as templates for Prometheus."""
         texts = {label: f"{{{{ $labels.{label} }}}}" for label in alert.labels}
         quoted = {label: f"{{{{ $labels.{label} | urlquery }}}}" for label in alert.labels}
         return self._annotations(alert, texts, quoted)
 
     def rendered(self, alert: Alert, labels: dict[str, str]) -> dict[str, str]:
-        """Word the annotations of `alert` as Prometheus renders them for `labels`."""
+        """Return the annotations of `alert` as Prometheus renders them for `labels`."""
         quoted = {label: quote_plus(value) for label, value in labels.items()}
         return self._annotations(alert, labels, quoted)
 
@@ -231,7 +231,7 @@ class Links:
         }
 
 
-#: The boards' variables that are labels.
+#: The labels that are also variables of the boards.
 _VARIABLES: Final = frozenset({"job", "instance", "destination", "broker"})
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600}
@@ -248,7 +248,7 @@ def scaled(expr: str, seconds: tuple[int, ...], timescale: float) -> str:
 
 
 def shortened(duration: str, timescale: float, least: float = 0.0) -> str:
-    """Return `duration`, such as `5m`, divided by `timescale`, but for what would be less than `least` seconds."""
+    """Return `duration`, such as `5m`, divided by `timescale`, but at least `least` seconds."""
     if timescale == 1:
         return duration
     seconds = max(int(duration[:-1]) * _UNITS[duration[-1]] / timescale, least)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _COLUMN: Final = 0.75  #: inches
 _LINE: Final = 0.36  #: inches
 _HEAD: Final = 0.7  #: inches, for the title of the board
-_LINES: Final = 8  #: more would not be told apart
+_LINES: Final = 8  #: more could not be distinguished
 _LETTERS_AN_INCH: Final = 11.5  #: of a table, as large as it may be
 _LETTERS: Final = 44  #: of a name in a legend
 _COLOURS: Final = {"green": "#2e7d4f", "yellow": "#b98900", "red": "#c02942"}
@@ -46,13 +46,13 @@ _STYLE: Final[dict[Any, Any]] = {
     "axes.axisbelow": True,
     "svg.hashsalt": "jmsx",
 }
-#: Seconds, from the longest on, and how they are told.
+#: Units of time, longest first: seconds and symbol.
 _DURATIONS: Final = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"), (0.001, "ms"))
 _THOUSAND: Final = 1000
 
 
 def told(value: float, unit: str) -> str:
-    """Return `value` for a reader."""
+    """Return `value` with its unit, as a reader expects it."""
     if unit == "s":
         return _duration(value)
     if unit == "percentunit":
@@ -113,7 +113,7 @@ def _place(
     answers: dict[str, list[list[Series]]],
     span: Span,
 ) -> None:
-    """Draw a panel, or the heading of a row, where it stands on its board."""
+    """Draw a panel, or the heading of a row, at its position on the board."""
     width, height = figure.get_size_inches()
     left = place["x"] * _COLUMN / width
     top = 1 - (_HEAD + place["y"] * _LINE) / height
@@ -140,7 +140,7 @@ def _fill(
     begin, wide, high = left + 0.15 / width, wide - 0.35 / width, high - below
     axes = figure.add_axes((begin, bottom + below, wide, high))
     draw(axes, panel, answers, span)
-    box = None if bare else axes.get_tightbbox()  # how wide a scale is only drawing tells
+    box = None if bare else axes.get_tightbbox()  # only drawing tells the width of a scale
     if box is not None:
         missing = max(begin - box.transformed(figure.transFigure.inverted()).x0, 0.0)
         axes.set_position((begin + missing, bottom + below, wide - missing, high))
@@ -320,7 +320,7 @@ _DRAWN: Final = {
 
 
 def _date(seconds: float) -> float:
-    """Return a moment as Matplotlib counts them: in days since 1970."""
+    """Convert seconds since the epoch to Matplotlib's dates: days since 1970."""
     return seconds / 86_400
 
 
@@ -333,7 +333,7 @@ def page(
     span: Span,
     links: Links,
 ) -> str:
-    """Return one HTML page that needs nothing else; `answers` by the uids of boards and the titles of panels."""
+    """Return one self-contained HTML page; `answers` by the uids of boards and the titles of panels."""
     parts = [_section(board, answers[board.uid], span, links) for board in boards]
     names = " ".join(f'<a href="#{board.uid}">{escape(board.title)}</a>' for board in boards)
     return f"""<!doctype html>
@@ -372,7 +372,7 @@ def _body(panel: Panel, answers: list[list[Series]], span: Span, links: Links) -
     if panel.view is View.TABLE:
         return _html_table(panel, answers, span, links)
     with mpl.rc_context(_STYLE):
-        # A layout of Matplotlib's own would draw it three times.
+        # Matplotlib's own layout engine would draw the figure three times.
         figure = Figure(figsize=(panel.width * 0.6, panel.height * _LINE))
         _fill(figure, (0.0, 0.0, 1.0, 1.0 - 0.1 / (panel.height * _LINE)), panel, answers, span)
         file = io.StringIO()

@@ -1,4 +1,4 @@
-"""The recording rules: what alerts compare, computed once."""
+"""The recording rules: queries that several alerts use, computed once."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from jmsx_dashboards.model import Recording, Settings
 #: Windows of the budgets: fast burn (5m and 1h), slow burn (30m and 6h).
 BUDGET_WINDOWS: Final = ("5m", "30m", "1h", "6h")
 SETTLED_IN_AN_HOUR: Final = "job_destination:jmsx_settled_messages:increase1h"
-#: How many messages wait in a queue, whoever told it.
+#: How many messages wait in a queue, from whichever source.
 DEPTH: Final = "destination:jmsx_broker_depth_messages:max"
 #: The share of a destination's messages that may become dead letters.
 BUDGET: Final = "destination:jmsx_dead_letter_budget:ratio"
 
 _BY_DESTINATION: Final = ("job", "destination")
-#: What differs between the processes and workers of a job.
+#: The labels by which the processes and workers of a job differ.
 _APART: Final = "instance, worker"
 
 
@@ -31,7 +31,7 @@ def recordings(settings: Settings) -> tuple[Recording, ...]:
 
 
 def _allowed(settings: Settings) -> Recording:
-    """Return the budgets themselves, for the boards, which are the same for all settings."""
+    """Return a rule that records the budgets, so that the boards are the same for all settings."""
     shares = [
         (f'{{destination="{name}"}}', budget.dead_letters)
         for name, budget in settings.of_destination.items()
@@ -109,7 +109,7 @@ _FIXED: Final[tuple[Recording, ...]] = (
     ),
     Recording(
         record=DEPTH,
-        # Ours; that of Classic by Prometheus' JMX exporter with its own activemq.yml; that of Artemis by its metrics.
+        # From jmsx; from Classic by Prometheus' JMX exporter with its activemq.yml; from Artemis by its metrics plugin.
         expr=(
             "max by (destination) (jmsx_broker_queue_messages)"
             ' or label_replace(max by (destination) (activemq_queue_queue_size), "destination",'

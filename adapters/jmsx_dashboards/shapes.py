@@ -10,7 +10,7 @@ J: Final = 'job=~"$job",instance=~"$instance"'  #: matchers of what belongs to a
 D: Final = J + ',destination=~"$destination"'  #: of what belongs to a destination
 B: Final = J + ',broker=~"$broker"'  #: of what belongs to a connection
 I: Final = "[$__rate_interval]"  # noqa: E741 - the window of every rate
-R: Final = "[$__range]"  #: what is shown, for single numbers
+R: Final = "[$__range]"  #: the whole time shown, for single numbers
 
 AT_ALL: Final = ((1, "red"),)  #: one is too many
 
@@ -130,5 +130,5 @@ def stat(
 
 
 def mean(histogram: str) -> str:
-    """Word the mean of `histogram` over all destinations."""
+    """Return PromQL for the mean of `histogram` over all destinations."""
     return f"sum(rate({histogram}_sum{{{D}}}{I})) / sum(rate({histogram}_count{{{D}}}{I}))"

@@ -142,7 +142,7 @@ CAUSES: Final = {
 
 
 def causes() -> str:
-    """Write what each reason means: where the table of the first fold leads to."""
+    """Return the page that explains each failure reason; the first table of the overview links to it."""
     parts = "\n".join(
         f"## {reason}\n\n{one.meaning}\n\n```sh\n{one.first}\n```\n\n{one.fix}\n"
         for reason, one in CAUSES.items()
@@ -246,5 +246,5 @@ def _bullets(lines: Iterable[str], quoted: dict[str, str]) -> str:
 
 
 def as_yaml(value: object) -> str:
-    """Write YAML that says who made it."""
+    """Return `value` as YAML, with a comment that says that jmsx wrote it."""
     return _WRITTEN + yaml.safe_dump(value, sort_keys=False, width=10_000, allow_unicode=True)

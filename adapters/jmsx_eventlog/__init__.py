@@ -1,7 +1,7 @@
 """
-The event log: what happened, a JSON object a line, in segments that say what is missing.
+The event log: one JSON object on each line for each event, in segments that also say what is missing.
 
-A name is loaded when it is first asked for: who reads logs needs the schema, and not the writer.
+A name is imported when it is first used: programs that read logs need the schema, and not the writer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Events to lines: pure, driven by the table in `schema`; no clock, no file."""
+"""Encodes events as lines, by the table in `schema`; pure functions without clock or file."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ _KINDS_OF_CLASS: Final[Mapping[type, tuple[str, ...]]] = {
     core.ClockCompared: ("broker.clock",),
 }
 _MICROSECONDS: Final = 1e6  # as a float: so its product with seconds costs a third
-#: Members of a dict that Python 3.11 makes in one step; of more it puts in each by itself
+#: The most members of a dict display that Python 3.11 builds in one step; with more it adds each by itself
 _AT_ONCE: Final = 15
 
 
 def kind_of(event: Event) -> str:
-    """Name the kind of line that tells of `event`; of a class that has none, the name of the class."""
+    """Return the kind of line for `event`; if its class has none, the name of the class."""
     if isinstance(event, core.TransactionEnded):
         return _KIND_OF_TRANSACTION[event.outcome]
     if isinstance(event, core.LinkClosed):
@@ -62,12 +62,12 @@ def kind_of(event: Event) -> str:
 
 
 def urgent_classes() -> frozenset[type]:
-    """List the classes of events whose lines are evidence."""
+    """Return the classes of events whose lines are evidence for the audit."""
     urgent = {kind.name for kind in KINDS if kind.urgent}
     return frozenset(cls for cls, kinds in _KINDS_OF_CLASS.items() if urgent & {*kinds})
 
 
-#: What is written of a value, as Python; `ahead` is the offset of the wall clock in microseconds.
+#: The Python expression for a value of each origin; `ahead` is the offset of the wall clock in microseconds.
 _EXPRESSION: Final = {
     Origin.COPIED: "{}",
     Origin.OPT_IN: "{}",
@@ -75,17 +75,18 @@ _EXPRESSION: Final = {
     Origin.FROM_SECONDS: f"round({{}} * {_MICROSECONDS})",
     Origin.FROM_EPOCH_MS: "{} * 1000",
 }
-#: What stands in a `conn.up` of the session rather than the event.
+#: Fields of a `conn.up` line that come from the session (`Source`) and not from the event.
 _OF_SOURCE: Final = {"broker": "broker", "broker_kind": "broker_kind", "conn_id": "connection_id"}
 
-#: Between two lines as an array has them, and as the log has them.
+#: The text between two lines in a JSON array, and in the log.
 _BETWEEN: Final = b'},{"v":%d,"kind":"' % VERSION
 _END_AND_BEGIN: Final = _BETWEEN.replace(b",", b"\n", 1)
 
-#: What is raised for what JSON cannot carry: a value of another type, too great, or not a number; an event of no kind.
+#: Errors raised for events that cannot be written as JSON: a value of a wrong type, too large, or NaN; an unknown
+#: event.
 UNENCODABLE: Final = (TypeError, ValueError, AttributeError, OverflowError, KeyError)
 
-#: Makes the members of one line: event, source, seq, and what the wall clock is ahead, in microseconds.
+#: Makes the members of one line from event, source, seq, and by how many microseconds the wall clock is ahead.
 Maker: TypeAlias = "Callable[[Any, Source, int, float], dict[str, Any]]"
 
 
@@ -93,8 +94,8 @@ def _maker(kind: str, writer: str, optional: frozenset[str], *, with_text: bool)
     """
     Make the function that fills lines of `kind`; attributes in `optional` may be None and are left out then.
 
-    It is compiled from the table, as a dataclass is from its fields: a loop over the table costs three times as much,
-    and this is done for each event.
+    The function is compiled from the table, as a dataclass is from its fields: a loop over the table for each event
+    would cost three times as much.
     """
     members = {
         "v": repr(VERSION),
@@ -104,7 +105,7 @@ def _maker(kind: str, writer: str, optional: frozenset[str], *, with_text: bool)
         "ts_us": "round(at + ahead)",
         "mono_us": "round(at)",
         "session_id": "source.session_id",
-        # What is told late belongs to a socket that is gone.
+        # A late delivery belongs to a socket that is gone, not to the session's present one.
         "epoch": "event.epoch" if kind == "delivery.late" else "source.epoch",
     }
     last = []
@@ -159,16 +160,16 @@ class Encoder:
         """
         Make the lines of `events`, numbered from `seq`, each with its line feed.
 
-        `offset` is what the wall clock is ahead of the monotonic clock, in seconds. Raises one of `UNENCODABLE` for
-        what JSON cannot carry; one by one with `event` it shows which it is.
+        `offset` is wall clock minus monotonic clock, in seconds. Raises one of `UNENCODABLE` if an event cannot be
+        written as JSON; the caller then calls `event` for each to find which.
         """
         ahead = offset * _MICROSECONDS
         maker_of, records = self._maker_of, []
         for number, (event, source) in enumerate(events, seq):
             make = maker_of.get(type(event)) or self._makers[kind_of(event)]
             records.append(make(event, source, number, ahead))
-        # One call for all is ten times as fast as one for each. A quote in a text has a backslash before it, and no
-        # value is an object, so nothing else reads like the end of one line and the beginning of the next.
+        # One call for all events is ten times as fast as one for each. Quotes in texts are escaped, and no value is an
+        # object, so `_BETWEEN` occurs only between two lines.
         lines = orjson.dumps(records)[1:-1].split(_BETWEEN)
         if len(lines) != len(records):
             raise TypeError("a value is an array of objects")
@@ -179,7 +180,7 @@ class Encoder:
         """
         Make the line for `event`, with its line feed.
 
-        Raises one of `UNENCODABLE` where a value is none that JSON has; the caller reports a gap.
+        Raises one of `UNENCODABLE` if the event cannot be written as JSON; the caller writes a `log.gap` instead.
         """
         make = self._makers[kind_of(event)]
         return _line(make(event, source, seq, offset * _MICROSECONDS))
@@ -206,7 +207,7 @@ def _line(record: dict[str, Any]) -> bytes:
     try:
         return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
     except orjson.JSONEncodeError:
-        # Header values that were not UTF-8 come as lone surrogates: replaced rather than lost.
+        # Header values that were not UTF-8 contain lone surrogates: replace these rather than lose the line.
         replaced = {
             name: value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
             for name, value in record.items()

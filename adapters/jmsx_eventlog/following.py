@@ -1,4 +1,4 @@
-"""An event log read while it is written: each line of every writer, soon after it was written."""
+"""Follows an event log while it is written: yields each line of every writer soon after it was written."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from jmsx_eventlog.segment import OPEN_SUFFIX, SEALED_SUFFIX, open_name, sealed_
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: Of the lines that are there already, the last ones are looked for in so many bytes of each living segment.
+#: The last existing lines are looked for in so many bytes at the end of each open segment.
 _LOOKED_AT: Final = 256 * 1024
-#: A folder may change again without another time, so soon after it did.
+#: A folder changed less than this ago is listed again: another change may not alter its modification time.
 _SETTLED_NS: Final = 1_000_000_000
-#: Members that are told first, or that tell nothing to who reads along.
+#: Members that are shown first, or not at all because they tell a reader nothing.
 _FRAME: Final = frozenset({"v", "kind", "writer", "seq", "ts_us", "mono_us", "session_id", "epoch"})
 
 
@@ -35,14 +35,14 @@ def follow(
     as_json: bool = False,
 ) -> Iterator[str]:
     """
-    Word the `last` lines of living writers, and then each line that is written, one text a line, without end.
+    Yield the `last` existing lines of running writers, and then each line that is written, as texts, without end.
 
-    Segments that are begun later, in whatever folder, are read from their beginning; one that is closed, to its end.
+    Segments begun later, in whatever folder, are read from their beginning; closed segments to their end.
 
     Args:
-        directory: of an `EventLog`, or of many hosts below it.
-        last: how many lines of those that are there.
-        wait: is called whenever nothing is left to be read.
+        directory: the directory of an `EventLog`, or one with those of many hosts below it.
+        last: how many of the existing lines to yield.
+        wait: called whenever there is nothing more to read.
         kind: only events of this kind, such as `conn.lost`.
         as_json: give each line as it was written; a line that is no event is given as a JSON string.
 
@@ -72,7 +72,7 @@ def follow(
 
 @dataclass(slots=True)
 class _Segment:
-    """One segment under whichever name it has now, and how far it was read."""
+    """One segment, under its open or its final name, and how far it was read."""
 
     path: Path  #: of the closed segment
     living: bool
@@ -80,7 +80,7 @@ class _Segment:
     done: bool = False  #: closed, and read to its end
 
     def rest(self, most: int | None = None) -> bytes:
-        """Read the whole lines that were not read yet; of those no more than the last `most` bytes."""
+        """Return the complete lines that were not read yet, at most the last `most` bytes of them."""
         growing = self.path.with_name(open_name(self.path.name))
         for path in (growing, self.path) if self.living else (self.path,):
             try:
@@ -96,7 +96,7 @@ class _Segment:
             whole = data[: data.rfind(b"\n") + 1]
             self.read = begin + len(whole)
             return whole if begin == 0 or most is None else whole[whole.find(b"\n") + 1 :]
-        self.done = True  # it is gone
+        self.done = True  # the file is gone
         return b""
 
 
@@ -111,7 +111,7 @@ class _Log:
     _known: set[str] = field(default_factory=set)
 
     def look(self) -> None:
-        """Find what has been begun."""
+        """Find segments that have been begun since the last call."""
         left = [str(self.root)]
         while left:
             folder = left.pop()
@@ -121,7 +121,7 @@ class _Log:
                 if seen != changed or time.time_ns() - changed < _SETTLED_NS:
                     folders = self._listed(folder)
                     self._seen[folder] = (changed, folders)
-            except OSError:  # it was taken away
+            except OSError:  # the folder was removed
                 self._seen.pop(folder, None)
                 continue
             left += folders
@@ -141,14 +141,14 @@ class _Log:
         return folders
 
     def forget(self) -> None:
-        """Leave out segments that were read to their end."""
+        """Forget segments that are closed and were read to their end."""
         self.segments = {key: one for key, one in self.segments.items() if not one.done}
 
 
 def _told(
     data: bytes, kind: str | None, word: Callable[[bytes, int, dict[str, Any] | None], str]
 ) -> Iterator[tuple[int, str]]:
-    """Yield each line, if it is of `kind`, as its time and as `word` has it; `word` gets None for what is no line."""
+    """Yield time and wording of each line of `kind`; `word` gets None for text that is no valid line."""
     for line in data.split(b"\n")[:-1]:
         try:
             found = orjson.loads(line)

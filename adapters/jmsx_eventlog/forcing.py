@@ -1,4 +1,4 @@
-"""A thread that waits for the disk, so that the one that writes need not."""
+"""A thread that forces files to the disk (fsync), so that the writer thread need not wait for it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 class Forcing:
     """
-    Does jobs one after the other in a thread of its own, or at once where there is none.
+    Runs jobs one after the other in a thread of its own, or directly if the thread could not be started.
 
-    To force a file to the disk may take a tenth of a second, and to write to it need not wait for that.
+    Forcing a file to the disk may take a tenth of a second, and further writes need not wait for it.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Forcing:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the thread: before it is needed, as a program that ends can start none any more."""
+        """Start the thread, before it is needed: a program that is ending can no longer start one."""
         thread = threading.Thread(target=self._run, name="jmsx-eventlog-disk", daemon=True)
         with suppress(RuntimeError):  # at a limit of processes, or the program ends
             thread.start()

@@ -1,4 +1,4 @@
-"""The bounded queue between delivery and the writer thread, and what is done when it is full."""
+"""The bounded queue between the threads that report events and the writer thread, and what happens if it is full."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from jmsx_eventlog.encode import kind_of, urgent_classes
 
 _URGENT: Final = urgent_classes()
 
-#: Events that may be in memory only while the disk takes what is written: what a SIGKILL can cost.
+#: The most events that are only in memory while the disk accepts writes: so many may be lost by a SIGKILL.
 IN_MEMORY: Final = 1000
 
-#: Seconds that an event may be in memory, when the next one is told, while the disk takes what is written.
+#: The most seconds that an event may be only in memory, when the next one comes, while the disk accepts writes.
 OLDEST: Final = 0.010
-#: Seconds that an event waits for company; a wake-up of the writer for each costs more. The rest of OLDEST is there for
-#: the wake-up and the write.
+#: Seconds that the writer waits for more events, as a wake-up for each costs more. The rest of OLDEST is left for the
+#: wake-up and the write.
 LINGER: Final = 0.007
 
-#: So many times others may take the room that somebody waits for.
+#: How many times other threads may take the room that a thread waits for.
 _PASSED_OVER: Final = 2
 
-#: In so many waits patience ends. A process that was stopped has used up one of them, and not the patience: the writer
-#: did not run either.
+#: The patience is divided into so many waits. If the process was stopped, that uses up only one of them and not all the
+#: patience, because the writer did not run either.
 _WAITS: Final = 10
 
 _NEVER: Final = sys.maxsize
@@ -35,15 +35,15 @@ _NEVER: Final = sys.maxsize
 
 class Intake:
     """
-    Takes events from any thread; one thread takes them out and says when they are written.
+    Takes events from any thread; the writer thread takes them out and says when they are written.
 
-    Up to `IN_MEMORY` events wait to be written, none of them for longer than `OLDEST`. Whoever comes when there are as
-    many, or one is as old, waits for room, at most `patience` seconds in which the process runs: so a writer that is
-    only busy, or that the machine does not let run, holds back those who tell, and nothing is left out; whoever has
-    seen room come and go twice finds room all the same, so that nobody is passed over for long. After one wait in which
-    nothing was written nobody waits until something is written again, so that a full disk costs delivery `patience`
-    once and not once a message: until then `IN_MEMORY` events are kept, and urgent ones up to `capacity` in all, and
-    the others are dropped. The numbers are exact but for the number of threads that put at once.
+    Up to `IN_MEMORY` events wait to be written, none for longer than `OLDEST`. A thread that puts an event when there
+    are so many, or one is so old, waits for room, at most `patience` seconds in which the process runs. So a writer
+    that is only slow, or not scheduled, holds back those threads, and no event is lost. A thread that twice saw room
+    taken by others is admitted anyway, so that none is passed over for long. After one wait in which nothing was
+    written, no thread waits until something is written again, so that a full disk delays message delivery by `patience`
+    only once, and not for each message. Until then `IN_MEMORY` events are kept, urgent ones up to `capacity` in all,
+    and others are dropped. These limits may be exceeded by the number of threads that put events at the same time.
     """
 
     def __init__(self, capacity: int, patience: float) -> None:
@@ -55,7 +55,7 @@ class Intake:
         self._capacity = capacity
         self._patience = patience
         self._idle = True  # the writer found nothing to take
-        self._wake_at = _NEVER  # so many waiting events wake the writer
+        self._wake_at = _NEVER  # how many waiting events wake the writer
         self._wake = threading.Event()
         self._room = threading.Condition(mutex())
         self._held = 0  # threads that wait for room
@@ -68,7 +68,7 @@ class Intake:
         self._dropped: Counter[str] = Counter()  # the same by kind
 
     def __len__(self) -> int:
-        """How many events are not yet written."""
+        """Return how many events are not yet written."""
         return len(self._queue) + self._taken
 
     def put(self, event: Event, source: Source) -> None:
@@ -94,12 +94,12 @@ class Intake:
             self._uncounted[kind, reason] += count
 
     def dropped_by_kind(self) -> dict[str, int]:
-        """Tell what was dropped since the start, by kind."""
+        """Return how many events were dropped since the start, by kind."""
         with self._counting:
             return dict(self._dropped)
 
     def take_dropped(self) -> Counter[tuple[str, str]]:
-        """Hand over what was dropped since the last call, by kind and reason, and forget it."""
+        """Return how many events were dropped since the last call, by kind and reason."""
         if not self._uncounted:
             return Counter()
         with self._counting:
@@ -110,9 +110,9 @@ class Intake:
 
     def wait(self, timeout: float) -> None:
         """
-        Wait a moment for events, and before it, where the last moment was in vain, at most `timeout` seconds for one.
+        Wait for more events until the oldest is LINGER old; if `take` last found none, first wait `timeout` for one.
 
-        So while events come nobody has to wake the writer, until many are there.
+        So while events keep coming no thread has to wake the writer, until many are there.
         """
         if self._idle and not self._queue:
             self._wait_for(1, timeout)
@@ -129,7 +129,7 @@ class Intake:
         return [self._queue.popleft()[:2] for _ in range(count)]
 
     def written(self) -> None:
-        """Note that all that was taken is written, or dropped: there is room."""
+        """Note that all events taken are written or dropped, so that there is room."""
         self._taken = 0
         self._since = self._queue[0][2] if self._queue else monotonic()
         self._times_written += 1
@@ -139,9 +139,9 @@ class Intake:
                 self._room.notify_all()
 
     def close(self) -> None:
-        """Take in no more, and wake the writer thread."""
+        """Accept no more events, and wake the writer thread."""
         self.closing.set()
-        self._most = 0  # whoever comes now asks whether it is closed
+        self._most = 0  # so each further `put` checks `closing`
         self._wake.set()
         with self._room:
             self._room.notify_all()
@@ -154,7 +154,7 @@ class Intake:
         self._wake_at = _NEVER
 
     def _admitted(self, event: Event) -> bool:
-        """Return whether an event that found no room is taken in all the same, or after a while."""
+        """Return whether an event that found no room is accepted, perhaps after waiting."""
         if not self._stuck and not self.closing.is_set() and self._waited():
             return True
         most = self._capacity if type(event) in _URGENT else self._most
@@ -182,7 +182,7 @@ class Intake:
                 waits -= 1
 
     def _has_room(self, before: int, times: int) -> bool:
-        """Return whether there is room now, or there was `times` since so much was written, and others took it."""
+        """Return whether there is room, or others took it `times` times: writes since `before` made that often room."""
         waiting = len(self)
         young = not waiting or monotonic() - self._since <= OLDEST
         return (waiting < self._most and young) or self._times_written - before >= times

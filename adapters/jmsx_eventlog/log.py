@@ -24,37 +24,37 @@ if TYPE_CHECKING:
 
 _MEBIBYTE: Final = 1024 * 1024
 
-#: Seconds that a line may lie unsynced, by what `sync` says; None: for ever.
+#: Seconds that a line may stay unsynced, by the option `sync`; None: for ever.
 _SYNC: Final = {"always": 0.0, "interval": 1.0, "none": None}
 
 
 class EventLog:
     """
-    Writes each event as one line below `directory`; give it to a connection as an observer.
+    Writes each event as one line below `directory`; pass it to an `App` or connection as an observer.
 
     Lines are written by one thread; `observe` only queues. Every line of a process has the next
-    `seq`, and what had to be left out is told in a `log.gap` line, so a reader can prove that it
-    has everything, or say what it lacks. A full disk or a failing one is counted and retried,
-    never raised. A process that forks goes on with a new writer in the child. No body is ever
-    written, and free text (error messages) only `with_text`. Its `…_seconds` are durations:
-    numbers of seconds, a timedelta, or a text such as "1min".
+    `seq`, and events that had to be dropped are counted in a `log.gap` line, so a reader can prove
+    that it has everything, or say what is missing. Errors of the disk, also a full one, are
+    counted and the write is retried; they are never raised. After a fork the child goes on with a
+    new writer. No message body is ever written, and free text (error messages) only `with_text`.
+    Options `…_seconds` are durations: numbers of seconds, a timedelta, or a text such as "1min".
 
     Args:
-        directory: made if need be; segments come to lie in `date=…/hour=…` below it (UTC).
+        directory: created if missing; segments are written to `date=…/hour=…` below it (UTC).
         service: the application's name, in `log.open`.
-        segment_bytes: a segment is closed before it grows past this.
-        segment_seconds: and when it is this old, so that readers see it.
-        patience_seconds: how long `observe` holds its caller back where 1,000 events are not yet
-            written, or one of them for 10 ms. So a writer that is only slower than the application
-            loses no line. A SIGKILL loses at most 1,000, and of each thread none that was told more
-            than 10 ms before its last one: write(2) has given all others to the operating system.
-            Where the disk has taken nothing for so long, nobody waits any more until it does:
-            deliveries, sends, dead letters and transactions are kept in memory then, and all other
+        segment_bytes: a segment is closed before it becomes larger than this.
+        segment_seconds: a segment is also closed when it is this old, so that readers see it.
+        patience_seconds: how long `observe` blocks its caller if 1,000 events are not yet written,
+            or one is not for 10 ms. So a writer that is only slower than the application loses no
+            line. A SIGKILL loses at most 1,000 events, and of each thread only those of the 10 ms
+            before its last one: all others have been passed to the operating system by write(2).
+            If nothing could be written for so long, `observe` no longer blocks until something can:
+            deliveries, sends, dead letters and transactions are then kept in memory, and all other
             events are dropped and counted.
-        queue_events: how many events are kept in memory then; what is more is dropped and counted.
+        queue_events: how many events are then kept in memory; more are dropped and counted.
         sync: when lines are forced to the disk: "always" (each write), "interval" (each second) or
-            "none". A crash of the process alone loses nothing that was written in any of them.
-        close_seconds: how long close() tries to write the rest.
+            "none". If only the process crashes, no written line is lost with any of these.
+        close_seconds: how long close() tries to write the remaining events.
         wall, monotonic: the clocks, in seconds; `monotonic` is the one of `event.at`.
 
     Raises:
@@ -62,7 +62,7 @@ class EventLog:
 
     """
 
-    keeps_counts: Final = True  #: an `App` has the broker tell its own, as a book beside this one
+    keeps_counts: Final = True  #: an `App` then also logs the broker's own counts
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class EventLog:
         return self._intake.dropped
 
     def dropped_by_kind(self) -> dict[str, int]:
-        """Tell of which kinds they are, and how many of each."""
+        """Return how many events of each kind are missing from the log."""
         return self._intake.dropped_by_kind()
 
     @property
@@ -141,7 +141,7 @@ class EventLog:
         self._intake.put(event, source)
 
     def close(self) -> None:
-        """Write what is queued and `log.close`, and seal; later events are counted as dropped."""
+        """Write the queued events and a `log.close` line, and seal the segment; later events count as dropped."""
         with self._starting:
             self._closed = True
             if self._writer is not None:
@@ -163,10 +163,10 @@ class EventLog:
 
 def recover_orphans(directory: Path | str, *, any_host: bool = False) -> list[Recovered]:
     """
-    Repair the segments that dead writers of this host (or of any) left open; returns what was done.
+    Repair the segments that dead writers of this host left open; returns what was done.
 
-    An `EventLog` does this at its start; call it where none will start again. `any_host` is for a
-    directory on a shared disk whose locks work across hosts. Raises OSError.
+    An `EventLog` does this at its start; call it if none will be started again. `any_host` repairs
+    those of all hosts: only for a shared disk whose locks work across hosts. Raises OSError.
     """
     host = None if any_host else host_name()
     return recover(Path(directory), host=host, by=writer_name(), wall=time.time())
@@ -184,7 +184,7 @@ def _writable(directory: Path) -> Path:
 
 @cache
 def _logs() -> weakref.WeakSet[EventLog]:
-    """Keep the logs of this process for the hook that a forked child runs."""
+    """Return the set of this process's logs, which a hook tells of each fork in the child."""
     logs: weakref.WeakSet[EventLog] = weakref.WeakSet()
 
     def tell_all() -> None:

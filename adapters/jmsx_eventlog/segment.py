@@ -1,9 +1,9 @@
 """
-Segments: files of lines that are `.jsonl.open` while they grow and `.jsonl` for ever after.
+Segments: files of lines that are named `.jsonl.open` while they grow, and `.jsonl` for ever after.
 
-A living writer holds a lock (flock) on its open segment, so whoever can take the lock knows that
-the writer is dead; this also holds in containers, where process ids repeat. Nothing here knows what
-is in a line but `recover`, which has to read the last one.
+A running writer holds a lock (flock) on its open segment, so a process that gets the lock knows
+that the writer is dead; this also works in containers, where process ids repeat. Only `recover`
+depends on the content of lines: it has to read the last one.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 #: A segment that is still written to; readers take `*.jsonl` only.
 OPEN_SUFFIX: Final = ".jsonl.open"
 SEALED_SUFFIX: Final = ".jsonl"
-#: One that is not locked yet: nothing is written to it before it has its name.
+#: A new segment that is not locked yet: nothing is written to it before it gets its name.
 UNNAMED_SUFFIX: Final = f"{OPEN_SUFFIX}.new"
 
 
 def sealed_name(name: str) -> str:
-    """Name a segment, open or not, as it is for good."""
+    """Return the final name of a segment, open or closed."""
     return name.removesuffix(OPEN_SUFFIX) + SEALED_SUFFIX if name.endswith(OPEN_SUFFIX) else name
 
 
 def open_name(name: str) -> str:
-    """Name a segment as its writer does until it is complete."""
+    """Return the name that a segment has while it is open."""
     return name if name.endswith(OPEN_SUFFIX) else name.removesuffix(SEALED_SUFFIX) + OPEN_SUFFIX
 
 
@@ -44,17 +44,17 @@ _SEQ_DIGITS: Final = 12  #: so that names sort as numbers up to 10^12 lines a pr
 
 
 def writer_of(path: Path) -> str:
-    """Name the writer whose segment `path` is."""
+    """Return the name of the writer of the segment `path`."""
     return path.name.split(".jsonl")[0].rsplit("-", 1)[0]
 
 
 def first_seq_of(path: Path) -> int:
-    """Read the `seq` of the first line of the segment off its name."""
+    """Return the `seq` of the segment's first line, from its name."""
     return int(path.name.split(".jsonl")[0].rsplit("-", 1)[1])
 
 
 class Segment:
-    """One growing file of whole lines; raises OSError as it comes."""
+    """One growing file of whole lines; its methods raise OSError."""
 
     def __init__(self, directory: Path, writer: str, first_seq: int, wall: float) -> None:
         hour = datetime.fromtimestamp(wall, UTC)
@@ -63,7 +63,7 @@ class Segment:
         self.path = folder / f"{writer}-{first_seq:0{_SEQ_DIGITS}}{OPEN_SUFFIX}"
         self.size = 0  #: bytes that are whole lines
         self.broken = False  #: a failed write could not be undone: abandon it
-        # First the lock, then the name: a file of this name without a lock is taken for that of a process that died.
+        # First the lock, then the name: an unlocked file with this name would be taken for a dead writer's.
         unnamed = self.path.with_name(
             f".{self.path.name.removesuffix(OPEN_SUFFIX)}{UNNAMED_SUFFIX}"
         )
@@ -90,7 +90,7 @@ class Segment:
         self.size += len(lines)
 
     def sync(self) -> None:
-        """Have what was written on the disk, not only in the page cache."""
+        """Force what was written to the disk, not only into the page cache."""
         os.fdatasync(self._fd)
 
     def seal(self, *, durable: bool) -> None:
@@ -122,7 +122,7 @@ def _publish(path: Path, *, durable: bool) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What was done about one segment of a dead writer."""
+    """How one segment of a dead writer was repaired."""
 
     path: Path  #: its name now
     writer: str  #: the dead one
@@ -133,9 +133,9 @@ def recover(directory: Path, *, host: str | None, by: str, wall: float) -> list[
     """
     Repair and rename the open segments that dead processes of `host` left (None: of any host).
 
-    The torn end is cut off, the dead writer's next `seq` is given to a `log.recovered` line, and
-    the segment gets its final name. `by` is the writer that does it and `wall` the time in seconds
-    since the epoch. Segments of living processes are left alone. Raises OSError.
+    The incomplete last line is cut off, a `log.recovered` line with the dead writer's next `seq` is
+    added, and the segment gets its final name. `by` is the writer that does it and `wall` the time
+    in seconds since the epoch. Segments of running processes are left alone. Raises OSError.
     """
     found = []
     for path in sorted(directory.rglob(f"*{OPEN_SUFFIX}")):
@@ -156,7 +156,7 @@ def _host_of(path: Path) -> str:
 
 
 def _lock(path: Path) -> int | None:
-    """Open and lock `path`; None where its writer lives or another recovers it."""
+    """Open and lock `path`; return None if its writer runs, or another process is recovering it."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -180,7 +180,7 @@ def _repair(directory: Path, path: Path, fd: int, by: str, wall: float) -> Recov
     later = any(
         first_seq_of(other) > first for other in directory.rglob(f"{writer}-*{SEALED_SUFFIX}*")
     )
-    if not later:  # else the writer went on after this segment, and its `seq` with it
+    if not later:  # else the writer has later segments, with higher numbers
         line = own_line(
             writer, "log.recovered", last + 1, wall, None, lost_bytes=lost, recovered_by=by
         )
@@ -190,7 +190,7 @@ def _repair(directory: Path, path: Path, fd: int, by: str, wall: float) -> Recov
 
 
 def _whole_lines(content: bytes, first: int) -> tuple[int, int]:
-    """Find the end of the last readable line, in bytes, and the `seq` of that line."""
+    """Return where the last readable line ends, in bytes, and its `seq`."""
     end = content.rfind(b"\n") + 1
     while end:
         start = content.rfind(b"\n", 0, end - 1) + 1

@@ -1,4 +1,4 @@
-"""The writer thread of one process: gives out `seq`, rolls segments, outlives a full disk."""
+"""The writer thread of one process: numbers lines, begins new segments, and survives a full disk."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 _log = logger("jmsx.eventlog")
 
-_BATCH: Final = IN_MEMORY // 2  #: events of one write(): others come in while they are written
+_BATCH: Final = IN_MEMORY // 2  #: events in one write(); others may come in meanwhile
 _IDLE: Final = 0.2  #: seconds between looks at the age of the segment when nothing happens
 _RETRY: Final = 0.2  #: seconds between two tries to write what could not be written
-_GRACE: Final = 1.0  #: seconds for a busy machine to let the thread count what it gave up
+_GRACE: Final = 1.0  #: seconds for the thread, on a busy machine, to count what it gave up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Settings:
 
 
 def host_name() -> str:
-    """Tell the host's name as it stands in a writer's name."""
+    """Return the host's name in the form used in writers' names."""
     return re.sub(r"[^A-Za-z0-9.]+", "_", socket.gethostname()) or "host"
 
 
@@ -63,7 +63,7 @@ def writer_name() -> str:
 
 @cache
 def _own_version() -> str:
-    """Look up jmsx's version: once, and not in the writer's thread, for that imports modules."""
+    """Return jmsx's version; called once, and not in the writer's thread, because it imports modules."""
     try:
         return version("jmsx")
     except PackageNotFoundError:  # run from a source tree that is not installed
@@ -109,7 +109,7 @@ class Writer:
         self._thread.join(self._settings.close_seconds + _RETRY + _GRACE)
 
     def forget(self) -> None:
-        """Leave the segment to the parent in the child of a fork, where its thread is not."""
+        """In the child of a fork, leave the segment to the parent: the writer thread runs only there."""
         if self._segment is not None:
             self._segment.abandon()
 
@@ -144,7 +144,7 @@ class Writer:
         self._finish()
 
     def _finish(self) -> None:
-        """Write the rest and `log.close`, but try no longer than `close_seconds`."""
+        """Write the remaining events and `log.close`, but try no longer than `close_seconds`."""
         deadline = real_monotonic() + self._settings.close_seconds
         while events := self._intake.take(_BATCH):
             self._add(events)
@@ -161,7 +161,7 @@ class Writer:
         self._drop_late()
 
     def _give_up(self) -> None:
-        """Count all that is not written as dropped, and what comes later; leave the segment to be recovered."""
+        """Count all unwritten events, and later ones, as dropped; leave the segment to be recovered."""
         self._intake.close()
         self._forcing.end()
         self.forget()
@@ -172,7 +172,7 @@ class Writer:
         self._intake.written()
 
     def _drop_late(self) -> None:
-        """Count what was told as the log closed."""
+        """Count as dropped the events that came while the log was closing."""
         for event, _ in self._intake.take(len(self._intake)):
             self._intake.drop(kind_of(event), "overflow")
 
@@ -189,7 +189,7 @@ class Writer:
                 )
 
     def _add(self, events: list[tuple[Event, Source]]) -> None:
-        """Encode `events`; each that JSON cannot carry becomes a gap."""
+        """Encode `events`; each that cannot be written as JSON becomes a gap."""
         self._unencoded = events
         offset = self._settings.wall() - self._settings.monotonic()
         if events:
@@ -227,7 +227,7 @@ class Writer:
         self._add_lines(self._encoder.own(kind, self._seq, wall, monotonic, **members), 1)
 
     def _write_all(self) -> None:
-        """Write what is encoded, again and again, until that is done or the log is to close."""
+        """Retry to write the encoded lines until that succeeds, or the log is to close."""
         failed = False
         while not self._written() and not self._intake.closing.wait(_RETRY):
             failed = True
@@ -240,7 +240,7 @@ class Writer:
             )
 
     def _written(self) -> bool:
-        """Return whether nothing is left to be written; tries once."""
+        """Try once to write; return whether nothing is left to be written."""
         if self._unwritten:
             try:
                 while self._unwritten:
@@ -254,7 +254,7 @@ class Writer:
         return True
 
     def _append_some(self) -> None:
-        """Append all lines if the segment has room for them, or else as many as it has room for."""
+        """Append all lines, or as many as fit into the segment."""
         segment = self._segment
         room = self._settings.segment_bytes - (segment.size if segment else 0)
         lines = b"".join(self._unwritten)
@@ -263,7 +263,7 @@ class Writer:
             if not end and segment:
                 self._seal()
                 return
-            end = end or lines.find(b"\n") + 1  # a segment has one line at least
+            end = end or lines.find(b"\n") + 1  # a segment has at least one line
         else:
             end = len(lines)
         count = self._encoded if end == len(lines) else lines.count(b"\n", 0, end)
@@ -333,7 +333,7 @@ class Writer:
             segment.seal(durable=self._settings.sync_seconds is not None)
         except OSError as error:
             self._note(error)
-        if dirty:  # if it failed nothing more can be done for it
+        if dirty:  # even if it failed: nothing more can be done
             self._forced_since.popleft()
 
     def _note(self, error: OSError) -> None:

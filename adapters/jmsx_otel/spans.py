@@ -1,13 +1,13 @@
 """
-OpenTelemetry: a span for each message that is sent, and for each call of a handler, linked to its senders'.
+OpenTelemetry: a span for each message sent, and for each call of a handler, linked to the senders' spans.
 
 ::
 
     app = App("stomp://localhost:61613", middleware=[tracing()])
 
-The context travels in the message's properties, as the propagators that the program has set write it (`traceparent`).
-Names and attributes are those of the semantic conventions for messaging. `jmsx[otel]` brings the API alone; what is
-done with spans is the business of the SDK that the program sets up.
+The trace context travels in message properties, written by the propagators that the program has set (`traceparent`).
+Names and attributes follow the semantic conventions for messaging. `jmsx[otel]` installs only the API; the SDK that the
+program sets up decides what is done with spans.
 """
 
 from __future__ import annotations
@@ -30,13 +30,11 @@ if TYPE_CHECKING:
 
 def tracing(tracer_provider: TracerProvider | None = None) -> Layer:
     """
-    Return a middleware for `App(middleware=[...])`, for plain and `async def` handlers, batches too, and for what is
-    sent.
+    Return a middleware for `App(middleware=[...])` that traces sends and handlers (plain, `async def`, and of batches).
+    Each call of a handler has a CONSUMER span, `process NAME`, with links to the senders' spans of its messages, if
 
-    A handler's span is of the kind CONSUMER, `process NAME`, with a link to the span of each message's sender, where
-    that told of it; what the handler raises is recorded. What `app.send` sends has a span of the kind PRODUCER,
-    `send NAME`; a message that came in and is sent on keeps the context that it has. `tracer_provider`: None is the
-    program's.
+    these have a trace context; exceptions are recorded. Each `app.send` has a PRODUCER span, `send NAME`; a received
+    message that is sent on keeps its trace context. `tracer_provider`: None means the program's global one.
     """
     tracer = trace.get_tracer("jmsx", tracer_provider=tracer_provider)
 
@@ -92,7 +90,7 @@ def tracing(tracer_provider: TracerProvider | None = None) -> Layer:
 
 
 def _link(message: Message) -> Link | None:
-    """Return a link to the span of its sender, if that told of one."""
+    """Return a link to the span of the message's sender; None if the message has no trace context."""
     carrier = {name: text for name, text in message.properties.items() if isinstance(text, str)}
     context = trace.get_current_span(propagate.extract(carrier)).get_span_context()
     return Link(context) if context.is_valid and context.is_remote else None

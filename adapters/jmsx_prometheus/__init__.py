@@ -1,4 +1,4 @@
-"""Events as Prometheus metrics: an observer counts them, an endpoint shows them."""
+"""Events as Prometheus metrics: an observer counts events, and an endpoint exposes the metrics."""
 
 from jmsx.plugins import needing as _needing
 

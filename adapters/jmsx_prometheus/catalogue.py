@@ -38,18 +38,18 @@ _UNITLESS: Final = frozenset({"info", "overflow", "up"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One row: a metric with everything that anyone needs to know of it."""
+    """One row of the catalogue: everything about a metric."""
 
     name: str  #: as exposed; a histogram's samples add `_bucket`, `_sum` and `_count`
     kind: Kind
     labels: tuple[str, ...]
     help: str
-    fed_by: tuple[str, ...]  #: the events that move it; empty where no event alone does
+    fed_by: tuple[str, ...]  #: the events that change it; empty if no single event does
     buckets: tuple[float, ...] = ()  #: upper bounds in `unit`, without +Inf; histograms only
 
     @property
     def unit(self) -> str:
-        """What one of it is, as its name ends; empty for an info, a yes or no, an overflow."""
+        """The unit, from the end of the name; empty for infos, yes-or-no gauges and overflow counters."""
         last = self.name.removesuffix("_total").rpartition("_")[2]
         return "" if last in _UNITLESS else last
 
@@ -61,7 +61,7 @@ class Metric:
         return (self.name,)
 
 
-#: Each label, what it says and what keeps the number of its values small.
+#: Each label with its meaning and what limits the number of its values.
 LABELS: Final[dict[str, str]] = {
     "action": "`suppressed`, or `delivered`: handed out although it may have been before",
     "blocking": "`true` where the messages behind it wait, too",
@@ -494,7 +494,7 @@ _LINK: Final = (
     ),
 )
 
-#: Read off an event log at each scrape, where the observer is given one.
+#: Read from an event log at each scrape, if the observer was given one.
 _LOG: Final = (
     _counter(
         "jmsx_event_log_lines_total",
@@ -533,7 +533,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     *_LOG,
 )
 
-#: What a report writes of its own outcome; no observer exports it.
+#: Metrics that a report writes about its own outcome; no observer exports them.
 PIPELINE: Final[tuple[Metric, ...]] = (
     _gauge("jmsx_report_timestamp_seconds", (), "When the report was made."),
     _gauge(
@@ -560,7 +560,7 @@ PIPELINE: Final[tuple[Metric, ...]] = (
     ),
 )
 
-#: What `jmsx run --workers` adds to those of its workers (`jmsx/cli/supervisor.py`).
+#: Metrics that `jmsx run --workers` adds to those of its workers (`jmsx/cli/supervisor.py`).
 SUPERVISOR: Final[tuple[Metric, ...]] = (
     _gauge(
         "jmsx_worker_up",
@@ -580,7 +580,7 @@ RAW_ONLY: Final[dict[str, str]] = {
 
 BY_NAME: Final[dict[str, Metric]] = {metric.name: metric for metric in METRICS}
 
-#: Those of reports and supervisors too, for dashboards and rules.
+#: By sample name, with those of reports and supervisors: all metrics that dashboards and rules may use.
 SHOWN: Final[dict[str, Metric]] = {
     sample: metric for metric in (*METRICS, *PIPELINE, *SUPERVISOR) for sample in metric.samples
 }
@@ -590,7 +590,7 @@ BY_SAMPLE: Final[dict[str, Metric]] = {
 }
 
 
-#: Events that move no metric, and why.
+#: Events that change no metric, and why.
 UNCOUNTED: Final = {
     "DeliveryEndedLate": "its delivery is counted as abandoned, and its message comes again: the event log has it",
     "SubscriptionRemoved": "an act of a person or a program, once in the life of a subscription: the event log has it",
@@ -599,7 +599,7 @@ UNCOUNTED: Final = {
 
 def find(sample: str) -> Metric:
     """
-    Find the row that a sample belongs to.
+    Return the row of the metric that a sample belongs to.
 
     Raises:
         KeyError: the catalogue has no such sample, so nothing exports it.

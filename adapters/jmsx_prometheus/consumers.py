@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-#: Outcomes that only a delivery whose handler ended can have; of the others nobody knows.
+#: Outcomes that only a delivery whose handler ended can have; with other outcomes the handler may not have ended.
 _HANDLED: Final = frozenset(
     {
         Outcome.ACKNOWLEDGED,
@@ -37,7 +37,7 @@ _HANDLED: Final = frozenset(
     }
 )
 _DONE: Final = frozenset({Outcome.ACKNOWLEDGED, Outcome.COMMITTED})
-#: What `MessageDeadLettered` says today.
+#: The reasons that `MessageDeadLettered` has at present.
 DEAD_LETTER_REASONS: Final = ("max_redeliveries", "rejected", "expired", "undecodable")
 
 
@@ -51,10 +51,10 @@ class OpenValues:
 
 class ConsumerSeries:
     """
-    What one consumer on one destination has done.
+    The series of one consumer on one destination.
 
-    All series whose labels are known beforehand start at 0: `increase()` does not see that a series
-    was born at 1.
+    All series whose labels are known beforehand start at 0: `increase()` does not see the value with
+    which a series begins.
     """
 
     __slots__ = (
@@ -152,7 +152,7 @@ class ConsumerSeries:
             self._tally("jmsx_dead_lettered_messages_total", reason=reason)
 
     def _note_failure(self, reason: str, error_type: str, at: float, messages: int = 1) -> None:
-        """Show what went wrong, and when (seconds since the epoch); both words are admitted."""
+        """Count failures, and show when (seconds since the epoch); both label values are already admitted."""
         cause = {"reason": reason, "error_type": error_type}
         self._tally("jmsx_failures_total", **cause).value += messages
         self._tally("jmsx_last_failure_timestamp_seconds", **cause).value = at
@@ -181,7 +181,7 @@ class ConsumerSeries:
         for event in failed:
             error_type = self._open.error_type.admit(event.error_type or "")
             self._tally("jmsx_handler_errors_total", error_type=error_type).value += 1
-            if event.outcome is not Outcome.DEAD_LETTERED:  # an event of its own tells of that
+            if event.outcome is not Outcome.DEAD_LETTERED:  # MessageDeadLettered counts that
                 self._note_failure("handler_error", error_type, event.at + offset)
 
     def _note_handled(
@@ -194,7 +194,7 @@ class ConsumerSeries:
             ill = [event for event in events if event.error_type is not None]
             self._process_error.observe_all([event.ended_at - event.started_at for event in ill])
         self._process_ok.observe_all([event.ended_at - event.started_at for event in well])
-        # What passed since the frame or the sender is, at a later attempt, mostly our own back-off.
+        # Only first attempts: for later ones the time since receipt or sending is mostly the redelivery delay.
         first = [event for event in events if event.attempt == 1]
         self._buffer_wait.observe_all([event.started_at - event.received_at for event in first])
         latencies = [
@@ -205,13 +205,13 @@ class ConsumerSeries:
         if latencies and min(latencies) < 0:
             self._negative.value += sum([latency < 0 for latency in latencies])
         self._delivery_latency.observe_all(latencies)
-        # What the broker says may have been done before; a message that we retry was not.
+        # Only first attempts: the broker says that these may have been done before; messages retried here were not.
         self._delivered_again.value += sum([event.redelivered for event in first])
 
     def _note_settled(
         self, events: Sequence[DeliveryEnded], outcomes: Counter[Outcome], offset: float
     ) -> None:
-        """Count `events`, which have these `outcomes` and others that settle nothing, by acknowledge mode."""
+        """Count settled `events` by acknowledge mode; `outcomes` has their numbers, perhaps with other outcomes."""
         if events:
             self._last_settled.value = events[-1].at + offset
         modes = {event.ack_mode for event in events}
@@ -288,7 +288,7 @@ class ConsumerSeries:
 def _those(
     events: Sequence[DeliveryEnded], outcomes: Counter[Outcome], wanted: frozenset[Outcome]
 ) -> Sequence[DeliveryEnded]:
-    """Return those of `events`, which have the `outcomes`, whose outcome is wanted: mostly all or none."""
+    """Return the `events` whose outcome is in `wanted`; `outcomes`, their counts, show quickly if it is all or none."""
     if outcomes.keys() <= wanted:
         return events
     if outcomes.keys().isdisjoint(wanted):

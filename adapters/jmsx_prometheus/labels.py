@@ -1,4 +1,4 @@
-"""What keeps the number of label values small, whatever an application comes up with."""
+"""Guards that limit the number of label values, whatever names an application uses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TEMPORARY: Final = "__temp__"
 _TEMPORARY_PREFIXES: Final = (
     "temp-queue:",
     "temp-topic:",
-    "remote-temp-queue:",  # another connection's, as Classic tells it: where answers go
+    "remote-temp-queue:",  # of another connection, as Classic shows a reply-to
     "remote-temp-topic:",
     "/temp-queue/",
     "/temp-topic/",
@@ -46,7 +46,7 @@ class LabelGuard:
         self._overflow = overflow
 
     def admit(self, value: str, events: int = 1) -> str:
-        """Return `value`, or `__other__` if `limit` others were first; so many `events` have it."""
+        """Return `value`, or `__other__` if `limit` other values came first; `events`: how many events have it."""
         if value in self._admitted:
             return value
         if len(self._admitted) < self._limit:
@@ -57,7 +57,7 @@ class LabelGuard:
 
 
 class DestinationGuard(LabelGuard):
-    """Does as `LabelGuard` does, and counts all temporary destinations as one."""
+    """A `LabelGuard` that counts all temporary destinations as one."""
 
     __slots__ = ()
 
@@ -69,7 +69,7 @@ class DestinationGuard(LabelGuard):
 
 
 class WordGuard(LabelGuard):
-    """Does as `LabelGuard` does, and counts what is no single word, such as an exception's text, as `__other__`."""
+    """A `LabelGuard` that counts values of several words, such as an exception's text, as `__other__`."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""What hangs on each socket: its subscriptions, the messages not yet settled, its being up."""
+"""The state of each socket for gauges: its subscriptions, its unsettled messages, and whether it is up."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-#: What `LinkClosed` says today.
+#: The reasons that `LinkClosed` has at present.
 DISCONNECT_REASONS: Final = ("closed", "heartbeat", "error_frame", "io", "protocol")
 
 
-#: What a broker has told is shown for so many of the pauses after which it is asked: it may be slow once or twice.
+#: A broker's answer is shown for so many intervals between questions: the broker may be slow once or twice.
 LOOKS: Final = 3
 
-#: Commands that are usually waited for.
+#: Commands that usually have a receipt.
 ANSWERED: Final = ("SEND", "ACK", "COMMIT", "SUBSCRIBE", "DISCONNECT")
-#: What an attempt to connect may come to.
+#: The results of an attempt to connect.
 RESULTS: Final = ("ok", "refused", "credentials", "timeout", "tls", "settings")
 _DIRECTIONS: Final = ("in", "out")
-#: Looked up once, for in Python 3.11 that takes three times as long as the comparison with it.
+#: Looked up once: in Python 3.11 the look-up of an enum member takes three times as long as the comparison.
 _ROLLED_BACK: Final = Outcome.ROLLED_BACK
 
 
@@ -69,9 +69,9 @@ class _Link:
         #: Frames in and out, bytes in and out, that are counted already.
         self.measured = (0, 0, 0, 0)
         self.unanswered = 0  #: frames, when it was last measured
-        #: Messages that waited and that the application had, when it was last measured
+        #: Buffered messages, and those in process, at the last measurement
         self.here: dict[ConsumerSeries, tuple[int, int]] = {}
-        #: When each message came that is received and not ended, in the order it was told; seconds, monotonic.
+        #: When each message was received that has not ended, in the order of events; seconds, monotonic.
         self.held: dict[ConsumerSeries, list[float]] = {}
         #: When their back-offs end, seconds, monotonic; heaps, by consumer and whether others wait behind.
         self.due: dict[tuple[ConsumerSeries, bool], list[float]] = {}
@@ -80,7 +80,7 @@ class _Link:
         ] = []  # with their prefetch, in messages
 
     def drop(self) -> None:
-        """Take back all that hangs on this socket: the broker has it again."""
+        """Reset the gauges of this socket: the broker has all its messages again."""
         for consumer in list(self.held):
             self.release(consumer)
         for consumer, _ in list(self.subscriptions):
@@ -117,7 +117,7 @@ class Links:
         self._commands = commands
         self._brokers = brokers
         self._links: dict[str, _Link] = {}  # by session id
-        self._in_doubt: set[str] = set()  # sessions that have yet to hear how their commit ended
+        self._in_doubt: set[str] = set()  # sessions whose COMMIT has no answer yet
         self._tally_in_doubt = table.tally("jmsx_transactions_in_doubt")
 
     def note_opened(self, source: Source, event: LinkOpened, offset: float) -> None:
@@ -136,7 +136,7 @@ class Links:
         self._show_up(broker)
 
     def note_closed(self, source: Source, event: LinkClosed) -> None:
-        """Note that a socket is gone; a session that we closed is not expected to have one."""
+        """Note that a socket is closed; if the session itself was closed, no new socket is expected."""
         broker = self._make_series(source)
         reason = self._reasons.admit(event.reason)
         self._table.tally("jmsx_disconnects_total", broker=broker, reason=reason).value += 1
@@ -158,12 +158,12 @@ class Links:
         self._table.distribution("jmsx_reconnect_duration_seconds", broker=broker).observe(seconds)
 
     def note_failed(self, source: Source, event: ConnectFailed) -> None:
-        """Note that a broker did not let us in."""
+        """Note that an attempt to connect failed."""
         broker = self._make_series(source)
         self._attempts(broker, self._reasons.admit(event.result)).value += 1
 
     def note_measured(self, source: Source, event: LinkMeasured, offset: float) -> None:
-        """Count what has gone over a socket since it was last measured; `offset` as for `note_opened`."""
+        """Count frames and bytes on a socket since the last measurement; `offset` as for `note_opened`."""
         link = self._latest(source)
         if link is None:
             return
@@ -183,19 +183,19 @@ class Links:
     def note_consumer(
         self, source: Source, consumer: ConsumerSeries, event: ConsumerMeasured
     ) -> None:
-        """Note how many messages of a consumer are here."""
+        """Note how many messages of a consumer are buffered and in process."""
         link = self._current(source)
         if link is not None:
             link.here[consumer] = event.buffered, event.in_process
 
     def note_clock(self, source: Source, event: ClockCompared) -> None:
-        """Note what the broker's clock shows, for as long as that holds."""
+        """Show the difference to the broker's clock, until it is outdated."""
         broker = self._brokers.admit(source.broker)
         name, until = "jmsx_broker_clock_ahead_seconds", event.at + LOOKS * event.every
         self._table.show(name, event.ahead, until=until, broker=broker)
 
     def note_missed(self, source: Source, event: ReceiptMissed) -> None:
-        """Note that the broker did not answer."""
+        """Note that a receipt did not come in time."""
         broker = self._make_series(source)
         command = self._commands.admit(event.command)
         self._table.tally("jmsx_receipt_timeouts_total", broker=broker, command=command).value += 1
@@ -216,7 +216,7 @@ class Links:
             consumer.prefetch.value += event.prefetch
 
     def note_unsubscribed(self, source: Source, consumer: ConsumerSeries) -> None:
-        """Note that a subscription was closed: what it had not settled is the broker's again."""
+        """Note that a subscription was closed: the broker has its unsettled messages again."""
         link = self._current(source)
         if link is not None:
             link.unsubscribe(consumer)
@@ -241,7 +241,7 @@ class Links:
     def note_ended(
         self, source: Source, consumer: ConsumerSeries, events: Iterable[DeliveryEnded]
     ) -> None:
-        """Note which messages wait no longer: all but those that we deliver again, or whose socket is gone already."""
+        """Note which messages no longer wait: all except those redelivered here, or whose socket is already gone."""
         link = self._current(source)
         held = link.held.get(consumer) if link is not None else None
         came = [one.received_at for one in events if one.outcome is not _ROLLED_BACK]
@@ -257,7 +257,7 @@ class Links:
         link = self._current(source)
         if link is not None and event.delay > 0:
             due = link.due.setdefault((consumer, event.blocking), [])
-            _drop_over(due, event.at)  # where nobody scrapes, nobody else does
+            _drop_over(due, event.at)  # otherwise only a scrape does it, and there may be none
             heappush(due, event.at + event.delay)
 
     def note_waiting(self, consumers: Iterable[ConsumerSeries], now: float) -> None:
@@ -277,17 +277,17 @@ class Links:
                 consumer.in_process.value += in_process
 
     def _latest(self, source: Source) -> _Link | None:
-        """Return the link of an event, if its session has none of a later epoch."""
+        """Return the link that `source` names, or None if its session has a later link."""
         link = self._links.get(source.session_id)
         return link if link is not None and link.epoch == source.epoch else None
 
     def _current(self, source: Source) -> _Link | None:
-        """Return the link of an event, if it is the latest and up: what a lost one held is the broker's again."""
+        """Return the link that `source` names, if it is the latest and up: a lost one's messages are at the broker."""
         link = self._latest(source)
         return link if link is not None and link.is_up else None
 
     def _make_series(self, source: Source) -> str:
-        """Let the broker's counters start at 0; returns the broker's label."""
+        """Make the broker's counters, which start at 0; returns the broker's label."""
         broker = self._brokers.admit(source.broker)
         for reason in DISCONNECT_REASONS:
             self._table.tally("jmsx_disconnects_total", broker=broker, reason=reason)
@@ -329,13 +329,13 @@ class Links:
 
 
 def _drop_over(due: list[float], now: float) -> None:
-    """Take the back-offs that are over at `now` (seconds, monotonic) out of the heap `due`."""
+    """Remove from the heap `due` the redelivery delays that are over at `now` (seconds, monotonic)."""
     while due and due[0] <= now:
         heappop(due)
 
 
 def _take_out(came: list[float], held: list[float]) -> None:
-    """Take out of `held` what `came` then; for each that is not there the first goes."""
+    """Remove the times `came` from `held`; for each that is not in it, remove the first."""
     first = 0 if held[:1] == came[:1] else bisect_left(held, came[0])
     last = first + len(came)
     if held[first:last] == came:  # one after the other, as mostly
@@ -346,7 +346,7 @@ def _take_out(came: list[float], held: list[float]) -> None:
 
 
 def _place(at: float, held: list[float]) -> int:
-    """Return where in `held` one is that came `at`: it is in order, save where consumers share a label."""
+    """Return the index in `held` of a message that came `at`; `held` is sorted unless consumers share a label."""
     index = bisect_left(held, at)
     if held[index : index + 1] == [at]:
         return index

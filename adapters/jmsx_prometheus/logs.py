@@ -1,4 +1,4 @@
-"""What an event log tells of itself, beside what it writes down."""
+"""Metrics about an event log itself: how much it has written, dropped and not yet written."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LogNumbers(Protocol):
 
     @property
     def unsynced_seconds(self) -> float:
-        """How long the oldest line that is not forced to the disk has been written."""
+        """How many seconds ago the oldest line was written that is not yet forced to the disk."""
 
     def dropped_by_kind(self) -> Mapping[str, int]:
         """Events that are missing from the log."""
@@ -39,6 +39,6 @@ def note_log(table: SeriesTable, log: LogNumbers) -> None:
     table.tally("jmsx_event_log_errors_total").value = log.errors
     table.tally("jmsx_event_log_unwritten_events").value = log.queued
     table.tally("jmsx_event_log_unsynced_seconds").value = log.unsynced_seconds
-    # The evidence is there at 0 before any is missing: `increase()` does not see a series that is born at 1.
+    # Series of the audit's evidence start at 0: `increase()` does not see the value with which a series begins.
     for kind, dropped in ({"delivery": 0, "send": 0} | dict(log.dropped_by_kind())).items():
         table.tally("jmsx_event_log_dropped_events_total", line=kind).value = dropped

@@ -1,4 +1,4 @@
-"""Events in, metrics out: the observer that a `/metrics` endpoint is built on."""
+"""The observer that counts events as metrics, which a `/metrics` endpoint exposes."""
 
 from __future__ import annotations
 
@@ -56,16 +56,16 @@ if TYPE_CHECKING:
 #: Events that come with each message: those of one consumer and link are counted together.
 _FREQUENT: Final = (MessagesReceived, MessagesAcknowledged, DeliveryEnded)
 
-#: Events that begin or end something: messages that came before one are counted before it.
+#: Events that open or close a link or subscription: message events before such an event are counted before it.
 _TURNS: Final = (LinkOpened, LinkClosed, SubscriptionOpened, SubscriptionClosed)
 
-#: Those events by class, for each source (by its identity), destination and consumer.
+#: Frequent events by class, for each source (by its identity), destination and consumer.
 _Runs: TypeAlias = "dict[tuple[int, str, str], tuple[Source, dict[type, list[Any]]]]"
 
-#: So many events are counted together by whoever tells the last of them, unless another does that already.
+#: So many pending events are counted together, by the thread that adds the last one, unless another does so already.
 _PENDING: Final = 1024
 
-#: With so many pending, whoever tells one more waits until it can count them.
+#: With so many pending events, a thread that adds one waits until it can count them.
 _TOO_MANY: Final = 8 * _PENDING
 
 _SEND_OUTCOMES = ("confirmed", "unconfirmed", "error", "rolled_back")
@@ -82,7 +82,7 @@ class _OfConsumer(Protocol):
 
 
 class _Sends:
-    """The series of what is sent to one destination."""
+    """The series about messages sent to one destination."""
 
     def __init__(self, table: SeriesTable, destination: str) -> None:
         self._outcomes = {
@@ -116,16 +116,16 @@ def read_clocks() -> tuple[float, float]:
 
 class PrometheusObserver:
     """
-    Counts what happens, exactly, and shows it to Prometheus.
+    Counts all events exactly, and exposes them as Prometheus metrics.
 
-    Events wait in a queue that no lock guards, are counted a thousand together under one, and all of
-    them before somebody reads; Prometheus' objects are made when somebody scrapes. One observer serves
-    one process; its numbers outlive `close()`.
+    Events are queued without a lock, and counted about a thousand at a time under one; before each
+    read all are counted. Prometheus' objects are made only for a scrape. One observer serves one
+    process; its numbers stay readable after `close()`.
 
     Args:
-        registry: where it registers; an own one by default, never the global one.
-        clock: gives monotonic and wall seconds, read together.
-        log: an event log whose own numbers are shown, too: what it has written, dropped, and not yet written.
+        registry: the registry to register with; by default a new one, never the global one.
+        clock: returns monotonic and wall-clock seconds, read together.
+        log: an event log about which metrics are exposed, too: lines written, events dropped and not yet written.
         maximum_destinations: how many destinations get a label value of their own; later ones are `__other__`.
         maximum_consumers: how many consumers get one; later ones are `__other__`.
     """
@@ -169,11 +169,11 @@ class PrometheusObserver:
         self.wsgi = make_wsgi_app(self.registry)  #: shows the metrics; `App(health=…)` serves it
 
     def after_fork(self) -> None:
-        """Go on, in the child of a fork, from what the parent has counted."""
+        """In the child of a fork, go on from the parent's numbers."""
         self._lock = Lock()
 
     def observe(self, event: Event, source: Source) -> None:
-        """Have `event` counted, before anybody reads a number."""
+        """Queue `event`, which is counted before any number is read."""
         pending = self._pending
         pending.append((event, source))
         if len(pending) >= _PENDING and self._lock.acquire(blocking=len(pending) >= _TOO_MANY):
@@ -194,8 +194,8 @@ class PrometheusObserver:
         """
         Return all metrics as they are now; Prometheus' registry calls it for each scrape.
 
-        A counter that is new since the first scrape is at 0 in one, and has all it counted from the next one on: else
-        `increase()` would not see the first failure of its kind.
+        A counter that is new since the first scrape is shown as 0 once, and with its value from the next scrape on:
+        otherwise `increase()` would not see the first failure of its kind.
         """
         table = self._copy()
         with self._lock:
@@ -236,7 +236,7 @@ class PrometheusObserver:
         return dict(sums)
 
     def _copy(self) -> SeriesTable:
-        """Return all numbers at one moment, everything counted that was told before."""
+        """Return a copy of all numbers, after counting all pending events."""
         with self._lock:
             now = self._count()
             self._links.note_waiting(self._consumers.values(), now)
@@ -252,7 +252,7 @@ class PrometheusObserver:
         self._offset = wall - monotonic
         pending = self._pending
         told: list[tuple[Any, Source]] = pending[:]
-        del pending[: len(told)]  # each in one step, and only here: what is told in between stays
+        del pending[: len(told)]  # like the copy one atomic step: later events stay
         runs: _Runs = {}
         source = destination = consumer = None  # of the event before: mostly the next one's, too
         received: list[Any] = []
@@ -260,8 +260,8 @@ class PrometheusObserver:
         ended: list[Any] = []
         for event, its_source in told:
             cls = type(event)
-            # A branch for each class, though they look alike: Python caches where an attribute is, by the class, and
-            # has to look for it each time where one line reads it from several classes.
+            # One branch for each class, though they look alike: Python caches attribute look-ups by class at each place
+            # in the code, and a place that sees several classes must look up each time.
             if (
                 cls is DeliveryEnded
                 and its_source is source
@@ -300,7 +300,7 @@ class PrometheusObserver:
         return monotonic
 
     def _count_runs(self, runs: _Runs) -> None:
-        """Count events that came between two turns, and forget them; what came in before what ended."""
+        """Count the events between two turns, and clear them; received messages are counted before ended ones."""
         for (_, destination, name), (source, events) in runs.items():
             consumer = self._consumer(destination, name, sum(map(len, events.values())))
             if received := events[MessagesReceived]:
@@ -314,7 +314,7 @@ class PrometheusObserver:
         runs.clear()
 
     def _make_handlers(self) -> dict[type, Callable[[Any, Source], None]]:
-        """Return what is done for each of the other classes of events."""
+        """Return the handlers for all other classes of events."""
         links = self._links
         return {
             MessageSent: lambda event, _: self._note_sent(event),
@@ -369,7 +369,7 @@ class PrometheusObserver:
         if series is None:
             destination = self._destinations.admit(event.destination)
             series = _Sends(self._table, destination)
-            if destination == event.destination:  # not one of those that share a label
+            if destination == event.destination:  # else it shares a label with others
                 self._sends[destination] = series
         series.note(event, self._offset)
 
@@ -385,11 +385,11 @@ class PrometheusObserver:
         )
 
     def _of(self, event: _OfConsumer) -> ConsumerSeries:
-        """Return the series of the consumer that an event is of."""
+        """Return the series of the consumer that `event` names."""
         return self._consumer(event.destination, event.consumer)
 
     def _consumer(self, destination: str, consumer: str, events: int = 1) -> ConsumerSeries:
-        """Return the series of one consumer, of which there are so many `events` to count."""
+        """Return the series of one consumer; `events` is how many are to be counted, in case it becomes `__other__`."""
         known = self._consumers.get((destination, consumer))
         if known is not None:
             return known

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-#: What a report may say.
+#: The verdicts of a report.
 VERDICTS: Final = ("balanced", "suspect", "unverifiable")
 
-#: Numbers of the summary that are told for each destination, by their metrics.
+#: Numbers of the summary that are exposed for each destination, with their metrics.
 _BY_DESTINATION: Final = {
     "unaccounted": "jmsx_report_unaccounted_messages",
     "unread": "jmsx_report_unread_messages",
@@ -30,7 +30,7 @@ def registry_of(
     Make the metrics of one report.
 
     Args:
-        summary: as it stands in `summary.json`: `verdict`, and for each of `destinations` the numbers of the audit.
+        summary: as in `summary.json`: `verdict`, and for each of `destinations` the numbers of the audit.
         rows: how many rows each stage had, such as `read`, `quarantined`, and each table's.
         now: when the report was made, seconds since the epoch.
         horizon: up to when all writers are complete, seconds since the epoch; None: nowhere.
@@ -49,7 +49,7 @@ def registry_of(
         gauges["jmsx_report_rows"].labels(stage).set(count)
     for destination, numbers in summary.get("destinations", {}).items():
         for number, name in _BY_DESTINATION.items():
-            if numbers.get(number) is not None:  # else nobody knows
+            if numbers.get(number) is not None:  # else it is unknown
                 gauges[name].labels(destination).set(numbers[number])
     return registry
 

@@ -1,8 +1,8 @@
 """
-Plain numbers while messages flow; Prometheus families only when somebody scrapes.
+The series of metrics as plain numbers; Prometheus' metric families are made only for a scrape.
 
-`prometheus_client`'s own instruments take two locks and walk the buckets for each observation. Here
-a series is an object with a number in it, and whoever changes or reads one holds the observer's lock.
+`prometheus_client`'s own instruments take two locks and search the buckets for each observation. Here
+a series is an object with a number, and every thread that changes or reads one holds the observer's lock.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Tally:
     __slots__ = ("value",)
 
     def __init__(self, value: float = 0) -> None:
-        self.value = value  #: exact while it is an int: only gauges of time are not
+        self.value = value  #: exact while it is an int; only gauges of time are floats
 
     def copy(self) -> Tally:
         """Return another one with the same number."""
         return Tally(self.value)
 
 
-#: Observations that wait to be put into their buckets; together, sorted, they cost a third of one after the other.
+#: How many observations are collected before they are sorted into buckets: together they cost a third as much.
 _PILE: Final = 256
 
 
@@ -57,9 +57,9 @@ class Distribution:
 
     def observe(self, value: float) -> None:
         """
-        Note one `value`, in the metric's unit; a bound belongs to the bucket below it.
+        Note one `value`, in the metric's unit; a value equal to a bound belongs to the bucket below it.
 
-        What is negative, as only a difference between two clocks can be, counts as 0.
+        Negative values, which only differences between two clocks can have, count as 0.
         """
         pile = self._pile
         pile.append(value)
@@ -92,7 +92,7 @@ class Distribution:
         return copied
 
     def _count(self) -> None:
-        """Put what is piled up into its buckets."""
+        """Sort the collected observations into their buckets."""
         pile = self._pile
         if not pile:
             return
@@ -125,7 +125,7 @@ class SeriesTable:
                 self._distributions[metric.name] = {}
             else:
                 self._tallies[metric.name] = {}
-        #: When gauges end that nobody tells anew, seconds, monotonic.
+        #: When gauges expire unless they are set again (seconds, monotonic).
         self._ends: dict[SeriesKey, float] = {}
 
     def tally(self, name: str, **labels: str) -> Tally:
@@ -168,9 +168,9 @@ class SeriesTable:
 
     def begin_at_0(self, shown: AbstractSet[SeriesKey] | None) -> set[SeriesKey]:
         """
-        Put counters that were not `shown` before to 0: `increase()` does not see what a series is born with.
+        Set counters that were not `shown` before to 0: `increase()` does not see the value with which a series begins.
 
-        None: nothing was shown before, and all is left as it is. Returns the counters that are shown now.
+        If `shown` is None, this is the first scrape, and nothing is changed. Returns the counters that are shown now.
         """
         counters = {
             (metric.name, values): tally

@@ -1,7 +1,7 @@
 """
-Reports by Spark: its workers do what `jmsx_report` does, with the same tables to the last bit, on any `--master`.
+Reports by Spark: its workers do what `jmsx_report` does, on any `--master`, and makes the same tables to the last bit.
 
-On one machine the local engine is the faster one; Spark is for logs that many machines read.
+On one machine the local engine is faster; Spark is for logs that must be read by many machines.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
-Spark as the engine of the report: its Python workers do the jobs of `jmsx_report`, on whatever it runs.
+Spark as the engine of the report: its Python workers run the jobs of `jmsx_report`, on whatever machines Spark uses.
 
-What workers return is small, and comes back to the driver; what they make lies in files, that all of them must be
-able to reach by the same paths.
+Workers return only small results to the driver; what they make is in files, which all workers must reach by the same
+paths.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 T = TypeVar("T")
-#: Tasks for each core: so many that cores end at about the same time, and so few that starting them costs little.
+#: Tasks for each core: enough that cores finish at about the same time, and so few that starting them costs little.
 _TASKS: Final = 32
 
 
 def on(context: SparkContext, *, beside: bool = False) -> Engine:
     """
-    Make an engine of a running Spark; what it raises for a worker that fails is a ConfigurationError.
+    Make an engine of a running Spark; it raises ConfigurationError if a worker fails.
 
     Args:
         context: the running Spark.
@@ -84,10 +84,10 @@ def report(
     """
     Do what `jmsx_report.report` does, to the last bit, on Spark.
 
-    Uses the Spark that runs in this process, or starts one; then what it says goes to spark.log in `out_directory`.
-    It is started when there is work for it: what is wrong with the paths is told before.
+    Uses the Spark that runs in this process, or starts one, whose output goes to spark.log in `out_directory`. It is
+    started only when there is work for it: errors in the paths are raised before.
 
-    Arguments are those of `jmsx_report.report`; workers on other hosts must find both directories by the same paths.
+    Arguments are those of `jmsx_report.report`; workers on other hosts must reach both directories by the same paths.
 
     Args:
         master: where Spark runs, in its words ("spark://host:7077"); None: on all cores of this host.
@@ -122,7 +122,7 @@ def report(
 
 
 def cause(error: Exception) -> str:
-    """Find the last thing that a worker's Python said, or else the first that Spark says."""
+    """Return the last error line of a worker's Python, or else the first line of Spark's message."""
     said = [line for line in str(error).splitlines() if line and not line[0].isspace()]
     python = [
         line

@@ -2,8 +2,8 @@
 How far a stream has read an event log: for each segment, how many bytes of it.
 
 An offset is JSON: {"closed": {FOLDER: {NAME: bytes}}, "open": {FOLDER: {NAME: bytes}}}, with final names. A segment is
-in "closed" when it was closed and all of it was read. What is no more in the folder of the log is no more in the
-offset, so that it does not grow beyond what the folder holds.
+in "closed" when it was closed and all of it was read. Segments that are no longer in the folder of the log are removed
+from the offset, so that it does not grow for ever.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 _CLOSED: Final = "closed"
 _OPEN: Final = "open"
 NOTHING: Final[Mapping[str, Any]] = {_CLOSED: {}, _OPEN: {}}
-#: The version of Spark's notes that `noted` reads.
+#: The version of Spark's offset files that `noted` reads.
 _NOTED_AS: Final = "v1"
 
 
 def current(events: Path) -> list[Segment]:
     """
-    List the segments as they are now, in order; of one that was shipped open and closed, the closed one.
+    Return the present segments, in order; if one is there both open and closed, the closed one.
 
     Raises:
         ConfigurationError: there is no such folder.
@@ -49,14 +49,14 @@ def latest(
     lenient: bool = False,
 ) -> dict[str, Any]:
     """
-    Find how far one may read.
+    Return the offset up to which a batch may read.
 
     Args:
         events: the folder of the log.
         present: its segments.
         start: how far has been read.
-        most_bytes: so much is admitted, or one segment, if its next line is longer; None: all there is.
-        lenient: go on where lines are lost, that is, a segment that was not closed is gone, or one has changed.
+        most_bytes: the most bytes to admit (one segment, if its next line is longer); None: all there are.
+        lenient: go on if lines are lost, because an unclosed segment is gone or a segment has changed.
 
     Raises:
         ConfigurationError: lines are lost, or a segment cannot be read.
@@ -92,13 +92,13 @@ def latest(
 
 
 def between(start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Segment]:
-    """List what is to be read from one offset to the next, in order."""
+    """Return the pieces of segments between two offsets, in order."""
     before = _flat(start[_CLOSED]) | _flat(start[_OPEN])
     after = _flat(end[_CLOSED]) | _flat(end[_OPEN])
     pieces = []
     for name in sorted(after):
         begin = before.get(name, 0)
-        begin = begin if begin <= after[name] else 0  # it has changed, and that was accepted
+        begin = begin if begin <= after[name] else 0  # the segment has changed, as allowed
         if begin < after[name]:
             pieces.append(piece(Segment(name, 0, 0), begin, after[name]))
     return pieces
@@ -106,10 +106,10 @@ def between(start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Segment]:
 
 def noted(checkpoint: Path, batch: int) -> Mapping[str, Any]:
     """
-    Look up how far a batch of a stream reads; it begins where the one before it ended, and the first one at nothing.
+    Return the offset at which a batch of a stream ends; the next batch begins there, and the first one at NOTHING.
 
-    Spark notes it before the batch begins: in a file of the checkpoint by the number of the batch, whose lines are the
-    version of such notes, the settings of the stream, and the offset of its source.
+    Spark writes it before the batch begins, into a file of the checkpoint named by the batch's number: its lines are
+    the version of the format, the settings of the stream, and the offset of its source.
 
     Raises:
         ConfigurationError: it is a note of another version.
@@ -128,7 +128,7 @@ def noted(checkpoint: Path, batch: int) -> Mapping[str, Any]:
 
 
 def _end(events: Path, segment: Segment, begin: int, left: int | None) -> int:
-    """Find up to where a segment is read now: of an open one whole lines, of a closed one all."""
+    """Return up to which byte a segment is read now: an open one to its last whole line, a closed one to its end."""
     if segment.size == begin or left == 0:
         return begin
     admitted = segment.size if left is None else min(segment.size, begin + left)

@@ -1,4 +1,4 @@
-"""A quiet Spark session, whose workers run what this process runs."""
+"""A quiet Spark session, whose workers run the same Python and packages as this process."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 _JAVA_NEEDED: Final = 17
 _INSTALL: Final = "install it with: apt-get install openjdk-17-jre-headless"
 
-#: The work is done by Python; the JVM starts as fast as it can, and says nothing that is not asked for.
+#: Settings for a JVM that starts quickly and prints nothing unasked: the work is done by Python.
 _SETTINGS: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # A stream notes twice a batch how far it is, in a file that is renamed when it is whole. By default Hadoop starts
-    # eight processes each time to ask whether one of its names is a link, which is most of what a note costs. This one
-    # does the same, and asks nothing.
+    # A stream writes its progress twice in each batch, to a file that is renamed when complete. By default Hadoop
+    # starts eight processes for each to ask whether a path is a link, which is most of the cost. This class does the
+    # same without these questions.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
@@ -51,15 +51,15 @@ _SETTINGS: Final = {
 
 #: All cores of this host.
 LOCAL: Final = "local[*]"
-#: What py4j logs to, beside the root logger.
+#: The loggers that py4j uses, besides the root logger.
 _LOGGERS: Final = ("py4j.clientserver", "py4j.java_gateway")
-#: What a JVM says of why it ends: the last cause of an exception, or its first complaint.
+#: Match the reason why a JVM ended: the last cause of an exception, or its first complaint.
 _CAUSES: Final = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 _COMPLAINT: Final = re.compile(
     r"^(?:Unrecognized |Invalid |Could not |Error: (?!Could not create|A fatal exception)).+$",
     re.MULTILINE,
 )
-#: Folders of packages that workers are told of: they may be those of a checkout.
+#: Folders of the packages that workers need, which may be in a checkout.
 _SHIPPED: Final = (
     *(Path(package.__path__[0]) for package in (jmsx, jmsx_eventlog, jmsx_report)),
     Path(__file__).parent,
@@ -69,11 +69,11 @@ _SHIPPED: Final = (
 @contextmanager
 def session(log: Path, *, master: str = LOCAL) -> Iterator[SparkSession]:
     """
-    Lend a Spark session; one that is already active in this process is lent as it is, and kept.
+    Yield a Spark session; one that is already active in this process is yielded as it is, and not stopped.
 
-    All that Spark and its JVM say goes to the file `log`; who calls them is told by exceptions. Ctrl-C does what it did
-    before: Spark's own handler calls the JVM while a call is under way, which fails. Python workers run what this
-    process runs, from the same folders, unless PYSPARK_PYTHON names another Python.
+    All output of Spark and its JVM goes to the file `log`; callers get exceptions. Ctrl-C keeps its former handler:
+    Spark's own would call the JVM during another call, which fails. Python workers run the same Python and packages
+    from the same folders, unless PYSPARK_PYTHON names another Python.
 
     Raises:
         ConfigurationError: there is no Java, it is too old, or Spark does not start in it; or there is no Spark at
@@ -102,10 +102,10 @@ def session(log: Path, *, master: str = LOCAL) -> Iterator[SparkSession]:
         context = SparkContext(gateway=gateway, conf=conf)
     except Py4JJavaError as error:
         raise _none_at(master, error, log) from error
-    # not so in other threads than the main one
+    # in threads other than the main one no handler was installed
     if signal.getsignal(signal.SIGINT) is not on_interrupt:
         signal.signal(signal.SIGINT, on_interrupt)
-    # A worker that Ctrl-C ends says nothing more to this server, which would print a traceback for that.
+    # If Ctrl-C ends a worker, its connection to this server breaks, for which the server would print a traceback.
     accumulators = context._accumulatorServer  # noqa: SLF001 - there is no other way to it
     accumulators.handle_error = lambda *_: None  # type: ignore[method-assign]  # its method is replaced for this object alone
     try:
@@ -123,13 +123,13 @@ def session(log: Path, *, master: str = LOCAL) -> Iterator[SparkSession]:
 
 
 def _none_at(master: str, error: Py4JJavaError, log: Path) -> ConfigurationError:
-    """Say that there is no Spark at `master`, and the first line of why."""
+    """Return the error that there is no Spark at `master`, with the first line of the reason."""
     why = str(error.java_exception.getMessage()).partition("\n")[0].rstrip(".")
     return ConfigurationError(f"no Spark at {master}: {why}; {log} says more")
 
 
 def _started(conf: SparkConf, sink: IO[bytes], log: Path) -> JavaGateway:
-    """Start Spark's JVM, which says to `sink` what it says, and that is the file `log`."""
+    """Start Spark's JVM with its output to `sink`, the opened file `log`."""
     began = sink.tell()
     try:
         return launch_gateway(conf, {"stdout": sink, "stderr": sink})  # type: ignore[no-untyped-call]  # pyspark ships it so
@@ -143,7 +143,7 @@ def _started(conf: SparkConf, sink: IO[bytes], log: Path) -> JavaGateway:
 
 
 def _stop(spark: SparkSession) -> None:
-    """Stop Spark; a second Ctrl-C while it does is raised, and not told besides as a warning."""
+    """Stop Spark; a second Ctrl-C meanwhile is raised, without an additional warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         spark.stop()
@@ -151,7 +151,7 @@ def _stop(spark: SparkSession) -> None:
 
 @contextmanager
 def _without_tracebacks() -> Iterator[None]:
-    """Drop what py4j logs, with tracebacks, of errors that it raises as well."""
+    """Suppress py4j's log records with tracebacks of errors that it also raises."""
     folder = str(Path(py4j.__file__).parent)
 
     def is_wanted(record: logging.LogRecord) -> bool:
@@ -168,7 +168,7 @@ def _without_tracebacks() -> Iterator[None]:
 
 
 def _is_here(master: str) -> bool:
-    """Return whether all that takes part is on this host; others must be able to call the driver by its name."""
+    """Return whether driver and workers are all on this host; workers on others must reach the driver by its name."""
     return master.startswith(("local", "spark://127.0.0.1:", "spark://localhost:"))
 
 

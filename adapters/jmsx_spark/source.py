@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-#: Read and handed to Spark at once: what bounds the memory of a worker.
+#: Bytes that are read and handed to Spark at once, which limits the memory of a worker.
 _CHUNK_BYTES: Final = 8 * 1024 * 1024
 _TYPES: Final[Mapping[str, type[pl.DataType]]] = {
     "path": pl.String,
@@ -57,17 +57,17 @@ class EventLogSource(DataSource):
     Lines of an event log as rows; `spark.dataSource.register(EventLogSource)` makes it known as "jmsx".
 
     Columns are `path` (of the segment, below the folder, by its final name), `offset` (of the line in it, in bytes),
-    all fields of the log's schema, and of lines that a report would put aside `fault` (why; else null) and `text`.
-    Numbers with two contents, and lines that are there twice, are both there: (`writer`, `seq`) tells lines apart.
+    all fields of the log's schema, and for invalid lines `fault` (the reason; else null) and `text`.
+    Repeated lines, and different lines with the same number, all appear: (`writer`, `seq`) identifies a line.
     A schema with some of these columns makes rows narrower: `.schema("kind string, ts_us bigint")`.
 
-    Options: `path`, the folder of an `EventLog`, or one with those of many hosts below it, that all of Spark's workers
-    can reach by this path; and of a stream `maxBytesPerTrigger` (of lines, in bytes; default: all there are) and
-    `failOnDataLoss` ("false": go on where a segment is gone before it was closed and read, or was changed).
+    Options: `path`, the folder of an `EventLog`, or one with those of many hosts below it, which all Spark workers must
+    reach by this path; and for a stream `maxBytesPerTrigger` (bytes of lines; default: all there are) and
+    `failOnDataLoss` ("false": go on if a segment has changed, or is gone before it was closed and read).
 
-    A stream reads each line once: its offsets are bytes of whole lines, so that a batch that is done again, after
-    whatever was killed, has the rows that it had. It does so as long as its checkpoint is kept, and segments stay in
-    the folder until they are closed and read. Late segments are read when they come; there is no watermark.
+    A stream reads each line once: its offsets are byte positions between lines, so a batch that is repeated after a
+    failure has the same rows. This holds while the checkpoint is kept, and segments stay in the folder until they are
+    closed and read. Late segments are read when they come; there is no watermark.
     """
 
     @classmethod
@@ -76,16 +76,16 @@ class EventLogSource(DataSource):
         return "jmsx"
 
     def schema(self) -> str:
-        """Return all columns, in the words of SQL."""
+        """Return all columns as SQL."""
         fields = ", ".join(f"`{field.name}` {field.type}" for field in FIELDS)
         return f"path string, offset bigint, {fields}, fault string, text string"
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Read what there is now."""
+        """Return a reader of the lines that exist now."""
         return _Reader(self._folder(), _known(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Read what there is, and then what comes."""
+        """Return a reader of the lines that exist, and then of new ones."""
         return _StreamReader(self._folder(), _known(schema), *self._stream_options())
 
     def _folder(self) -> Path:
@@ -111,7 +111,7 @@ class EventLogSource(DataSource):
 
 
 class PieceSource(EventLogSource):
-    """Reads as `EventLogSource` does, but its batches have no rows: their offsets tell what there is to read."""
+    """Like `EventLogSource`, but its batches have no rows: only their offsets are used, which say what to read."""
 
     @classmethod
     def name(cls) -> str:
@@ -119,7 +119,7 @@ class PieceSource(EventLogSource):
         return "jmsx-pieces"
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Tell how far one may read, and then what comes."""
+        """Return a reader whose batches have offsets, but no rows."""
         return _PieceReader(self._folder(), schema, *self._stream_options())
 
 
@@ -155,7 +155,7 @@ class _Lines:
 
 
 def lines(path: str, offset: int, data: bytes) -> pl.DataFrame:
-    """Make rows of whole lines that lie at `offset` of a segment: the columns of `EventLogSource`, in its order."""
+    """Return rows for the whole lines `data` at byte `offset` of a segment, with the columns of `EventLogSource`."""
     reading = read([Content(path, data)])
     aside = reading.aside.rename({"why": "fault"}).join(reading.lines, on="line")
     length = [len(line) + 1 for line in data.split(b"\n")]

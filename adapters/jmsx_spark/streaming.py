@@ -1,4 +1,4 @@
-"""The report of a log that goes on being written: a stream adds what comes to the partials of a report."""
+"""Reports of a log that is still being written: a stream adds new lines to the partials of a report."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 _CHECKPOINT: Final = "checkpoint"
-#: No task gets less to read, as long as there are not more cores than that: what it makes of each share, and merges
-#: later, costs as much as reading so much.
+#: The least bytes that a task reads: making partials of a share, and merging them later, costs as much as reading
+#: these.
 _LEAST_BYTES: Final = 4 * 1024 * 1024
-#: Seconds between two looks at whether the stream has ended, or shall.
+#: Seconds between two checks whether the stream has ended, or shall end.
 _LOOK_SECONDS: Final = 0.2
-#: What Spark says when it has waited 10 s for the Python that reads for a stream, which imports for one second where
-#: nothing else runs; and how often in a row a stream is begun until it is waited for long enough.
+#: Spark's message after waiting 10 s for the Python process of a stream's source, which needs one second for its
+#: imports on an idle machine; and how often in a row a stream is begun before that is raised.
 _LATE: Final = "Python worker failed to connect back"
 _BEGINNINGS: Final = 6
 
@@ -57,30 +57,31 @@ def stream(
     is_enough: Callable[[], bool] = lambda: False,
 ) -> Iterator[ReportResult]:
     """
-    Make the report of a log again and again while the log is written; each is that of a batch, to the last bit.
+    Make the report of a log again and again while the log is written; each equals that of `report`, to the last bit.
 
         for made in stream("events", "report"):
             print(made.line)
 
-    What comes is read within `trigger_seconds`, also of segments that are still open, and only once; a report costs
-    what is new, and the merging. The stream ends when the loop is left, or `is_enough()`. After kill -9, at any point
-    and of any of its processes, the same call goes on where it was. No report can be made by others in `out_directory`
-    meanwhile.
+    New lines are read within `trigger_seconds`, also from segments that are still open, and only once; a report only
+    costs reading these and merging. The stream ends when the loop is left, or `is_enough()` is true. After kill -9 of
+    any of its processes, at any point, the same call goes on where it was. Meanwhile no other report can be made in
+    `out_directory`.
 
-    Uses the Spark that runs in this process, or starts one; then what it says goes to spark.log in `out_directory`.
+    Uses the Spark that runs in this process, or starts one, whose output goes to spark.log in `out_directory`.
 
     Args:
-        events_directory: of an `EventLog`, or of many hosts below it; with workers on other hosts, the same path there.
-        out_directory: made if need be; the same holds for it. Beside the report it has Spark's checkpoint.
+        events_directory: the directory of an `EventLog`, or one with those of many hosts below it; workers on other
+            hosts must reach it by the same path.
+        out_directory: created if missing; workers must reach it, too. It gets the report and Spark's checkpoint.
         available_now: read what there is now, in batches, make one report and end.
-        trigger_seconds: how often is looked for what is new.
-        report_seconds: how long after a report was made the next one is begun, and after the beginning the first one.
-        max_bytes_per_trigger: of lines; what bounds one batch, where there is much to catch up with.
-        deadline_seconds: what was sent, or planned to come again, less than this ago may still wait in its queue.
-        expect: service -> how many processes of it are there at once.
+        trigger_seconds: the interval of looking for new lines.
+        report_seconds: the pause between two reports, and before the first one.
+        max_bytes_per_trigger: the most bytes of lines in one batch, if there is much to catch up with.
+        deadline_seconds: messages sent, or due for redelivery, less than this ago may still wait in their queue.
+        expect: service -> how many of its processes must run at the same time.
         title: the heading of the page.
         master: where Spark runs, in its words ("spark://host:7077"); None: on all cores of this host.
-        is_enough: is asked several times a second, between reports, whether the stream shall end.
+        is_enough: called several times a second, between reports; if it returns True the stream ends.
 
     Raises:
         ConfigurationError: no time between reports, no Java 17, no such Spark, no folder of a log, nowhere to write,
@@ -95,7 +96,7 @@ def stream(
         store.open()
         with session(out / "spark.log", master=master or LOCAL) as spark:
             engine = on(spark.sparkContext)
-            # What there is now was read before the report is made.
+            # With `available_now` all reading is over before the report is made, so the report may use all cores.
             beside = engine if available_now else on(spark.sparkContext, beside=True)
             adding = Lock()
             begin = bound(
@@ -120,13 +121,13 @@ def stream(
 
             @making(out)
             def report() -> ReportResult:
-                # What comes is added meanwhile; when it has to wait, there is little left to merge.
+                # New lines may be added during this merge; so little is left to merge while they have to wait.
                 store.merge(beside)
                 with adding:
                     found = survey(events, out)
                     read(found, events, store, engine)
                     runs = store.runs()
-                # Runs do not change, and none is taken away but here: what comes may be added meanwhile.
+                # Runs never change, and only this function removes any: new lines may be added meanwhile.
                 return told(found, runs, events, out, engine=beside, terms=terms, title=title)
 
             def reports(query: StreamingQuery) -> Iterator[ReportResult]:
@@ -136,10 +137,10 @@ def stream(
                     made = None
                     try:
                         going_on = not _ended(query, wait, is_enough)
-                        if not is_enough() and current(events):  # else nobody has written yet
+                        if not is_enough() and current(events):  # else nothing was written yet
                             made = report()
                     except Exception:
-                        # Ctrl-C in a terminal ends Spark's workers too; what they had not read, the next report reads
+                        # Ctrl-C in a terminal ends Spark's workers, too; the next report reads what they had not read
                         if not is_enough():
                             raise
                     if made is not None:
@@ -157,9 +158,9 @@ def _begun_in_time(
     reports: Callable[[StreamingQuery], Iterator[ReportResult]],
 ) -> Iterator[ReportResult]:
     """
-    Make the reports of a stream; it begins once more if its Python was not there in time.
+    Yield the reports of a stream, which is begun again if the Python process of its source did not start in time.
 
-    Once the stream has made progress, which it tells itself, its beginnings are counted anew.
+    Once the stream has made progress, the number of beginnings is counted anew.
     """
     left = _BEGINNINGS
     while True:
@@ -194,7 +195,7 @@ def _begun(
         try:
             add(batch)
         except Exception:
-            # else it was stopped in the middle; the next report reads what was not added
+            # if it was stopped in the middle of a batch, the next report reads what was not added
             if not ending.is_set():
                 raise
 
@@ -237,7 +238,7 @@ def _add(
     engine: Engine,
     adding: Lock,
 ) -> None:
-    """Add what a batch of the stream reads; done again, it adds nothing."""
+    """Add the lines of one batch to the store; repeated for the same batch, it adds nothing."""
     pieces = between(noted(notes, batch - 1), noted(notes, batch))
     total = sum(one.size - one.begin for one in pieces)
     with adding:
@@ -251,7 +252,10 @@ def _add(
 
 
 def _ended(query: StreamingQuery, seconds: float, is_enough: Callable[[], bool]) -> bool:
-    """Wait until the stream has ended, or so long, or until it `is_enough`; signals are not taken in calls of Spark."""
+    """
+    Wait until the stream has ended, `seconds` are over, or `is_enough()`; return whether the stream has ended.
+    It polls, because Python handles no signals during calls into Spark.
+    """
     until = monotonic() + seconds
     while query.isActive and monotonic() < until and not is_enough():
         sleep(_LOOK_SECONDS)
