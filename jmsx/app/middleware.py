@@ -1,5 +1,5 @@
 """
-Middleware: what runs around every call of a handler, as plain functions.
+Middleware: plain functions that run around every call of a handler.
 
 ::
 
@@ -10,14 +10,16 @@ Middleware: what runs around every call of a handler, as plain functions.
         finally:
             print(time.perf_counter() - began)
 
-The app's are outside of the consumer's, and in each list the first one is outside of the others. All of it belongs to
-the handler: inside its transaction, its `dedupe=` and its `timeout=`, and judged by `give_up_on=` and its like. What
-raises fails the delivery; what returns settles it, also if it has swallowed what the handler raised. A middleware that
-returns without having called `call_next` has handled nothing (D15): a dead letter. To have a message acknowledged
-unhandled, raise Discard; in a batch, a BatchError with a Discard for each. A batch may be given on in parts; of one
-that was not given on as a whole, what is left out is a dead letter. Messages of a batch may be
-replaced: by as many in one call, in the same order. Where one of those fails, or does not fit, the message that it
-replaces has failed.
+The app's middleware is outside of the consumer's, and in each list the first function is the outermost. Middleware
+counts as part of the handler: it runs inside the handler's transaction, its `dedupe=` and its `timeout=`, and
+`give_up_on=` and the like apply to its exceptions. If it raises, the delivery has failed; if it returns, the message is
+settled, even if the middleware has swallowed an exception of the handler. If it returns without having called
+`call_next`, the message was not handled (D15) and becomes a dead letter. To acknowledge a message without handling it,
+raise Discard; in a batch, a BatchError with a Discard for each message.
+
+A middleware may call `call_next` several times with parts of a batch; messages that it leaves out become dead letters.
+It may replace messages of a batch in a call, by as many others in the same order. If a replacement fails, or does not
+fit the handler's parameters, the message that it replaces has failed.
 """
 
 from __future__ import annotations
@@ -38,24 +40,24 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 
-#: Calls what is inside: give it the message (of a batch the list), or another one in its place. `await` it where it is
-#: around an `async def` handler.
+#: Calls the next middleware, or the handler: pass it the message (for a batch the list), or another one in its place.
+#: Around an `async def` handler, `await` its result.
 CallNext: TypeAlias = "Callable[[Any], Any]"
 
-#: What the handler is called with, by position and by name; raises for what does not fit.
+#: Returns the positional and keyword arguments of the handler for a message; raises if the message does not fit them.
 Arguments: TypeAlias = "Callable[[Any], tuple[Sequence[Any], Mapping[str, Any]]]"
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
     """
-    One middleware for handlers of both kinds; for an app that has both.
+    One middleware in two forms, for an app with both plain and `async def` handlers.
 
     Args:
-        plain: is called around handlers that are plain functions.
-        awaited: is awaited around handlers that are `async def`, as it is itself.
-        sending: makes a context manager of the message and the destination's name, which is entered around each
-            `app.send`; it may set properties. None: nothing is around sends.
+        plain: the function that is called around plain handlers.
+        awaited: the `async def` function that is awaited around `async def` handlers.
+        sending: a function of the message and the destination's name that returns a context manager, which is entered
+            around each `app.send`; it may set properties. None: nothing runs around sends.
 
     """
 
@@ -68,12 +70,12 @@ Middleware: TypeAlias = (
     "Callable[[Message, CallNext], object] | Callable[[list[Message], CallNext], object] | Layer"
 )
 
-#: How one is written.
+#: The forms of a middleware, for errors.
 _FORM: Final = "a function (message, call_next), or a Layer of a plain one and an async def"
 
 
 def check_middleware(given: object) -> tuple[Middleware, ...]:
-    """Return middleware as a tuple; raises ConfigurationError for what is none."""
+    """Return middleware as a tuple; raises ConfigurationError if something in it is no middleware."""
     if not isinstance(given, list | tuple):
         raise ConfigurationError(f"middleware= takes a list of them, each {_FORM}; not {given!r}")
     for one in given:
@@ -108,7 +110,7 @@ def _check(function: Any, *, awaited: bool) -> None:
 def chain(
     handler: Callable[..., Any], middleware: Iterable[Middleware]
 ) -> list[Callable[[Any, CallNext], Any]]:
-    """Return what is around `handler`, the outermost first; raises ConfigurationError for what does not fit it."""
+    """Return the functions around `handler`, the outermost first; raises ConfigurationError if one does not fit it."""
     awaited = is_async(handler)
     fitting: list[Callable[[Any, CallNext], Any]] = []
     for one in middleware:
@@ -136,7 +138,7 @@ class Around:
         self._chain: Sequence[Callable[[Any, CallNext], Any]] = chain(handler, middleware)[::-1]
 
     def call(self, taken: Any, arguments: Arguments) -> Any:
-        """Return what the outermost returns; raises what it raises, and what says why if the handler has not run."""
+        """Return the outermost middleware's result; raises what it raises, or why the handler was not called."""
         if not self._chain:
             args, named = arguments(taken)
             return self._handler(*args, **named)
@@ -232,15 +234,15 @@ class _Run:
     def __init__(self, handler: Callable[..., Any], arguments: Arguments, taken: Any) -> None:
         self._handler = handler
         self._arguments = arguments
-        #: As it came: a middleware may change the list that it is given.
+        #: A copy of the batch, for a middleware may change the list that it gets.
         self._batch: list[Message] = list(taken) if isinstance(taken, list) else []
-        self.calls = 0  #: of the handler
-        self.at_work = 0  #: of these, those that have not ended
-        self.is_over = False  #: the outermost middleware has ended
-        #: Why it was not called, or has not run to its end.
+        self.calls = 0  #: how often the handler was called
+        self.at_work = 0  #: how many of these calls have not ended
+        self.is_over = False  #: whether the outermost middleware has ended
+        #: Why the handler was not called, or has not run to its end.
         self.refusal: BaseException | None = None
         self._given: set[Message] = set()
-        #: What a middleware gave in the place of a message of the batch, with that message.
+        #: The message of the batch that a middleware has replaced, by its replacement.
         self._replaced: dict[Message, Message] = {}
 
     @property

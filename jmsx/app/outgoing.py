@@ -1,8 +1,9 @@
 """
-What an app sends: messages, requests, and the answers that its handlers return.
+Everything that an app sends: messages, requests, and the answers that its handlers return.
 
-Each of the three has a connection of its own, opened at first use: nothing that others name as reply-to ends the one by
-which the app sends. In a transacted handler of the app the handler's session sends instead.
+Each of the three has a connection of its own, opened at its first use; so an answer to a bad reply-to, for which a
+broker may close the connection, does not end the connection of `app.send`. In a transacted handler of the app, the
+handler's session sends instead.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Outgoing:
-    """Sends for an app, from any thread; `App` has each call, and says what it does and raises."""
+    """Sends for an app, from any thread; `App` has calls of the same names, which document what they do and raise."""
 
     def __init__(
         self,
@@ -40,7 +41,7 @@ class Outgoing:
         middleware: Sequence[Middleware],
         machine: Machine,
     ) -> None:
-        """`connect(*observers)` makes a connection; `calling()` is the worker whose handler is running here, if any."""
+        """`connect(*observers)` makes a connection; `calling()` returns the worker whose handler calls this, if any."""
         self.requests = Requests(connect, machine)
         self._sender = Sender(connect, machine)
         self._replier = Sender(connect, machine)
@@ -56,10 +57,9 @@ class Outgoing:
         asked_at: float | None = None,
     ) -> str:
         """
-        Send one message: in the transaction of the handler that calls this, or else by itself.
+        Send one message: in the transaction of the handler that calls this, or else on its own.
 
-        asked_at: when it was asked for, seconds, monotonic, where that was on another thread: what has passed since is
-        of its `timeout`. None: now.
+        asked_at: when another thread was asked to send it (seconds, monotonic), from when `timeout` counts; None: now.
         """
         sending = Sending.of(options)
         if asked_at is not None:
@@ -76,7 +76,7 @@ class Outgoing:
             except BaseException as error:
                 failed.append(error)
                 raise
-        raise failed[0]  # which a middleware has swallowed: it is not sent, or in doubt
+        raise failed[0]  # even if a middleware has swallowed it: nothing is confirmed
 
     def _late(self, sending: Sending, to: Destination | str, asked_at: float) -> Sending:
         """Return it with what is left of its timeout; raises ConnectionFailedError if that is over."""
@@ -89,13 +89,13 @@ class Outgoing:
                 f"no thread of the event loop's pool was free in the {timeout:g} s of the caller's timeout;"
                 f" nothing was sent to {to}"
             )
-        # whoever asks how long it was is told what was asked for, if a thread was free
+        # rounded, so that errors show the timeout as it was given, if a thread was free at once
         return replace(sending, timeout=round(left, 3) or left)
 
     async def asend(
         self, to: Destination | str, body: Message | Data, options: SendKeywords
     ) -> str:
-        """Do as `send` does, while the event loop goes on; in a transaction a cancellation waits for its end."""
+        """Do as `send` does, without blocking the event loop; in a transaction, cancelling waits until it is done."""
         whole = self._transacting() is not None
         send = partial(self.send, to, body, options, self._machine.monotonic())
         try:
@@ -112,18 +112,18 @@ class Outgoing:
     async def arequest(
         self, to: Destination | str, body: Message | Data, options: SendKeywords
     ) -> Message:
-        """Do as `request` does, while the event loop goes on; if it is cancelled, nobody waits for the answer."""
+        """Do as `request` does, without blocking the event loop; if it is cancelled, an answer is dropped."""
         try:
             return await self.requests.aask(Sending.of(options), to, body, self.requests.pending())
         except NoThreadError as error:
             raise _unsent(to, error) from error
 
     def reply(self, message: Message, to: Destination | str, options: dict[str, Any]) -> str:
-        """Send the answer of a handler that is in no transaction."""
+        """Send the answer of a handler outside of a transaction."""
         return self._replier.send(message, to, options)
 
     def take(self, ended: list[Connection]) -> None:
-        """Leave the connections that there are to whoever ends those, also the ones that are being opened."""
+        """Move all connections, also those that are being opened, to `ended`, whose owner closes them."""
         for each in (self._sender, self._replier, self.requests):
             each.take(ended)
 

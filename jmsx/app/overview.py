@@ -1,4 +1,4 @@
-"""What an application tells its operator when it has started: how its consumers work, and what is not promised."""
+"""What an application tells its operator when it has started: how its consumers work, and what is not guaranteed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from jmsx.log import counted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-#: Delays that are named one by one.
+#: How many redelivery delays are listed one by one.
 NAMED: Final = 6
 
-#: What is not promised where ACKs are batched.
+#: What is not guaranteed where ACKs are sent in batches.
 _BATCHED: Final = "a crash brings up to a batch of messages again"
 
-#: And where ACKs take no part in transactions.
+#: What is not guaranteed where the broker does not include ACKs in transactions.
 _TWO_STEPS: Final = (
     "a commit takes two steps; after a crash between them the message comes again, and the broker drops what was"
     " sent already by its duplicate id"
@@ -28,7 +28,7 @@ _TWO_STEPS: Final = (
 
 
 def overview(workers: Iterable[Worker]) -> Iterator[str]:
-    """Yield lines for people: the broker, and each consumer."""
+    """Yield lines of text about the broker and each consumer."""
     by_name = {worker.consumer.name: worker for worker in workers}
     places = {
         (worker.dialect.name, worker.server, str(worker.address)) for worker in by_name.values()

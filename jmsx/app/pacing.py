@@ -1,7 +1,8 @@
 """
-When a consumer's handler may be called: not faster than it should, and not while what it needs is away.
+Rate limits and circuit breakers, which decide when a consumer's handler may be called.
 
-A message whose handler may not be called yet waits here, unacknowledged and uncounted. Draining gives it back at once.
+A message whose handler may not be called yet waits here, unacknowledged, and counts as no delivery. Draining returns it
+to the broker at once.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from jmsx.log import logger, shortened
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-#: Seconds between two looks whether the probe has ended.
+#: Seconds between two checks whether the probe has ended.
 LOOK: Final = 0.25
 
 _RATE: Final = re.compile(r"\s*(\d+)\s*/\s*(\d*)\s*([a-z]+)\s*")
@@ -33,10 +34,10 @@ _log = logger("jmsx.app")
 
 class RateLimit:
     """
-    Allows a consumer so many messages in a time, evenly spaced: `RateLimit("100/s")`, `"5/min"`, `"1/10s"`.
+    Limits how many messages a consumer handles in a time, evenly spaced: `RateLimit("100/s")`, `"5/min"`, `"1/10s"`.
 
-    One object may be given to several consumers, which then share it; all sessions of a consumer do. It holds for this
-    process. Raises ConfigurationError for what is no rate.
+    All sessions of a consumer share its limit, and so do several consumers to which the same object is given. It
+    applies to this process only. Raises ConfigurationError if `rate` is no rate.
     """
 
     def __init__(self, rate: str) -> None:
@@ -57,17 +58,17 @@ class RateLimit:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CircuitBreaker:
     """
-    Pauses a consumer after failures in a row, and goes on with one message, the probe.
+    Pauses a consumer after several failures in a row, and then tries a single message, the probe.
 
-    While it is open no handler is called, so nothing is redelivered for nothing. When the probe is handled the consumer
-    goes on; when it fails the next pause begins. Failures of all its sessions in this process count, the probe's by the
-    redelivery policy as any other. Raises ConfigurationError for what makes no sense.
+    While the breaker is open no handler is called, so no redeliveries are used up. If the probe succeeds, the consumer
+    goes on; if it fails, the next pause begins. Failures of all the consumer's sessions in this process count. The
+    failure of a probe is a failed delivery as any other. Raises ConfigurationError for arguments that make no sense.
 
     Args:
-        failures: calls of the handler in a row that have to fail, 5.
-        pause: from the last of them until the probe, 30 s.
-        on: errors that count, one class or several: those that say that something is away. Others, and Reject or
-            Discard, tell nothing of it. By default each Exception counts.
+        failures: how many calls of the handler in a row have to fail, 5.
+        pause: the time from the last of these failures to the probe, 30 s.
+        on: the errors that count, one class or several: those which say that a service is not available. Others, and
+            Reject and Discard, do not count. By default every Exception counts.
 
     """
 
@@ -86,7 +87,7 @@ class _State(Enum):
 
     CLOSED = auto()  #: handlers are called
     OPEN = auto()  #: none is called
-    PROBING = auto()  #: one is called, to see whether it succeeds
+    PROBING = auto()  #: one is called, as the probe
 
 
 class Circuit:
@@ -102,19 +103,19 @@ class Circuit:
         self._on: Any = breaker.on
         self._pause = bounded("pause", breaker.pause)
         self._consumer = consumer
-        self._told = told  #: of whether it is open
-        self._lock = reentrant()  #: `close` may interrupt another one, by a signal handler
+        self._told = told  #: called with whether it is open
+        self._lock = reentrant()  #: a signal handler may call `close` inside another call
         self._state = _State.CLOSED
-        self._failed = 0  #: in a row
-        self._until = 0.0  #: when it probes
-        self._prober = 0  #: the thread that does
+        self._failed = 0  #: failures in a row
+        self._until = 0.0  #: when the probe is due
+        self._prober = 0  #: id of the thread of the probe
         self._why = ""
-        #: The app is over, and what a handler comes to after that is not counted
+        #: Whether the app has ended; results of handlers that end after it are not counted
         self._over = False
 
     @property
     def is_closed(self) -> bool:
-        """Whether handlers are called as ever."""
+        """Whether the breaker is closed, so that handlers are called."""
         return self._state is _State.CLOSED
 
     def paused(self, now: float) -> str | None:
@@ -154,7 +155,7 @@ class Circuit:
                 if mine or self._failed >= self._breaker.failures:
                     self._state, self._prober = _State.OPEN, 0
                     self._until = now + self._pause
-            elif mine:  # an error that says nothing of the service: the next message is the probe
+            elif mine:  # this error does not count: the next message is the probe
                 self._state, self._prober, self._until = _State.OPEN, 0, now
             after, failed = self._state, self._failed
         if before is _State.CLOSED and after is _State.OPEN:
@@ -171,7 +172,7 @@ class Circuit:
             self._told(False)  # noqa: FBT003 - tells that it is closed
 
     def close(self) -> None:
-        """End the pause because the consumer has stopped, and tell so whoever is told of pauses."""
+        """End the pause because the consumer has stopped, and tell whoever is told of pauses."""
         with self._lock:
             paused, self._state = self._state is not _State.CLOSED, _State.CLOSED
             self._over = True
@@ -193,7 +194,7 @@ class Circuit:
 
 
 class Bucket:
-    """Says when the next messages may be handled under a RateLimit."""
+    """Computes when the next messages may be handled under a RateLimit."""
 
     def __init__(self, limit: RateLimit) -> None:
         self._interval = limit.interval
@@ -208,7 +209,7 @@ class Bucket:
             return start - now
 
     def give_back(self, messages: int, now: float) -> None:
-        """Note that messages which `take` counted are not handled now; turns behind theirs stay as they are."""
+        """Return the turns of messages that are not handled after all; later reserved turns stay as they are."""
         with self._lock:
             start = self._free_at - messages * self._interval
             if start <= now:
@@ -221,11 +222,11 @@ class Gate:
     def __init__(self, bucket: Bucket | None = None, circuit: Circuit | None = None) -> None:
         self._bucket = bucket
         self.circuit = circuit
-        self.is_open = bucket is None and circuit is None  #: whoever comes, and for ever
+        self.is_open = bucket is None and circuit is None  #: neither limit nor breaker
 
     @property
     def one_only(self) -> bool:
-        """Whether a batch is to be a single message: it is the probe."""
+        """Whether the next batch must be a single message, because it is the circuit breaker's probe."""
         return self.circuit is not None and not self.circuit.is_closed
 
     def enter(self, messages: int, machine: Machine, pause: Callable[[float], object]) -> bool:
@@ -236,7 +237,7 @@ class Gate:
             if left > 0:
                 waited = True
                 pause(left)
-                # It may have opened while we paused for the rate
+                # The circuit breaker may have opened during the pause for the rate
                 self._pass_circuit(machine, pause)
         return waited
 
@@ -248,7 +249,7 @@ class Gate:
         return waited
 
     def leave(self, messages: int, now: float) -> None:
-        """Note that the handler is not called for these messages, although `take` has let them pass."""
+        """Note that the handler is not called for these messages, although `enter` has let them pass."""
         if self._bucket is not None:
             self._bucket.give_back(messages, now)
 
@@ -268,7 +269,7 @@ class Gate:
 
 
 def rate_limit_of(given: object) -> RateLimit | None:
-    """Return a RateLimit, of a text or itself."""
+    """Return `given` as a RateLimit; it may be one, or a text such as "100/s", or None."""
     if given is None or isinstance(given, RateLimit):
         return given
     if isinstance(given, str):
@@ -277,7 +278,7 @@ def rate_limit_of(given: object) -> RateLimit | None:
 
 
 def error_types(name: str, given: object) -> tuple[type[BaseException], ...]:
-    """Return classes of errors as a tuple, from one or several; raises ConfigurationError for what is none."""
+    """Return one or several exception classes as a tuple; raises ConfigurationError if something else is among them."""
     several = given if isinstance(given, tuple | list | set | frozenset) else (given,)
     for each in several:
         if not (isinstance(each, type) and issubclass(each, BaseException)):

@@ -1,5 +1,5 @@
 """
-What a handler takes: worked out of its parameters and their annotations once, when it is registered.
+The arguments of a handler, determined from its parameters and their annotations once, when it is registered.
 
 ::
 
@@ -9,8 +9,8 @@ What a handler takes: worked out of its parameters and their annotations once, w
     def handle(orders: list[Order], messages: list[Message]): ...  # with batch=
     def handle(order: Order, *, db: sqlite3.Connection): ...       # with dedupe=DatabaseStore(...)
 
-A parameter with a default keeps that, save the first one, the Session, the Message, and those that name a property or a
-header.
+A parameter with a default value keeps it, except for the first one, the Session, the Message, and those with a Property
+or Header.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ _WHAT: Final = (
     " or Annotated[..., Header()]; the connection of a DatabaseStore is given by keyword: (message, *, db)"
 )
 
-#: What nobody calls a session: stomp.py once gave (headers, body), kombu gives (body, message).
+#: Names that a second parameter for the session does not have: stomp.py once passed (headers, body), and kombu passes
+#: (body, message).
 _NO_SESSION: Final = frozenset(
     {"body", "data", "frame", "headers", "message", "msg", "payload", "properties"}
 )
@@ -58,10 +59,11 @@ class Property:
     """
     Gives a handler's parameter a property of the message: `region: Annotated[str, Property("region")]`.
 
-    Without a `name` it is the property that is called as the parameter.
+    Without a `name`, the property has the name of the parameter.
 
-    It is read as the type says: `str`, `int`, `float` or `bool`, also of text, or what pydantic makes of it. A message
-    without it is a dead letter at once, unless the parameter has a default or its type admits None.
+    The value is converted to the annotated type: `str`, `int`, `float` or `bool`, also from text, or a type that
+    pydantic can read. A message without the property becomes a dead letter at once, unless the parameter has a default
+    or its type includes None.
     """
 
     name: str = ""
@@ -75,8 +77,9 @@ class Header:
     """
     Gives a handler's parameter a field of its `Message`: `id: Annotated[str, Header("correlation_id")]`.
 
-    JMS's names, such as `JMSCorrelationID`, mean the same; without a `name` it is that of the parameter. A message
-    without it is a dead letter at once, unless the parameter has a default or its type admits None.
+    JMS's names, such as `JMSCorrelationID`, may be used, too; without a `name`, the field has the name of the
+    parameter. A message without the field becomes a dead letter at once, unless the parameter has a default or its type
+    includes None.
     """
 
     name: str = ""
@@ -102,12 +105,12 @@ class Parameter:
 
     name: str
     of: Part
-    read: Read = field(default=lambda message: message)  #: of what is made of each message
+    read: Read = field(default=lambda message: message)  #: makes the value from a message
     by_name: bool = False
 
 
 class InvalidMessagesError(Exception):
-    """Some messages of a batch are not as the handler says; it was not called."""
+    """Some messages of a batch do not fit the handler's parameters; the handler was not called."""
 
     def __init__(self, rejects: dict[Message, Reject]) -> None:
         super().__init__(
@@ -118,11 +121,11 @@ class InvalidMessagesError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What a handler is called with."""
+    """The parameters of a handler, and how to fill them from a message."""
 
-    of: tuple[Parameter, ...]  #: those by position first
+    of: tuple[Parameter, ...]  #: positional ones first
     batch: bool = False
-    is_message: bool = field(init=False)  #: it takes nothing else: the message, or the list of them
+    is_message: bool = field(init=False)  #: it takes the message (or a list) only
 
     def __post_init__(self) -> None:
         alone = [(one.of, one.by_name) for one in self.of] == [(Part.MESSAGE, False)]
@@ -130,21 +133,21 @@ class Parameters:
 
     @property
     def takes_session(self) -> bool:
-        """Whether it is given the session."""
+        """Whether the handler gets the session."""
         return any(one.of is Part.SESSION for one in self.of)
 
     @property
     def database(self) -> str | None:
-        """The parameter that is given the connection of a store."""
+        """The name of the parameter that gets the connection of a DatabaseStore; None: there is none."""
         return next((one.name for one in self.of if one.of is Part.DATABASE), None)
 
     def arguments(
         self, taken: Message | list[Message], session: Session, database: Any
     ) -> tuple[list[Any], dict[str, Any]]:
         """
-        Return what the handler is called with for the message, or with `batch` for the messages that were `taken`.
+        Return the handler's arguments for the message, or with `batch` the messages, that were `taken`.
 
-        Raises Reject for a message that is not as the handler says, of a batch InvalidMessagesError.
+        Raises Reject if the message does not fit the parameters; for a batch, InvalidMessagesError.
         """
         if self.is_message:
             return [taken], {}
@@ -185,9 +188,10 @@ class Parameters:
 
 def parameters_of(handler: Callable[..., Any], *, batch: bool = False) -> Parameters:
     """
-    Return what `handler` is to be called with, of a message, or with `batch` of a list of messages.
+    Return the parameters of `handler`, which takes a message, or with `batch` a list of messages.
 
-    Raises ConfigurationError for a signature that makes no sense, and for a function whose body a call does not run.
+    Raises ConfigurationError for a signature that makes no sense, and for a function whose body does not run when it is
+    called.
     """
     check_runs(handler, awaited=True)
     signature = _signature(handler)
@@ -252,7 +256,7 @@ class _Reading:
         """Return what it says that it returns; None where only a type checker knows what that is."""
         try:
             return self._type("return", annotation)
-        except Exception:  # noqa: BLE001 - whatever the annotation raises that is written there
+        except Exception:  # noqa: BLE001 - evaluating an annotation may raise anything
             return None
 
     def take(self, parameter: inspect.Parameter, *, first: bool, by_name: bool) -> bool:
@@ -462,7 +466,7 @@ class _Reading:
         except Exception as error:
             last = str(annotation).strip("'\"").rpartition(".")[2]
             ours = next((one for one in (Message, Session) if one.__name__ == last), None)
-            if ours is not None:  # imported for the type checker only
+            if ours is not None:  # a name that was imported under TYPE_CHECKING only
                 return ours
             raise ConfigurationError(
                 f"{self._name} takes {parameter.name}: {annotation}, and nobody knows what that is when the program"
@@ -591,7 +595,7 @@ def _names_of(handler: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, An
     if not hasattr(inner, "__globals__"):
         inner = getattr(type(inner).__call__, "__func__", type(inner).__call__)
     own: dict[str, Any] = {}
-    # where it is registered, the names of its surroundings are known
+    # the frame that registers the handler knows the local names around it
     frame = inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "jmsx":
         frame = frame.f_back
@@ -606,7 +610,7 @@ def _names_of(handler: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, An
     return {**_KNOWN, **getattr(inner, "__globals__", {})}, own
 
 
-#: What an annotation may name that linters have imported under TYPE_CHECKING, so that it is not there at run time.
+#: Names that annotations may use although they were imported under TYPE_CHECKING, and do not exist at run time.
 _KNOWN: Final = {
     **{
         name: getattr(module, name)
@@ -616,12 +620,12 @@ _KNOWN: Final = {
     **{one.__name__: one for one in (Message, Session, Destination, Property, Header)},
 }
 
-#: Frameworks that fill in parameters by marks of their own.
+#: Frameworks whose own markers in annotations or defaults fill in parameters.
 _FRAMEWORKS: Final = frozenset(
     {"dishka", "fast_depends", "fastapi", "faststream", "litestar", "taskiq_dependencies"}
 )
 
-#: Fields of a Message that are headers, and what they are.
+#: The fields of a Message that `Header` may name, and their types.
 HEADERS: Final[Mapping[str, type]] = {
     "correlation_id": str,
     "type": str,

@@ -1,4 +1,4 @@
-"""Whether messages move, session by session, as their events tell: what health is judged by."""
+"""Whether messages move in each session, according to its events: the basis of the health probes."""
 
 from __future__ import annotations
 
@@ -23,49 +23,49 @@ from jmsx.core.events import (
 )
 from jmsx.core.poison_frames import PoisonFrames
 
-#: Seconds that a refused dead letter is remembered beyond its link: a broker that ends the link with each refusal
-#: gets no next one at once, and meanwhile the cause must be seen.
+#: Seconds that a refused dead letter is remembered after its link has ended: if a broker ends the link with each
+#: refusal, the next attempt comes later, and health must report the cause until then.
 REMEMBERED: Final = 120.0
 
 
-#: Events that name a place of the broker's.
+#: Events that name a destination which the app uses.
 _NAMING: Final = (MessageSent, SubscriptionOpened)
 
 
 class Refusal(NamedTuple):
-    """Tells that the broker refused a dead letter: where it was to go, and why it does not."""
+    """A dead letter that the broker refused: its destination, and why."""
 
-    place: str  #: where it should go
+    place: str  #: its destination
     reason: str
     at: float = -math.inf  #: seconds, monotonic
-    until: float = math.inf  #: seconds, monotonic: when another one may have had the message
+    until: float = math.inf  #: seconds, monotonic: after that another consumer may have the message
 
 
 @dataclass(slots=True)
 class Movement:
     """
-    Where one session stands; times are seconds, monotonic.
+    When messages last moved in one session; times are seconds, monotonic.
 
-    Written by the session's own events, one after the other; read by others without a lock, for a probe never waits.
+    Only the session's own events change it, one at a time; health probes read it without a lock, so they never wait.
     """
 
     connected: bool = False
     subscribed: bool = False
     received_at: float = -math.inf  #: when the last message came, or the subscription was opened
-    moved_at: float = -math.inf  #: when a message last came, or the link came or went
+    moved_at: float = -math.inf  #: when a message last came, or the link opened or closed
     due_at: float = -math.inf  #: when the last of the promised redeliveries is due
-    refused: dict[str, Refusal] = field(default_factory=dict)  #: by the keys of their messages
+    refused: dict[str, Refusal] = field(default_factory=dict)  #: by message key
 
     poison_frames: PoisonFrames = field(default_factory=PoisonFrames)
 
     def idle_since(self, moment: float) -> bool:
-        """Return whether it could have had messages since then, and none came or went."""
+        """Return whether it has been subscribed since `moment`, and no message came or went."""
         return self.subscribed and self.moved_at <= moment
 
     def note(self, event: Event) -> None:
-        """Note what `event` says of messages that come and go."""
+        """Note what `event` says about messages that come and go."""
         self.poison_frames.note(event)
-        if isinstance(event, DeliveryEnded):  # as most are
+        if isinstance(event, DeliveryEnded):  # the most frequent kind
             self._note_end(event)
             return
         match event:
@@ -96,7 +96,7 @@ class Movement:
         if event.message_key in self.refused and event.outcome is not Outcome.ABANDONED:
             left = {**self.refused}
             del left[event.message_key]
-            self.refused = left  # another one, for who reads it has no lock
+            self.refused = left  # a new dict, for readers take no lock
 
 
 def _was_cut(refusal: Refusal, event: LinkOpened | LinkClosed) -> bool:
@@ -109,7 +109,7 @@ def _was_cut(refusal: Refusal, event: LinkOpened | LinkClosed) -> bool:
 class Progress:
     """An observer that follows every session."""
 
-    #: When a message went last, the session itself tells, and for less than an event for each one costs
+    #: It needs no event for each settled message: the session itself knows when one was settled last
     follows_ends: Final = False
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class Progress:
         self.places = Places()
 
     def movement(self, session_id: str) -> Movement:
-        """Return where a session stands; a new one for a session that has told nothing yet."""
+        """Return the Movement of a session, which is new for a session without events."""
         movement = self._movements.get(session_id)
         return movement or self._movements.setdefault(session_id, Movement())
 

@@ -1,4 +1,4 @@
-"""What `@app.consumer(...)` was told: a handler, and how its messages are consumed."""
+"""The registration of `@app.consumer(...)`: a handler, and the settings by which its messages are consumed."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 
 Handler: TypeAlias = "Callable[..., object]"
 
-#: Seconds in which a batch is filled unless said otherwise.
+#: Seconds within which a batch is filled by default.
 BATCH_TIMEOUT: Final = 1.0
 
-#: Stands for the policy that a consumer has for all other errors.
+#: A placeholder for the policy that a consumer has for all other errors.
 _NONE: Final = RedeliveryPolicy()
 
 
@@ -61,36 +61,37 @@ class Consumer:
     """
     One handler and its settings; times are seconds, a timedelta, or a text such as "2s".
 
-    Raises ConfigurationError when they make no sense together.
+    Raises ConfigurationError if they make no sense together.
 
     Args:
-        handler: what is called.
-        destination: whose messages it gets.
-        name: of the consumer, in metrics, events and logs.
-        parameters: what the handler is called with.
-        mode: when a message counts as handled; AUTO_ACKNOWLEDGE.
-        redelivery: when it comes again after a failure; None: as the app's options say.
-        give_up_on: errors that no retry can cure: dead letter at once; (): there are none.
-        retry_on: errors that a retry may cure: all others are dead letters at once; None: all are retried. What jmsx
-            itself raises because a link or a store is away is always retried, and so is what is no Exception, such as
-            SystemExit, KeyboardInterrupt and CancelledError.
-        redelivery_for: policies for certain errors in place of `redelivery`; that of the nearest class counts; {}.
-        middleware: around the handler, inside the app's; the first outside; (): there is none.
-        timeout: of one call: an `async def` is cancelled then, any other handler goes on, and is logged; None: none.
-        rate_limit: of calls, such as `100/s`; None: there is none.
-        breaker: pauses it after failures in a row; None: nothing does.
+        handler: the function that is called with each message.
+        destination: the queue or topic from which it consumes.
+        name: the consumer's name in metrics, events and logs.
+        parameters: the parameters of the handler.
+        mode: the acknowledge mode; AUTO_ACKNOWLEDGE.
+        redelivery: the redelivery policy; None: the app's.
+        give_up_on: exceptions that make the message a dead letter at once, for no retry can help; (): none.
+        retry_on: the only exceptions after which a message is retried: all others make it a dead letter at once; None:
+            all are retried. Always retried are jmsx's own exceptions about an unavailable link or store, and those that
+            are no Exception, such as SystemExit, KeyboardInterrupt and CancelledError.
+        redelivery_for: policies for certain exceptions in place of `redelivery`; the nearest class counts; {}.
+        middleware: functions around the handler, inside the app's middleware, the first one outermost; (): none.
+        timeout: the longest time for one call: an `async def` handler is cancelled then, and any other goes on and is
+            logged; None: no limit.
+        rate_limit: the rate of calls, such as `100/s`; None: no limit.
+        breaker: a circuit breaker, which pauses the consumer after failures in a row; None: none.
         dead_letter: a strategy, or a destination for copies; None: the app's.
-        concurrency: sessions, each with a thread and a socket of its own; 1, and of a topic no more.
-        prefetch: messages that the broker sends ahead; None: the app's.
-        batch: messages in one call of the handler, at the most; None: it takes one.
-        batch_timeout: after its first message, in which a batch is filled; 1 s.
-        selector: a JMS message selector, which the broker applies; None: all messages come.
-        durable: name of the durable subscription; None: there is none.
+        concurrency: the number of sessions, each with a thread and a socket of its own; 1, the most for a topic.
+        prefetch: how many unacknowledged messages the broker sends ahead; None: the app's.
+        batch: the most messages in one call of the handler; None: the handler takes one message, not a list.
+        batch_timeout: how long a batch is filled, from its first message on; 1 s.
+        selector: a JMS message selector, which the broker applies; None: all messages are received.
+        durable: the name of the durable subscription; None: it is not durable.
         non_blocking_redelivery: whether later messages go on while a failed one waits; None: the app's.
-        optimize_acknowledge: whether acknowledgements go out in batches; None: the app's.
-        dedupe: a store that knows what was done, so that it is not done again; None: there is none.
-        dedupe_by: a function of the message, whose results (texts, numbers, UUIDs) are equal for messages that are;
-            None: their key.
+        optimize_acknowledge: whether acknowledgements are sent in batches; None: the app's.
+        dedupe: an idempotency store, by which a message that was handled is not handled again; None: none.
+        dedupe_by: a function of the message that returns equal values (text, numbers, UUIDs) for duplicates; None: the
+            message's key is compared.
 
     """
 
@@ -199,11 +200,11 @@ class Consumer:
         )
 
     def policy(self, otherwise: Policy) -> Policy:
-        """Return its policies by error, where `otherwise` is that which its connection has for it."""
+        """Return the consumer's policies by error; `otherwise`, the connection's policy, is for all other errors."""
         return PolicyByError(otherwise, self.redelivery_for)
 
     def judged(self, error: BaseException) -> BaseException:
-        """Return what to treat `error` of the handler as: itself, or the Reject or Again that settings make of it."""
+        """Return the outcome of the handler's `error`: itself, or the Reject or Again that the settings make of it."""
         outcome: BaseException | None = None
         if isinstance(error, Steering):
             return error
@@ -253,7 +254,7 @@ class Consumer:
             )
 
     def check_prefetch(self, prefetch: int) -> None:
-        """Raise ConfigurationError if no batch could ever be full, for the broker sends no more than `prefetch`."""
+        """Raise ConfigurationError if the broker sends ahead (`prefetch`) fewer messages than a batch needs."""
         try:
             self._check_prefetch(prefetch)
         except ConfigurationError as error:
@@ -268,10 +269,11 @@ class Consumer:
 
     def identity(self, message: Message, client_id: str | None) -> StoreKey | None:
         """
-        Return what the idempotency store knows `message` by; None: nothing names it.
+        Return the identity of `message` in the idempotency store; None: it has none.
 
-        Each subscriber of a topic does it once; `client_id`: the connection's, to which durable ones belong. Raises
-        ConfigurationError if `dedupe_by` gives what is no key.
+        Each subscription of a topic has an identity of its own, so each handles a message once; `client_id` is that of
+        the connection, to which durable subscriptions belong. Raises ConfigurationError if the result of `dedupe_by`
+        cannot be a key.
         """
         key = message.identity if self.dedupe_by is None else self.dedupe_by(message)
         text = "" if key is None else key_text(key)
@@ -316,21 +318,21 @@ class Consumer:
             )
 
     def check_client_id(self, options: ConnectionOptions) -> None:
-        """Raise ConfigurationError if a durable subscription has no client id to be found again by."""
+        """Raise ConfigurationError if the consumer has a durable subscription, but the connection no client id."""
         if (fault := self.client_id_fault(options)) is not None:
             raise ConfigurationError(f"consumer {self.name}: {fault}")
 
     def check_ledger(self, options: ConnectionOptions) -> None:
         """
-        Raise ConfigurationError if the ledger is in the database of the store, as far as that tells.
+        Raise ConfigurationError if the ledger is in the SQLite database of the store, if that is known.
 
-        SQLite has one writer, which is the handler's transaction, so nobody could note that the handler is called.
+        SQLite allows one writer: while the handler's transaction writes, the ledger could not count the delivery.
         """
         file = getattr(self.dedupe, "file", None)
         ledger = getattr(options.ledger, "path", options.ledger)
         if not (isinstance(file, str) and isinstance(ledger, str | os.PathLike)):
             return
-        with contextlib.suppress(OSError):  # a ledger that is not there yet
+        with contextlib.suppress(OSError):  # the ledger's file may not exist yet
             if Path(file).samefile(ledger):
                 raise ConfigurationError(
                     f"consumer {self.name}: ledger={str(ledger)!r} is in the database of its store, which is locked"
@@ -338,7 +340,7 @@ class Consumer:
                 )
 
     def client_id_fault(self, options: ConnectionOptions) -> str | None:
-        """Return what `check_client_id` would raise, without the consumer's name; None: nothing."""
+        """Return the text of the error that `check_client_id` raises, without the consumer's name; None: no error."""
         if self.durable is None or options.client_id is not None:
             return None
         return (
@@ -348,7 +350,7 @@ class Consumer:
 
     @property
     def takes_session(self) -> bool:
-        """Whether the handler wants the session."""
+        """Whether the handler takes the session."""
         return self.parameters.takes_session
 
     @property
@@ -371,7 +373,7 @@ class Consumer:
 
 
 class ConsumerKeywords(TypedDict, total=False):
-    """Settings of `Consumer` as keywords, for type checkers; those that `@app.consumer(...)` does not spell itself."""
+    """Settings of `Consumer` as keywords, for type checkers: those that are no named arguments of `app.consumer`."""
 
     give_up_on: type[BaseException] | Collection[type[BaseException]]
     retry_on: type[BaseException] | Collection[type[BaseException]] | None
@@ -412,9 +414,9 @@ def _names(errors: Iterable[type[BaseException]]) -> str:
 
 def acknowledge_mode(given: object) -> AcknowledgeMode:
     """
-    Return the mode that is meant: itself, its number, or its name, such as "client", "auto" or "session_transacted".
+    Return `given` as a mode: it may be one, or its number, or its name, such as "client" or "session_transacted".
 
-    Raises ConfigurationError, naming the nearest.
+    Raises ConfigurationError for anything else, naming the nearest mode.
     """
     names = {
         name: mode

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 
-#: What `@app.consumer(...)` takes by keyword.
+#: The keyword arguments of `@app.consumer(...)`.
 SETTINGS: Final = [
     each.name
     for each in fields(Consumer)
     if each.name not in ("handler", "destination", "parameters")
 ]
 
-#: What `app.change(...)` does.
+#: The settings that `app.change(...)` can change.
 _CHANGEABLE: Final = [*(each for each in SETTINGS if each != "name"), "destination"]
 _CHANGED_ELSEWHERE: Final = {"handler": "app.replace_handler(...)"}
 
@@ -60,7 +60,7 @@ R = TypeVar("R")
 
 
 class Decorator(Protocol):
-    """What `@app.consumer(...)` makes: it takes a handler of a message, of its body, or of both."""
+    """The type of `@app.consumer(...)`: it decorates a handler that takes a message, its body, or both."""
 
     @overload
     def __call__(self, handler: Plain, /) -> Plain: ...
@@ -81,7 +81,7 @@ class Decorator(Protocol):
 
 
 class BatchDecorator(Protocol):
-    """What `@app.consumer(..., batch=...)` makes: it takes a handler of a list of messages, or of their bodies."""
+    """The type of `@app.consumer(..., batch=...)`: it decorates a handler of a list of messages or bodies."""
 
     @overload
     def __call__(self, handler: PlainBatch, /) -> PlainBatch: ...
@@ -98,7 +98,7 @@ class BatchDecorator(Protocol):
 
 
 class ConnectionDecorator(Protocol):
-    """What `@app.consumer(..., dedupe=...)` makes: the handler may take a DatabaseStore's connection by keyword."""
+    """The type of `@app.consumer(..., dedupe=...)`: the handler may take the DatabaseStore's connection by keyword."""
 
     @overload
     def __call__(self, handler: WithConnection, /) -> WithConnection: ...
@@ -109,7 +109,7 @@ class ConnectionDecorator(Protocol):
 
 
 class BatchConnectionDecorator(Protocol):
-    """What `@app.consumer(..., dedupe=..., batch=...)` makes: a ConnectionDecorator for handlers of a list."""
+    """The type of `@app.consumer(..., dedupe=..., batch=...)`: a ConnectionDecorator for handlers of a list."""
 
     @overload
     def __call__(self, handler: WithConnectionForBatch, /) -> WithConnectionForBatch: ...
@@ -121,9 +121,9 @@ class BatchConnectionDecorator(Protocol):
 
 class Registry:
     """
-    Consumers by name; `check` raises IllegalStateError while they may not be changed.
+    The consumers of an app by name; `check` raises IllegalStateError while they may not be changed.
 
-    `middleware` is around all of their handlers.
+    `middleware` runs around all their handlers.
     """
 
     def __init__(self, check: Callable[[], None], middleware: Sequence[Middleware] = ()) -> None:
@@ -148,9 +148,9 @@ class Registry:
         settings: ConsumerKeywords,
     ) -> Callable[[H], H]:
         """
-        Return what makes a function the handler of `source`.
+        Return the decorator that makes a function the handler of `source`.
 
-        Raises ConfigurationError for `more` by position, and for settings that make no sense.
+        Raises ConfigurationError for more positional arguments, and for settings that make no sense.
         """
         if callable(source):
             raise ConfigurationError(
@@ -192,7 +192,7 @@ class Registry:
         return register
 
     def change(self, name: str, settings: Mapping[str, Any]) -> None:
-        """Change settings of the consumer `name`, which are as the decorator takes them; and its `destination`."""
+        """Change settings of the consumer `name`: any that the decorator takes except its name, or `destination`."""
         check_names("consumer setting", settings, _CHANGEABLE, _CHANGED_ELSEWHERE)
         _check_no_dead_letter(settings)
         found, changed = self._known(name), dict(settings)
@@ -206,14 +206,14 @@ class Registry:
         self._put(replace(found, **changed))
 
     def replace_handler(self, name: str, handler: Handler) -> None:
-        """Put another handler in the place of the consumer `name`'s; raises ConfigurationError for an unfit one."""
+        """Replace the handler of the consumer `name`; raises ConfigurationError if `handler` does not fit it."""
         batch = self._known(name).batch is not None
         parameters = parameters_of(handler, batch=batch)
         chain(handler, self._middleware)
         self.put_handler(name, handler, parameters)
 
     def put_handler(self, name: str, handler: Handler, parameters: Parameters) -> None:
-        """Do as `replace_handler` does, with `parameters` that are known to fit."""
+        """Do as `replace_handler` does, without checks: `parameters` are known to fit."""
         self._put(replace(self._known(name), handler=handler, parameters=parameters))
 
     def _known(self, name: str) -> Consumer:

@@ -1,7 +1,7 @@
 """
-What an application sends: how each message is sent, and the session for it that all threads share.
+Sending for an application: the options of one message, and the session by which all threads send.
 
-That is opened at first use. In a transacted handler of the app the handler's session sends instead.
+The session is opened at its first use. In a transacted handler of the app, the handler's session sends instead.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: What a signal handler must not call in the middle of it.
+#: The call that a signal handler must not make while it interrupts another one; for the error.
 _WHAT: Final = "app.send()"
 
 
@@ -53,23 +53,23 @@ class SendKeywords(TypedDict, total=False):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sending:
     """
-    How one message is sent; durations are seconds, a timedelta, or a text such as "2s".
+    The options for sending one message; durations are seconds, a timedelta, or a text such as "2s".
 
-    Raises ConfigurationError for what makes no sense.
+    Raises ConfigurationError for options that make no sense.
 
     Args:
-        properties: the application's, by name; None: there are none.
-        delay: in which the broker keeps it back; None: it does not.
-        expires: after which nobody wants it any more, from now on; None: never.
-        priority: from 0 to 9, the highest; 4.
-        persistent: whether it outlives the broker's process; True.
-        group: JMSXGroupID: what has the same goes to the same consumer, in order; None: it is in none.
-        correlation_id: what it belongs to, or answers; None: nothing.
-        reply_to: the destination where an answer is awaited; None: nowhere.
-        dedupe_id: the broker drops a second message with it; on Artemis; None: it drops none.
-        timeout: for the connection and the broker's confirmation; None: `request_timeout` for that.
-        confirm: whether the broker's confirmation is awaited; without, a lost link loses it, and so does a program that
-            ends without `app.stop()`, and a refusal is told in the log alone; True.
+        properties: the application's properties, by name; None: none.
+        delay: how long the broker waits before it delivers the message; None: not at all.
+        expires: the time to live, counted from now; None: it never expires.
+        priority: from 0 to 9 (the highest); 4.
+        persistent: whether the message survives a restart of the broker; True.
+        group: JMSXGroupID: messages with the same id go to the same consumer, in order; None: it is in no group.
+        correlation_id: JMSCorrelationID, the id of a related message, such as the request it answers; None: none.
+        reply_to: JMSReplyTo, the destination where an answer is expected; None: none is expected.
+        dedupe_id: the broker drops a second message with this id (Artemis only); None: no duplicate detection.
+        timeout: how long to wait for the connection and the broker's confirmation; None: `request_timeout` for that.
+        confirm: whether to wait for the broker's confirmation; True. Without it the message may be lost with the link,
+            or if the program ends without `app.stop()`, and a refusal is only logged.
 
     """
 
@@ -106,7 +106,7 @@ class Sending:
 
     @classmethod
     def of(cls, options: SendKeywords) -> Sending:
-        """Read keywords; raises ConfigurationError for an unknown one, naming the nearest."""
+        """Return a Sending with these keywords; raises ConfigurationError for an unknown one, naming the nearest."""
         known = [each.name for each in fields(cls)]
         for name in options:
             if name not in known:
@@ -119,10 +119,10 @@ class Sending:
 
     def message(self, to: Destination | str, body: Message | Data) -> Message:
         """
-        Return the message with that body, or `body` itself, if it is one.
+        Return a message with that body, or `body` itself if it is a Message.
 
-        Raises MessageFormatError for what JSON cannot say, ConfigurationError where destination and body are in the
-        wrong order, and where a Message is given what it has itself.
+        Raises MessageFormatError for a body that JSON cannot express; ConfigurationError if destination and body are in
+        the wrong order, or if an option is given that the Message has a field for.
         """
         if is_swapped(to, body):
             raise ConfigurationError(
@@ -148,7 +148,7 @@ class Sending:
 
     @property
     def of_producer(self) -> dict[str, Any]:
-        """What is not in the message itself, as keywords of `MessageProducer.send`."""
+        """The options that are not fields of the message, as keywords of `MessageProducer.send`."""
         return {
             "persistent": self.persistent,
             "priority": self.priority,
@@ -162,11 +162,11 @@ class Sending:
 
 class Shared(Generic[T]):
     """
-    Something on a session, made by `open_on`, that all threads share; one that is lost is replaced at its next use.
+    An object on a session, such as a producer, that all threads share; after a lost link the next use makes a new one.
 
-    The session is on a connection of its own, from `connect`. A thread of its own opens it at the first use, so that
-    each caller waits only as long as he wants to. `what` names the call that a signal handler must not make while it is
-    going on.
+    `open_on` makes the object on a session of a connection of its own, from `connect`. A separate thread opens them at
+    the first use, so that each caller waits only as long as its own deadline allows. `what` names the call that a
+    signal handler must not make while it interrupts another one.
     """
 
     def __init__(
@@ -185,21 +185,21 @@ class Shared(Generic[T]):
         tell_of_forks(self)
 
     def after_fork(self) -> None:
-        """Have the next use open a connection of its own, in the child of a fork."""
+        """In the child of a fork, let the next use open a new connection, for the present one is the parent's."""
         self._guard = NonReentrantLock(self._what)
         self._shared = None
 
     def opened(self, deadline: float | None = None) -> T:
         """
-        Return what `open_on` has made, which is open; raises what opening it raises, in all who wait for that.
+        Return the open object that `open_on` made; raises what opening it raises, in every thread that waits for it.
 
-        Raises ConnectionFailedError if it is not open at the deadline (seconds, monotonic; None: it has none), and
-        IllegalStateError in a signal handler or an observer that interrupts who opens it.
+        Raises ConnectionFailedError if it is not open at the deadline (seconds, monotonic; None: no deadline), and
+        IllegalStateError if a signal handler or an observer calls this inside another call of it.
         """
         return self._current().ready(deadline)
 
     def take(self, ended: list[Connection]) -> None:
-        """Leave the connection to whoever ends those, if there is one, also while it is being opened."""
+        """Move the connection, if there is one, to `ended`, whose owner closes it; even while it is being opened."""
         with self._guard.lock:
             if self._shared is not None:
                 ended.append(self._shared.connection)  # first, so that an interrupt loses none
@@ -223,22 +223,22 @@ class Shared(Generic[T]):
 
 class Sender(Shared[MessageProducer]):
     """
-    Sends confirmed messages over a connection that `connect` opens; a lost one is replaced at the next send.
+    Sends confirmed messages over a connection that `connect` opens; a lost connection is replaced at the next send.
 
-    Threads wait side by side, each for its own receipt: a broker that is slow to answer one delays no other.
+    Each thread waits for its own receipt: if the broker is slow to confirm one message, others are not delayed.
     """
 
     def __init__(self, connect: Callable[[], Connection], machine: Machine) -> None:
         super().__init__(_WHAT, connect, lambda session: session.create_producer(), machine)
 
     def send(self, message: Message, to: Destination | str, options: dict[str, Any]) -> str:
-        """Send one message and wait for the broker's receipt; returns its key. `timeout` is for all of it."""
+        """Send one message, wait for the broker's receipt, and return its key; `timeout` covers all of that."""
         timeout: float | None = options.get("timeout")
         if timeout is None:
             return self.opened().send(message, destination=to, **options)
         deadline = self._machine.monotonic() + timeout
         producer = self.opened(deadline)
-        # whoever asks how long it was is told what was asked for, if nothing had to be opened
+        # rounded, so that errors show the timeout as it was given, if nothing had to be opened
         left = round(deadline - self._machine.monotonic(), 3)
         if left <= 0:
             raise ConnectionFailedError(

@@ -1,7 +1,7 @@
 """
-An app at work: what a start brings up, step by step, and a stop, or what drops all, takes down in reverse.
+A running app: the steps by which it starts, and those by which a stop or an abort takes it down, in reverse order.
 
-`App` has each call, and says what it does and raises.
+`App` has calls of the same names, which document what they do and raise.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Settings(Protocol):
-    """What an app says of itself; asked at each start, for until then it may be changed."""
+    """The settings of an app; they are read at each start, for until then they may be changed."""
 
     middleware: tuple[Middleware, ...]
     reconnect: bool | ReconnectPolicy
@@ -51,11 +51,11 @@ class Settings(Protocol):
 
     @property
     def consumers(self) -> tuple[Consumer, ...]:
-        """What is registered."""
+        """The registered consumers."""
 
     @property
     def wsgi(self) -> WSGIApplication:
-        """What is served at `health`."""
+        """The WSGI application that is served at `health`."""
 
     def connection_uri(self) -> BrokerUri:
         """Return the brokers, and how to connect to them; raises ConfigurationError."""
@@ -63,19 +63,19 @@ class Settings(Protocol):
 
 class Service:
     """
-    One app at work, as often as it starts.
+    Runs one app, from start to stop, any number of times.
 
     Args:
-        app: tells at each start what there is to do.
-        observers: are told every event, and closed when it stops.
-        machine: what its connections run on.
+        app: the settings, read at each start.
+        observers: objects that are told every event, and are closed when the app stops.
+        machine: the clock and the threads of its connections.
 
     """
 
     def __init__(self, app: Settings, observers: list[Observer], machine: Machine) -> None:
         self._app = app
         self.observers = observers
-        #: Those that are left, where an end was interrupted; the last one is closed first
+        #: Observers that are not closed yet, if closing was interrupted; the last one is closed first
         self._unclosed: list[Observer] | None = None
         self.machine = machine
         self.progress = Progress()
@@ -87,12 +87,12 @@ class Service:
         tell_of_forks(self)
 
     def _here(self) -> None:
-        #: Of the one start that opens what the others use, too: stores, ports, client ids
+        #: Held by the start that opens what other starts use, too: stores, ports, client ids
         self._opening = reentrant()
-        self._mark = object()  #: by which its workers are known
+        self._mark = object()  #: marks the workers of this app
 
     def after_fork(self) -> None:
-        """In the child of a fork: what runs is the parent's; it can send, and start if it did not run."""
+        """In the child of a fork: a running app is the parent's; here it can send, and start if it was not running."""
         self.lifecycle.after_fork()
         self._here()
 
@@ -103,23 +103,23 @@ class Service:
 
     @property
     def workers(self) -> Workers:
-        """What runs now."""
+        """The workers of the last start."""
         return self.current.workers
 
     def connection(self, *more: Observer, **options: Unpack[ConnectionKeywords]) -> Connection:
-        """Return a connection with the app's URL, observers and options; those given win."""
+        """Return a connection with the app's URL, observers and options; `options` override the app's."""
         observers = (self.progress, *self.observers, *more)
         uri = self._app.connection_uri()
         return Connection(uri, observers=observers, machine=self.machine, **options)
 
     def calling(self) -> Worker | None:
-        """Return the worker of this app whose handler is the caller, be it one that was dropped and goes on."""
+        """Return the worker of this app whose handler calls this, even if that worker was aborted; None: no handler."""
         return calling(self._mark)
 
     def states(self) -> list[WorkerState]:
-        """Return how each consumer does."""
+        """Return the state of each worker, for the health probes."""
         start = self.current
-        watch = start.watch  # once read, for abort() takes it away
+        watch = start.watch  # read once, for abort() sets it to None
         return start.workers.states(watch.stranded if watch is not None else {})
 
     # Up --------------------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class Service:
         self.begin(start)
 
     def bring_up_unless_told(self, start: Start) -> bool:
-        """Do as `bring_up` does; False if the application tells it to stop meanwhile."""
+        """Do as `bring_up` does; returns False if the application tells it to stop in the meantime."""
         try:
             self.bring_up(start)
         except JmsxError as error:
@@ -154,22 +154,22 @@ class Service:
         return True
 
     def check_told(self, error: JmsxError, start: Start) -> None:
-        """Raise what a start has raised, unless that is because the application told it to stop."""
+        """Raise `error`, which `start` has raised, unless it did so because the application told it to stop."""
         if start.failure is not None or not start.told:
             raise error
 
     def open(self, start: Start) -> None:
-        """Open all consumers; nothing flows yet."""
+        """Open all consumers; no message is delivered yet."""
         with start.workers.turn, self._opening:
             try:
                 self._check_wanted(start)
                 self._open_all(start)
-                # who has ended it meanwhile has taken down what was up by then, and no more
+                # if another thread has ended this start, it has closed only what was open by then
                 self._check_wanted(start)
             except BaseException as error:
                 self._drop(start)
                 if start.failure is not None and isinstance(error, JmsxError):
-                    raise start.failure from error  # for which we were told to stop
+                    raise start.failure from error  # the reason for being told to stop
                 raise
 
     def _check_wanted(self, start: Start) -> None:
@@ -232,7 +232,7 @@ class Service:
             start.watch = watch
         self._count(start)
         start.workers.look_after()
-        # a handler has aborted it, a signal's, or another thread, which may be still at it, and has found less up
+        # a handler, a signal handler or another thread may have aborted the start, before the last steps above
         if start.over.is_set() or not self.lifecycle.flow(start):
             raise IllegalStateError("the app was aborted while it started")
 
@@ -248,7 +248,7 @@ class Service:
     # Down ------------------------------------------------------------------------------------------------------------
 
     def wait(self, timeout: float | None) -> None:
-        """Do as `App.wait` does; seconds, None: no matter how long."""
+        """Do as `App.wait` does; `timeout` in seconds, None: for ever."""
         self.lifecycle.check_here()
         told = self.lifecycle.told
         told.wait(timeout)
@@ -256,7 +256,7 @@ class Service:
             raise afresh(told.start.failure)
 
     def quit(self) -> None:
-        """Do as `App.quit` does: a handler means the start that has called it, whether that has ended or not."""
+        """Do as `App.quit` does; a handler stops the start that it belongs to, whether that has ended or not."""
         worker = self.calling()
         if worker is not None:
             worker.quit_start()
@@ -264,7 +264,7 @@ class Service:
             _wake(self.lifecycle.quit())
 
     def leave(self, start: Start | None = None) -> Start:
-        """Do as `quit` does, to this start alone (None: what runs), and to none that comes later; returns it."""
+        """Do as `quit` does, but only to this start (None: the running one) and no later one; returns the start."""
         start = self.lifecycle.leave(start)
         _wake(start)
         return start
@@ -276,7 +276,7 @@ class Service:
             self.leave(start)
 
     def stop(self, timeout: float, start: Start | None = None) -> None:
-        """Do as `App.stop` does, within so many seconds, to this start alone (None: to what runs)."""
+        """Do as `App.stop` does, within `timeout` seconds, to this start only (None: the running one)."""
         stopped = start or self.current
         if self.calling() in stopped.workers:
             raise IllegalStateError(
@@ -308,8 +308,8 @@ class Service:
         """Do what `stop` does, in as many seconds as are left of those that were `given`."""
         try:
             start.workers.stopping = True
-            if (watch := start.watch) is not None:  # once read, for abort() takes it away
-                watch.leave()  # nothing is made anew any more
+            if (watch := start.watch) is not None:  # read once, for abort() sets it to None
+                watch.leave()  # so that no subscription is made anew
             failures = (
                 start.failure,
                 _attempt(drain, tuple(start.workers), left(), self.machine, given),
@@ -325,7 +325,7 @@ class Service:
                 raise failure
 
     def abort(self, start: Start | None = None) -> None:
-        """Do as `App.abort` does, to this start alone; None: to the one of the handler that calls, or what runs."""
+        """Do as `App.abort` does, to this start only; None: that of the calling handler, or else the running one."""
         worker = self.calling() if start is None else None
         if worker is not None:
             worker.abort_start()
@@ -341,7 +341,7 @@ class Service:
     def _drop(self, start: Start) -> None:
         """Drop what this start has up; the app may be started again, or is by now."""
         if not start.origin.here:
-            return  # it is the parent's of a fork
+            return  # in a forked child: the start is the parent's
         if self.lifecycle.goes_on(start):
             self._take_sends(start)
         start.abort()
@@ -355,7 +355,7 @@ class Service:
         """
         if start is self.current or (start.over.is_set() and not self.lifecycle.runs):
             self.outgoing.take(start.sends)
-            # Without a lock, for sending has its own: another start may have begun, and may have sent by these.
+            # Without a lock, for sending has its own: another start may have begun, and have sent over these.
             if (current := self.current) is not start and self.lifecycle.runs:
                 end_each(start.sends, current.sends.append)
 
@@ -364,7 +364,7 @@ class Service:
         self._take_sends(start)
         sends = tuple(start.sends)
         failure = _attempt(close_all, sends, timeout, self.machine)
-        start.forget(sends)  # which have ended, or were cut off
+        start.forget(sends)  # they were closed or aborted
         return failure
 
     def _end(self, start: Start, *, for_good: bool) -> None:

@@ -1,10 +1,10 @@
 """
-SIGTERM and Ctrl-C, as the app takes them.
+The app's handling of SIGTERM and Ctrl-C.
 
-Python runs a signal handler on the main thread between any two instructions of it, also while that thread holds a lock.
-So the handler does nothing but put the signal into a queue that may be interrupted by itself; who waits there decides.
-Above all it never raises: between two instructions of an import, say, that leaves Python's own lock held, and every
-thread that imports something, or writes its first line of the log, waits for ever.
+Python runs a signal handler on the main thread between any two of its instructions, even while that thread holds a
+lock. So the handler only puts the signal into a reentrant queue, and the code that waits there decides what to do.
+Above all the handler never raises: an exception in the middle of an import, say, would leave Python's import lock held,
+and every thread that imports something, or writes its first line of the log, would wait for ever.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _NUMBERS: Final = (signal.SIGTERM, signal.SIGINT)
 
-#: Seconds after which a signal that did not wake the main thread is noticed.
+#: Seconds after which a signal is noticed even if it did not wake the main thread.
 LOOK_EVERY: Final = 0.5
 
 
@@ -36,7 +36,7 @@ class Signals:
         tell_of_forks(self)
 
     def after_fork(self) -> None:
-        """Take the handlers away in the child of a fork: nobody waits there, and SIGTERM shall end it."""
+        """In the child of a fork, remove the handlers: nothing waits for signals there, and SIGTERM must end it."""
         for number, handler in self._previous.items():
             if signal.getsignal(number) == self._note:
                 signal.signal(number, handler)
@@ -45,8 +45,8 @@ class Signals:
         """
         Return the next signal, or None for a `wake()`.
 
-        Python notes a signal when the main thread runs. One that comes just before that waits, or that the system gives
-        to another thread, does not end the waiting; so it is a short one, again and again.
+        Python notices a signal only when the main thread runs. A signal that arrives just before the main thread waits,
+        or that the system delivers to another thread, does not end the wait; so this waits for short times, in a loop.
         """
         while True:
             with contextlib.suppress(queue.Empty):
@@ -66,7 +66,7 @@ class Signals:
         self._notices.put(None)
 
     def beside(self, work: Callable[[], object], name: str) -> Beside:
-        """Do this on a thread of its own, called `name`, while the main thread waits for signals."""
+        """Do `work` on a thread of its own, called `name`, while the main thread waits for signals."""
         return Beside(work, name, self._notices)
 
     def __enter__(self) -> Self:
@@ -83,7 +83,7 @@ class Signals:
 
 
 class Beside:
-    """What a thread does while the main thread waits for its end or for a signal; see `Signals.beside`."""
+    """Work on a thread, while the main thread waits for its end or for a signal; see `Signals.beside`."""
 
     def __init__(
         self,
@@ -94,18 +94,18 @@ class Beside:
         self._notices = notices
         self._error: BaseException | None = None
         self._woken = False
-        self.over = False  #: and `wait` has said so
+        self.over = False  #: whether it has ended, and `wait` has returned that
         thread = threading.Thread(target=self._run, args=(work,), name=name, daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # the process gets no further thread: then here, whatever signal comes
+        except RuntimeError:  # no thread can be started: do it here, deaf to signals
             self._run(work)
 
     def wait(self, timeout: float | None = None) -> signal.Signals | None:
         """
-        Return the next signal; None: it is over, or `timeout` (seconds; None: no matter how long) has passed.
+        Return the next signal, or None if the work has ended, or after `timeout` (seconds; None: no limit).
 
-        Raises what the work raised. A `wake()` that comes meanwhile is for whoever waits next.
+        Raises what the work raised. A `wake()` in the meantime is kept for the next one who waits.
         """
         while not self.over:
             try:

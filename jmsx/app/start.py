@@ -1,7 +1,7 @@
 """
-One start of an app, and all that it makes: whoever ends a start ends that, and nothing of another one.
+One start of an app with everything that it opens, so that ending it closes just that, and nothing of another start.
 
-An app that was dropped while it started, or by another thread, may be started again before the first start knows.
+If an app is aborted while it starts, or by another thread, it may be started again before the first start notices.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 class Start:
     """
-    One start of an app, from before it begins until behind its end.
+    One start of an app, from before its beginning until after its end.
 
     Args:
-        wake: is called when it is told to stop, for whoever waits.
-        loop: on which handlers that are `async def` run; None: on one of the app's own.
+        wake: called when the start is told to stop, to wake a thread that waits.
+        loop: the event loop for `async def` handlers; None: a loop of the app's own.
 
     """
 
@@ -43,49 +43,49 @@ class Start:
     ) -> None:
         self.wake = wake
         self.given = loop
-        self.told = False  #: to stop
-        self.ending = Event()  #: set when it is told to stop, or ends: it begins nothing more
-        #: Set when it is taken down: whoever brings up more takes that down himself
+        self.told = False  #: whether it was told to stop
+        self.ending = Event()  #: set when it is told to stop, or ends: it opens nothing more
+        #: Set when `take_down` begins: whatever is opened after that is closed by whoever has opened it
         self.over = Event()
-        self.failure: JmsxError | None = None  #: of a consumer, which ended it
+        self.failure: JmsxError | None = None  #: the error of a consumer that ended it
         self.workers = Workers()
         self.gates = Gates()
         self.loop: Loop | None = None
         self.endpoint: Endpoint | None = None
         self.watch: Watch | None = None
         self.counting: Counting | None = None
-        #: What takes down each thing that is up, beside the workers
+        #: The functions that close what was opened besides the workers
         self.up: list[Callable[[], object]] = []
-        self.sends: list[Connection] = []  #: by which the app has sent, for this start to end
+        self.sends: list[Connection] = []  #: for sending, to be closed at the end
         self.origin = Origin()
-        self.down = reentrant()  #: of who takes it down; another one waits, and finds it done
+        self.down = reentrant()  #: held by the thread that takes it down; others wait for it
 
     def bring_up(self, begin: Callable[[], object], close: Callable[[], object]) -> None:
         """Call `begin`, and have `take_down` call `close`; raises what `begin` raises."""
-        self.up.append(close)  # first: an interrupt may come as it has begun
+        self.up.append(close)  # first, for an interrupt may come when `begin` has just ended
         begin()
-        if self.over.is_set():  # whoever takes it down may have closed what had not begun
+        if self.over.is_set():  # `take_down` may have called `close` before `begin` had ended
             close()
 
     def leave(self) -> None:
-        """Tell this start to stop; waits for nothing."""
+        """Tell this start to stop; does not block."""
         self.told = True
         self.ending.set()
 
     def abort(self) -> None:
         """Drop all of its sockets, also those that are being opened."""
-        self.ending.set()  # first: what is not open by now is not wanted any more
+        self.ending.set()  # first, so that nothing more is opened
         self.workers.abort()
         end_each(self.sends, Connection.abort)
 
     def forget(self, sends: Iterable[Connection]) -> None:
-        """Forget connections for sending that have ended, so that they are not ended once more."""
+        """Forget connections for sending that were closed, so that they are not closed again."""
         for each in sends:
             with contextlib.suppress(ValueError):
                 self.sends.remove(each)
 
     def take_down(self) -> None:
-        """Close each thing that is up, once, when the workers have stopped; also what came up since the last call."""
+        """Close, once, everything that this start has opened, after its workers have stopped; may be called again."""
         self.over.set()  # first, for it may take a while
         self.ending.set()
         end_each(self.up, lambda close: close())

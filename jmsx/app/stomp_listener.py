@@ -1,5 +1,5 @@
 """
-A listener that was written for stomp.py, as a handler: the first step of moving in.
+Using a listener that was written for stomp.py as a handler: the first step of moving from stomp.py to jmsx.
 
 ::
 
@@ -26,7 +26,7 @@ class StompFrame:
 
     cmd: str
     headers: dict[str, str]  #: as they came over the wire
-    body: str | bytes  #: text, where it is any
+    body: str | bytes  #: text, if it is valid text
 
 
 class MessageListener(Protocol):
@@ -40,10 +40,10 @@ def handler_of(listener: MessageListener) -> Callable[[Message], None]:
     """
     Return a handler that calls `listener.on_message(frame)`.
 
-    The message is acknowledged when that returns, and delivered again by the policy when it raises; so the listener
-    must not acknowledge any more. Its other methods (`on_error`, `on_disconnected`) are not called, for jmsx connects
-    again by itself. Raises ConfigurationError if it has no plain `on_message` of its own that takes a frame, as
-    stomp.py's have since its version 7.
+    The message is acknowledged when `on_message` returns, and delivered again by the redelivery policy when it raises;
+    so the listener must not acknowledge it. The listener's other methods (`on_error`, `on_disconnected`) are not
+    called, for jmsx reconnects by itself. Raises ConfigurationError if the listener's class defines no plain
+    `on_message` that takes a frame, as listeners for stomp.py do since its version 7.
     """
     on_message = getattr(listener, "on_message", None)
     if isinstance(listener, type) or not callable(on_message) or is_async(on_message):

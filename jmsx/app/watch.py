@@ -1,11 +1,12 @@
 """
-The watch: finds subscriptions that are dead although their link lives, and messages that their broker forgot.
+The watch: finds subscriptions that the broker has dropped although the link is up, and messages that it has stranded.
 
-A worker that has got no message for a while is either idle or forgotten by its broker, and looks the same. So the
-broker is asked, over a connection that lives for the moment. Brokers that tell a client when they drop its consumer
-need no watch; those that do not have an adapter in the entry point group `jmsx.subscriptions`, whose dead ones are
-made anew. Those that may keep messages "in delivery" for a consumer that is gone have one in `jmsx.stranded`; they are
-told of, since only the broker's operator can free them.
+A worker that has received no message for a while is either idle, or its broker has dropped its subscription; the worker
+cannot tell which. So the watch asks the broker over a short-lived connection. For brokers that drop a consumer without
+telling the client, an adapter registers a function in the entry point group `jmsx.subscriptions`, and jmsx subscribes
+anew for each dropped subscription. For brokers that may keep messages "in delivery" to a consumer that no longer
+exists, an adapter registers one in `jmsx.stranded`; such messages are only reported, since only the broker's operator
+can free them.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Seconds that a question which is left needs to end, at the most.
+#: Seconds to wait at most for the end of a request to the broker that was cut off.
 LEAVING: Final = 2.0
 
-#: Entry point groups of what adapters know to ask.
+#: The entry point groups of the adapters' functions.
 _DEAD: Final = "jmsx.subscriptions"
 _STRANDED: Final = "jmsx.stranded"
 
@@ -47,12 +48,12 @@ _log = logger("jmsx.app")
 
 class Watch:
     """
-    Looks after `workers` from `begin()` until closed, on a thread of its own.
+    Watches the subscriptions of `workers` from `begin()` until closed, on a thread of its own.
 
     Args:
-        workers: whose subscriptions; there may be more of them later.
-        progress: tells when a worker has got something.
-        options: for the connections to ask over.
+        workers: the workers to watch; there may be more of them later.
+        progress: knows when each worker received its last message.
+        options: the options of the connections to the brokers.
         patience: seconds without a message after which the broker is asked, and asked again.
 
     """
@@ -68,21 +69,21 @@ class Watch:
         self._progress = progress
         self._options = options
         self._patience = patience
-        self._asked: dict[Worker, float] = {}  #: seconds, monotonic
+        self._asked: dict[Worker, float] = {}  #: when each was asked about (seconds, monotonic)
         self._asking: Connection | None = None
-        #: Messages in delivery for nobody at the last question, by destination.
+        #: Stranded messages at the last request, by destination: "in delivery" to no consumer that exists.
         self._found: dict[str, int] = {}
-        self._silent: set[BrokerAddress] = set()  #: brokers that cannot be asked for them
-        self.stranded: dict[str, int] = {}  #: the same, found twice in a row
+        self._silent: set[BrokerAddress] = set()  #: brokers that do not say
+        self.stranded: dict[str, int] = {}  #: those found twice in a row
         self._closed = Event()
         self._thread = threading.Thread(target=self._run, name="jmsx-watch", daemon=True)
 
     def begin(self) -> None:
-        """Look after them from now on; raises ResourceAllocationError where the process gets no thread."""
+        """Begin to watch; raises ResourceAllocationError if the process cannot start the thread."""
         start(self._thread, "the app watches no subscriptions", "start it again")
 
     def leave(self) -> None:
-        """Ask no more, and leave a question that waits for its answer; waits for nothing."""
+        """Ask no more, and cut off a request that waits for its answer; does not block."""
         self._closed.set()
         asking = self._asking
         if asking is not None:

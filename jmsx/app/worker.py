@@ -1,4 +1,4 @@
-"""A worker: one session that feeds one handler."""
+"""A worker: one session with one consumer, whose messages it passes to a handler."""
 
 from __future__ import annotations
 
@@ -52,34 +52,34 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Why a transacted handler may not send with a store that commits first.
+#: Why a transacted handler may not send if its consumer has a DatabaseStore, which commits first.
 NO_SENDS: Final = (
     "with dedupe=DatabaseStore(...) a SESSION_TRANSACTED handler cannot send: the message would be known as done"
     " although its sends were lost with their transaction; use another mode, where app.send() is confirmed at once"
 )
 
-#: Seconds that a coroutine has to end when it is cancelled because draining is over.
+#: Seconds that a coroutine has for its cleanup, when it is cancelled because the time for draining is over.
 GRACE: Final = 2.0
 
-#: How often a handler does its work for a store that then cannot keep it, before that counts as a failure.
+#: How often a handler may do its work while its store cannot commit it, before that counts as a failure.
 IN_VAIN: Final = 3
 
-#: Frames of a late handler's stack that are told.
+#: How many frames of a late handler's stack are logged.
 _STACK: Final = 8
 
-#: How a call ends that was not made.
+#: The outcome of a call that was not made.
 NOT_CALLED: Final = Unhandled()
 
 _log = logger("jmsx.app")
 
 
-#: Has the call of the handler that this thread waits for, or runs.
+#: Holds the call of the handler that this thread runs, or waits for.
 _HERE: Final = threading.local()
 
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A handler of `worker` at work on one message; nobody changes it."""
+    """One call of the handler of `worker` for one message; immutable."""
 
     worker: Worker
     message_id: str | None
@@ -132,27 +132,27 @@ class Worker:
         self.mark = mark  #: by which its app knows it
         self.quit_start = quit_start  #: tells the start that it belongs to to stop
         self.abort_start = abort_start  #: drops that start
-        self._reply = reply or self.send  #: sends an answer where that is part of no transaction
+        self._reply = reply or self.send  #: sends answers outside of transactions
         self._availability = availability
-        self.call: Call | None = None  #: what its handler is doing
-        self.called: Call | None = None  #: what it has done last
-        self._ended = False  #: the transaction of the message in hand was committed, or not
-        self._unsent = False  #: the handler could not send in it
+        self.call: Call | None = None  #: the running call of its handler
+        self.called: Call | None = None  #: the last call of its handler
+        self._ended = False  #: whether the commit for the present message was tried
+        self._unsent = False  #: whether a send of the handler has failed in the transaction
         self._connection = connection
         self._failing = failing
-        self._left = False  #: told to close: that its threads end is what is wanted
+        self._left = False  #: told to close, so its threads are to end
         self._database = consumer.parameters.database
         self._loop = loop if is_async(consumer.handler) else None
-        self._on_loop: Running | None = None  #: what its handler does on a loop
+        self._on_loop: Running | None = None  #: its handler's call on a loop
         mode, options = self._mode(consumer), consumer.options
         if mode.does.batches_topics and consumer.kind is not DestinationKind.QUEUE:
-            # There a listener that raises has lost its message, as in Java; these acknowledge in batches, too.
+            # On a topic, a DUPS_OK listener that raises has lost its message, as in Java; AUTO can batch its ACKs, too.
             mode = AcknowledgeMode.AUTO_ACKNOWLEDGE
             options = replace(options, optimize_acknowledge=True)
         self._session = connection.create_session(mode)
         self._link = link_of(self._session)
         self._machine = self._link.machine
-        self._leaving = self._machine.event()  #: nothing is begun any more
+        self._leaving = self._machine.event()  #: set: no further call begins
         self._producer = self._session.create_producer()
         if consumer.redelivery_for:
             base = connection.options.policy(consumer.destination.uri, options)
@@ -173,7 +173,7 @@ class Worker:
                 options=options,
             )
         does = consumer.mode.does
-        #: Whether nothing is written, or waited for, to settle a message that its handler has done.
+        #: Whether a handled message is settled without writing to a store or waiting for the broker.
         self._goes_on = (
             self._link.mode.does.settled_by is SettledBy.RETURN and consumer.dedupe is None
         )
@@ -185,8 +185,8 @@ class Worker:
             SettledBy.COMMIT: self._transact,
         }[does.settled_by]
         self._subscription = subscription
-        # What it takes may wait before its handler, so it tells when that is called. (A durable one has moved to
-        # another link by now.)
+        # A message that was taken may wait before its handler is called, so the worker reports when it is called. Set
+        # only here, for a durable consumer has moved to another link by now.
         self._link.engine.hand_outs.waits = (
             consumer.dedupe is not None or consumer.batch is not None or not self._gate.is_open
         )
@@ -200,15 +200,15 @@ class Worker:
 
     @property
     def transacted(self) -> bool:
-        """Whether what its handler receives and sends takes effect together."""
+        """Whether its session is transacted: receives and sends of the handler are committed together."""
         return self._link.transacted
 
     def send(self, message: Message, to: Destination | str, options: dict[str, Any]) -> str:
         """
-        Send one message in the transaction of the handler that calls; returns its key.
+        Send one message in the transaction of the handler that calls this; returns its key.
 
-        Raises IllegalStateError with an idempotency store in a database: that commits first, so it would know the
-        message as done, and what is lost with the transaction would never be sent.
+        Raises IllegalStateError if the consumer has a DatabaseStore: the store commits first, so if the transaction
+        failed, the received message would count as handled, and the sent one would be lost.
         """
         if not self._sends_in_transaction:
             raise IllegalStateError(f"consumer {self.consumer.name}: {NO_SENDS}")
@@ -234,12 +234,12 @@ class Worker:
 
     @property
     def dialect(self) -> Dialect:
-        """What is different at its kind of broker."""
+        """The dialect of its kind of broker."""
         return self._link.dialect
 
     @property
     def server(self) -> str:
-        """The broker's own words for itself."""
+        """The `server` header of the broker's CONNECTED frame."""
         return self.greeting.get("server", "")
 
     @property
@@ -249,22 +249,22 @@ class Worker:
 
     @property
     def address(self) -> BrokerAddress:
-        """The address of the broker that it is connected to, or was last."""
+        """The address of the broker to which it is connected, or was last."""
         return self._link.address
 
     @property
     def connected(self) -> bool:
-        """Whether it has a link, as far as we know, and is subscribed on it."""
+        """Whether it is connected, as far as the client can know, and subscribed."""
         return self._link.connected
 
     @property
     def greeting(self) -> Mapping[str, str]:
-        """What the broker said when its link was opened; another object for each link."""
+        """The headers of the broker's CONNECTED frame; a new object for each link."""
         return self._link.greeting
 
     @property
     def link(self) -> str:
-        """What the broker calls the link that it has now."""
+        """The broker's session id of the current link."""
         return self.greeting.get("session", "")
 
     def renew(self, reason: str) -> None:
@@ -276,12 +276,12 @@ class Worker:
         self._connection.start()
 
     def begin_nothing_more(self) -> None:
-        """Have the handler called with nothing more; waits for nothing."""
+        """Call the handler no more; does not block."""
         self._leaving.set()
         self._connection.stop(0.0)
 
     def rest(self, timeout: float) -> bool:
-        """Begin nothing more, and wait for what runs; False if that still runs after `timeout` seconds."""
+        """Begin no further call, and wait for the running one; False if it still runs after `timeout` seconds."""
         self._leaving.set()
         if self._loop is None:
             return self._connection.stop(timeout)
@@ -299,7 +299,7 @@ class Worker:
 
     def close(self) -> None:
         """
-        Give back what was not begun, and end the subscription.
+        Return the messages that were not begun to the broker, and end the subscription.
 
         When this returns, the broker has confirmed the UNSUBSCRIBE, and with it all acknowledgements before it on the
         same socket: it answers in order. Raises JmsxError if it did not.
@@ -309,7 +309,7 @@ class Worker:
         self._connection.close()
 
     def abort(self) -> None:
-        """Drop the socket; what is not settled is the broker's again."""
+        """Drop the socket: the broker takes back every unacknowledged message."""
         self._left = True
         self._leaving.set()
         running = self._on_loop
@@ -318,7 +318,7 @@ class Worker:
         self._connection.abort()
 
     def idle_since(self, moment: float, progress: Progress) -> bool:
-        """Return whether it could have had messages since then (seconds, monotonic), and had none, and none waits."""
+        """Return whether it was subscribed since `moment` (seconds, monotonic), had no message, and none waits."""
         idle = self.call is None and self._link.empty_handed
         return idle and self._movement(progress).idle_since(moment)
 
@@ -328,7 +328,7 @@ class Worker:
         return replace(movement, moved_at=max(movement.moved_at, self._link.ended_at))
 
     def state(self, progress: Progress, stranded: int) -> WorkerState:
-        """Return what the health probes tell of it: its link, its call, and what it waits for."""
+        """Return its state for the health probes: its link, its handler's call, and what it waits for."""
         call, now = self.call, self._machine.monotonic()
         return WorkerState(
             consumer=self.consumer.name,
@@ -351,7 +351,7 @@ class Worker:
     def _awaited(self) -> str | None:
         """Return what it waits for because that is away, and why."""
         told = getattr(self.consumer.dedupe, "away", None)
-        # A store of the application's own may mean something else by that name.
+        # A store that the application wrote may mean something else by `away`.
         store = self.away or (told if isinstance(told, str) else None)
         if store is not None:
             return f"store, which is away: {store}"
@@ -404,7 +404,7 @@ class Worker:
             self._call_once(message)
         except BaseException as error:
             judged = error if self._ended else self.consumer.judged(error)
-            if judged is error:  # or it is the commit's, not the handler's
+            if judged is error:  # also if it is the error of the commit, not of the handler
                 raise
             raise judged from error
 
@@ -430,7 +430,7 @@ class Worker:
     def _once(self, store: IdempotencyStore, identity: StoreKey, message: Message) -> bool:
         """Do as `store.once` does, when the store can be used."""
         return self._when_back(
-            # False alone says that the message was done: a store of the application's may return anything.
+            # Only False means that the message was done before: a store of the application may return anything else.
             lambda handle: store.once(identity, handle) is not False,
             lambda database: self._call_handler(message, database),
             f"{type(store).__name__}.once() has not called the handler for message {message.message_id}, and has not"
@@ -451,7 +451,7 @@ class Worker:
         done_in_vain = 0
         pause = pauses()
 
-        called = False  #: in this try
+        called = False  #: whether the handler was called in this attempt
 
         def handle(*given: P.args, **named: P.kwargs) -> T:
             nonlocal called
@@ -505,7 +505,7 @@ class Worker:
     def _call_handler(self, taken: Message | list[Message], database: Any) -> None:
         """Call the handler, with its middleware around it, and note how that went."""
         error: BaseException | None = None
-        # Its own tuple, for a handler may change the list.
+        # A copy, for the handler may change the list.
         messages = tuple(taken) if isinstance(taken, list) else (taken,)
         try:
             self._reach(messages)
@@ -520,7 +520,7 @@ class Worker:
                 self._gate.ended(error, self._machine.monotonic())
         if result is not None and isinstance(taken, Message) and taken.reply_to is not None:
             self._answer(taken, result)
-        self._have_done(messages)  # with a store a loop has not gone on behind them
+        self._have_done(messages)  # with a store, the loop has not begun the next message
 
     def _have_done(self, messages: Iterable[Message]) -> None:
         """Tell the ledger that the handler has done these, before a store is told."""
@@ -556,7 +556,7 @@ class Worker:
             return parameters.arguments(given, self._session, database)
 
         if self._loop is None:
-            CALL.set(self.call)  # for an event loop that the handler runs, too
+            CALL.set(self.call)  # also for an event loop that the handler runs itself
             if self.timeout is not None:
                 self._called_at = self._machine.monotonic()
             try:
@@ -632,7 +632,7 @@ class Worker:
             ) from error
 
     def tell_late(self) -> None:
-        """Log, once, that a call takes longer than it should, and where it is; only an `async def` can be ended."""
+        """Log, once, that a call has exceeded its timeout, and where it is; only an `async def` can be cancelled."""
         call, since = self.call, self._called_at
         if self.timeout is None or since is None or call is None or call is self._late:
             return
@@ -694,7 +694,7 @@ class Worker:
         try:
             self._handle(message)
         except BaseException as error:
-            if self._ended:  # the handler has returned, and this is the error of its commit
+            if self._ended:  # the handler has returned, and the error is that of its commit
                 raise
             self._end_unsent()
             self._session.rollback(error)

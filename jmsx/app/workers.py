@@ -1,8 +1,8 @@
 """
-The workers of an app that runs: opened side by side for its consumers, and looked at, drained and dropped together.
+The workers of a running app: they are opened for its consumers, and are examined, drained and aborted together.
 
-The consumers of a store that is away have none until it is back. The app decides when each step is due, and what
-becomes of a failure.
+A consumer whose store cannot be reached has no worker until the store is back. The app decides when each step is due,
+and what happens after a failure.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from jmsx.stores.pauses import pauses
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Seconds between two looks whether a handler takes too long, at the least and at the most.
+#: Shortest and longest time in seconds between two checks whether a handler takes too long.
 LOOK_FOR_LATE: Final = 0.02
 LOOK_FOR_LATE_AT_MOST: Final = 1.0
 
@@ -54,26 +54,26 @@ _log = logger("jmsx.app")
 @dataclass(frozen=True, slots=True)
 class Shared:
     """
-    What the workers of one start have in common.
+    What the workers of one start share.
 
     Attributes:
-        consumers: which they serve.
-        brokers: where they connect, and how; raises ConfigurationError.
-        waits: whether they wait for what is away: a broker, a store.
-        observers: are told every event of their sessions.
-        middleware: around every handler.
-        gates: before their consumers.
-        loop: of handlers that are `async def`; None: nobody has one.
-        machine: what their sessions run on.
-        progress: sees what they do.
-        mark: by which the app knows them.
-        opening: is held by who opens stores and clients, which other starts of the app use, too.
-        quit_start: tells the start that they belong to to stop.
-        abort_start: drops that start.
-        reply: sends an answer where that is part of no transaction.
-        failing: is told what ended one of them.
-        ending: is set when the start is told to stop, or ends, which ends the opening.
-        over: is set when it is taken down, behind which nobody else ends what is opened.
+        consumers: the consumers that they serve.
+        brokers: returns the brokers, and how to connect to them; raises ConfigurationError.
+        waits: whether they wait for a broker or store that cannot be reached.
+        observers: objects that are told every event of their sessions.
+        middleware: the functions around every handler.
+        gates: the rate limits and circuit breakers of the consumers.
+        loop: the event loop of `async def` handlers; None: there are none.
+        machine: the clock and the threads of their sessions.
+        progress: the observer that knows when messages moved.
+        mark: the object by which the app recognises its workers.
+        opening: the lock to hold while opening stores and connections that other starts of the app use, too.
+        quit_start: tells their start to stop.
+        abort_start: aborts their start.
+        reply: sends an answer outside of a transaction.
+        failing: called with the error that ended a worker.
+        ending: set when the start is told to stop, or ends; then nothing more is opened.
+        over: set when the start is taken down; whatever is opened after that is closed by whoever has opened it.
 
     """
 
@@ -107,16 +107,16 @@ class Shared:
 
 
 class Workers(Sequence[Worker]):
-    """The workers of one start, in the order in which they were opened; there may be more of them later."""
+    """The workers of one start, in the order in which they were opened; more may be opened later."""
 
     def __init__(self) -> None:
-        self.turn = reentrant()  #: of who starts or stops them
-        self.stopping = False  #: who has the turn stops them
-        self._shared: Shared  #: since `open`
+        self.turn = reentrant()  #: held by the thread that starts or stops them
+        self.stopping = False  #: whether the thread with the `turn` stops them
+        self._shared: Shared  #: set by `open`
         self._open: list[Worker] = []
-        self._stores = Stores()  #: of their consumers
-        self._waiting: list[Consumer] = []  #: whose store is away since before they started
-        self._opening: Connection | None = None  #: of the one that comes next
+        self._stores = Stores()  #: the stores of their consumers
+        self._waiting: list[Consumer] = []  #: consumers that wait for their stores to be opened
+        self._opening: Connection | None = None  #: connection of the worker that is being opened
 
     @overload
     def __getitem__(self, index: int) -> Worker: ...
@@ -133,10 +133,10 @@ class Workers(Sequence[Worker]):
 
     def open(self, shared: Shared) -> None:
         """
-        Open the workers; nothing flows yet. The caller has the `turn`, and drops all of them if it fails.
+        Open the workers; no message is delivered yet. The caller holds the `turn`, and aborts all workers on failure.
 
-        Where the stores of all are away it waits for one of those. Raises what opening a connection, a session or a
-        store raises, and IllegalStateError if the app is told to stop meanwhile.
+        If no consumer's store can be reached, this waits for one of them. Raises what opening a connection, a session
+        or a store raises, and IllegalStateError if the app is told to stop in the meantime.
         """
         self._shared = shared
         self._open_those(shared.consumers)
@@ -152,18 +152,18 @@ class Workers(Sequence[Worker]):
             worker.begin()
 
     def look_after(self) -> None:
-        """While the app runs, have late calls told, and consumers opened whose store is back."""
+        """While the app runs, log calls that take too long, and open consumers whose store can be reached again."""
         self._tell_late()
         if self._waiting:
             self._shared.machine.thread(self._begin_waiting, "jmsx-stores").start()
 
     def idle_since(self, since: float) -> bool:
-        """Return whether none had anything to do since then (seconds, monotonic), and none waits for its store."""
-        waits = bool(self._waiting)  # first: who waits no more is a worker then
+        """Return whether none had anything to do after `since` (seconds, monotonic), and none waits for its store."""
+        waits = bool(self._waiting)  # first, for it may become a worker meanwhile
         return all(one.idle_since(since, self._shared.progress) for one in self) and not waits
 
     def states(self, stranded: Mapping[str, int]) -> list[WorkerState]:
-        """Return how each of them does; `stranded`: messages that nobody gets, by the URI of their destination."""
+        """Return the state of each; `stranded`: messages in delivery to no existing consumer, by destination URI."""
         at_work = [
             worker.state(self._shared.progress, stranded.get(worker.consumer.destination.uri, 0))
             for worker in self
@@ -171,7 +171,7 @@ class Workers(Sequence[Worker]):
         return at_work + self.waiting()
 
     def waiting(self) -> list[WorkerState]:
-        """Return the states of the consumers that have no worker yet, because their store is away."""
+        """Return the states of the consumers that have no worker yet, because their store cannot be reached."""
         return [
             WorkerState(
                 consumer=one.name,
@@ -184,19 +184,19 @@ class Workers(Sequence[Worker]):
         ]
 
     def leave_opening(self) -> None:
-        """Let an opening that waits for its broker wait no longer."""
+        """Abort the opening of a worker that waits for its broker."""
         opening = self._opening
         if opening is not None:
             opening.abort()
 
     def abort(self) -> None:
-        """Drop all of their sockets, also that of one that is opened; the app was told to stop before."""
-        self.leave_opening()  # first: who is not opened any more is one of them
+        """Drop all their sockets, also that of a worker that is being opened; the app was told to stop before."""
+        self.leave_opening()  # first: a worker that is open by then is among them
         for worker in self:
             worker.abort()
 
     def close(self) -> None:
-        """Forget the workers, which have stopped, and close their stores; also what was opened since the last call."""
+        """Forget the workers, which have stopped, and close their stores; may be called again."""
         self._open.clear()
         self._waiting = []
         self._stores.close()
@@ -252,12 +252,12 @@ class Workers(Sequence[Worker]):
         with shared.opening:
             shared.check_wanted()
             try:
-                # without the turn: a stop waits for that, and a store may take as long as it likes
+                # without the `turn`, for a stop waits for that, and opening a store may take long
                 away = self._stores.open(self._waiting, waits=shared.waits)
-                shared.check_wanted()  # who stops has the turn, maybe for long
+                shared.check_wanted()  # a stop may have held the `turn`
                 self._begin_but(away)
             finally:
-                # whoever has ended it meanwhile knows nothing of what was opened since
+                # if the start was taken down in the meantime, what was opened since must be closed here
                 if shared.over.is_set():
                     self.abort()
                     self.close()
@@ -308,7 +308,7 @@ class Workers(Sequence[Worker]):
         if "prefetchSize" not in consumer.destination.address.options:
             consumer.check_prefetch(options.prefetch(consumer.kind, consumer.options))
         if consumer.durable is None:
-            options = replace(options, client_id=None)  # only who needs it may claim it
+            options = replace(options, client_id=None)  # only a durable consumer needs it
         policy = options.reconnect
         if shared.waits and policy is not None and policy.startup_timeout is None:
             options = replace(options, reconnect=replace(policy, startup_timeout=FOR_EVER))
@@ -316,7 +316,7 @@ class Workers(Sequence[Worker]):
             BrokerUri(uri.addresses, options), observers=shared.observers, machine=shared.machine
         )
         connection.set_exception_listener(
-            # what the broker refuses of a handler's own sends ends no consumer
+            # only a lost link ends a consumer, not a message of its handler that the broker refuses
             lambda error: shared.failing(error) if isinstance(error, LinkError) else None
         )
         return connection
