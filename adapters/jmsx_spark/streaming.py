@@ -170,9 +170,11 @@ def _begun_in_time(
             with begin() as query:
                 yield from reports(query)
         except ConfigurationError as error:
+            if _LATE not in str(error):
+                raise
             if query is not None and query.lastProgress is not None:
                 left = _BEGINNINGS
-            if not left or _LATE not in str(error):
+            if not left:
                 raise
         else:
             return
