@@ -19,7 +19,7 @@ from jmsx_report.books import Terms
 from jmsx_report.findings import findings
 from jmsx_report.flows import FLOWS
 from jmsx_report.garbage import uncollected
-from jmsx_report.health import FILES, RANGES
+from jmsx_report.health import FILES, QUARANTINED, RANGES
 from jmsx_report.inline import inlined
 from jmsx_report.judgement import judge
 from jmsx_report.local import Progress, make, processes
@@ -153,7 +153,7 @@ def told(
     totals = Totals(runs)
     known = context(totals.of(KNOWN))
     tables = merge(totals, known, out / _TABLES)
-    totals.forget(but=AUDITED)
+    totals.forget(but=[*AUDITED, QUARANTINED])
     tables["files"] = save(out / _TABLES / "files", found.files)
     asking = replace(terms or Terms(), before=_roster(out / _ROSTER))
     judged = judge(found, totals, known, events, terms=asking, asked=asked, engine=engine)
