@@ -1,9 +1,10 @@
 """
-Idempotency stores: what was done is not done again (`@app.consumer(..., dedupe=store)`).
+Idempotency stores: a message that was handled is not handled again (`@app.consumer(..., dedupe=store)`).
 
-A message that comes again after it was done is acknowledged without its handler, and counted as a `duplicate`. What was
-done is known for as long as, and to whom, the store says: a `MemoryStore` to this process, an `SqliteStore` to all
-processes of the host, a `DatabaseStore` to all that use the database, in one transaction with what the handler writes.
+If a handled message is delivered again, it is acknowledged without calling the handler, and counted as a `duplicate`.
+The stores differ in which processes share the knowledge, and for how long: a `MemoryStore` serves this process, an
+`SqliteStore` all processes of the host, and a `DatabaseStore` all processes that use the database, where it is written
+in one transaction with the handler's own work.
 """
 
 from jmsx.stores.database_store import DatabaseStore

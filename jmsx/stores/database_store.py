@@ -1,9 +1,10 @@
 """
-What was done, in the user's own database, in one transaction with what the handler writes.
+An idempotency store in the user's own database, in one transaction with what the handler writes.
 
-The row is inserted before the handler runs, so the primary key makes a second process wait for the first one's
-transaction and then tells it that the message is done. Both are committed together, before the message is acknowledged:
-after a crash between the two the message comes again, and the row is there.
+The message's row is inserted before the handler runs. So the primary key makes a second process with the same message
+wait for the first one's transaction, and then tells it that the message was handled. The row and the handler's work are
+committed together, before the message is acknowledged: if the process crashes between commit and acknowledgement, the
+message is delivered again, and the row shows that it was handled.
 """
 
 from __future__ import annotations
@@ -35,19 +36,19 @@ _MARKS: Final = {
     "pyformat": "%({name})s",
 }
 
-#: Errors that say that a row is there.
+#: Names of exceptions that say that the row exists already.
 _INTEGRITY: Final = ("IntegrityError",)
 
-#: Errors of what the database was given, by jmsx or by the handler.
+#: Names of exceptions about the data or SQL that jmsx or the handler gave the database.
 _OURS: Final = (*_INTEGRITY, "DataError", "NotSupportedError", "ValueError", "TypeError")
 
-#: Errors of a connection that the other side has ended, or of the network.
+#: Names of exceptions about a connection that the database or the network has ended.
 _BROKEN: Final = ("OperationalError", "OSError")
 
-#: Errors of a connection that does not work, whoever has ended it.
+#: Names of exceptions about a connection that does not work, for whatever reason.
 _LINK: Final = (*_BROKEN, "InterfaceError")
 
-#: Characters of a column of the primary key.
+#: The length of the primary key's columns, in characters.
 _WIDTH: Final = 255
 
 _CREATE: Final = (
@@ -61,7 +62,7 @@ _UNDO: Final = (
 )
 _DELETE: Final = "DELETE FROM {table} WHERE done_ms < {oldest}"
 
-#: What a handler may not do with its connection.
+#: The error's text if a handler has done with its connection what it must not do.
 _SPOILT: Final = (
     "what the handler wrote cannot be committed ({cause}): it must leave rollback to jmsx, and let errors of the"
     " database out, or use a savepoint"
@@ -73,16 +74,17 @@ _log = logger("jmsx.stores")
 
 class DatabaseStore:
     """
-    Remembers in a table of the user's database, through any DB-API driver (PEP 249); one for each application.
+    Remembers handled messages in a table of the user's database, by a DB-API driver (PEP 249); one store for each app.
 
-    `connect` gives a connection for each message, not in autocommit mode, and `release` takes it back (default:
-    `connection.close()`): hand in a pool's two functions where opening one is slow. `paramstyle` is the driver's own.
-    A handler with a keyword-only parameter, such as `def book(order, *, db)`, gets the connection; it writes, and
-    leaves commit and rollback to jmsx, and does not catch errors of the database. Raises ConfigurationError for a
-    paramstyle or table name that makes no sense.
+    For each message, `connect` returns a connection that is not in autocommit mode, and `release` takes it back
+    (default: `connection.close()`); if opening a connection is slow, pass the two functions of a pool. `paramstyle` is
+    the driver's `paramstyle`. A handler with a keyword-only parameter, such as `def book(order, *, db)`, gets the
+    connection: it may write, but must leave commit and rollback to jmsx, and must not catch errors of the database.
+    Raises ConfigurationError for a paramstyle or table name that makes no sense.
 
-    The row locks: equal messages wait for each other, and in SQLite, which has one writer, all do. There the `timeout`
-    of `sqlite3.connect` (5 s) should be longer than handlers take together, or "database is locked" makes them wait.
+    The inserted row is a lock: handlers of equal messages wait for each other. In SQLite, which allows one writer, all
+    handlers do; there the `timeout` of `sqlite3.connect` (5 s) should be longer than the waiting handlers take
+    together, or the store counts as unreachable ("database is locked"), and their workers wait and try again.
     """
 
     connects = True
@@ -122,25 +124,25 @@ class DatabaseStore:
         self._select = self._statement(_SELECT)
         self._delete = self._statement(_DELETE)
         self._undone = self._statement(_UNDO)
-        self.file: str | None = None  #: of a database of SQLite, known since it was opened
+        self.file: str | None = None  #: path of an SQLite database, set by `open`
 
     @property
     def ddl(self) -> str:
-        """The statement that makes the table, for those who keep their schema themselves."""
+        """The CREATE TABLE statement, for those who manage the database schema themselves."""
         return _CREATE.replace("{table}", self.table)
 
     def create_table(self) -> None:
-        """Make the table, unless it is there. Raises StoreError if that cannot be."""
+        """Create the table unless it exists; raises StoreError if that fails."""
         with contextlib.suppress(StoreError):
             self.open()
             return
         with contextlib.suppress(Exception), self._transaction() as connection:
             self._statement(self.ddl).run(connection)
-        self.open()  # also if somebody else was first
+        self.open()  # also succeeds if another process has just created the table
 
     def open(self) -> None:
         """
-        See whether it can be used.
+        Check that the database and the table can be used.
 
         Raises StoreAwayError if the database cannot be reached, StoreError if the table cannot be read, or `connect`
         fails for another reason, and ConfigurationError for autocommit.
@@ -159,10 +161,10 @@ class DatabaseStore:
 
     def once(self, identity: StoreKey, work: Callable[[Any], object]) -> bool:
         """
-        Do `work(connection)` in one transaction with the row that says so; False if that row is there.
+        Insert the row of the message and call `work(connection)`, in one transaction; False if the row exists already.
 
-        Raises what `work` raises, SpoiltTransactionError if it left nothing that could be committed, and StoreError if
-        the database is away: before `work`, after it, or so that nobody knows whether the commit was made.
+        Raises what `work` raises, SpoiltTransactionError if the transaction cannot be committed after `work`, and
+        StoreError if the database fails: before `work`, after it, or so that the outcome of the commit is unknown.
         """
         now = self._now_ms()
         with self._transaction() as connection:
@@ -178,9 +180,10 @@ class DatabaseStore:
         work: Callable[[Any, frozenset[StoreKey]], Collection[StoreKey]],
     ) -> None:
         """
-        Do `work(connection, new)` for those of a batch that have no row, in one transaction with all their rows.
+        Call `work(connection, new)` with the messages of a batch that have no row, in one transaction with their rows.
 
-        Its result is ignored: if it raises, nothing was done, else all was. Raises as `once`.
+        The result of `work` is ignored: if it raises, all is rolled back, else all of `new` are remembered. Raises as
+        `once`.
         """
         now = self._now_ms()
         with self._transaction() as connection:
@@ -224,9 +227,9 @@ class DatabaseStore:
 
     def prune(self, age: Duration) -> None:
         """
-        Forget what was done longer ago than `age`: seconds, a timedelta, or a text such as "30d".
+        Delete the rows of messages that were handled longer ago than `age`: seconds, a timedelta, or a text like "30d".
 
-        For a job of yours, once a day, say.
+        jmsx never calls it; call it from a job of your own, once a day, say.
         """
         seconds: float = as_number("age", age)
         with self._transaction() as connection:
@@ -265,13 +268,13 @@ class DatabaseStore:
                     connection.commit()
             except BaseException:
                 if origin.here:
-                    with contextlib.suppress(Exception):  # of a connection that is gone
+                    with contextlib.suppress(Exception):  # the connection may be lost
                         connection.rollback()
                 raise
         finally:
             if origin.here:
                 self._give_back(connection)
-            else:  # a handler has forked, and come back in the child
+            else:  # the handler has forked, and this is the child
                 keep_for_ever(connection)
 
     @contextlib.contextmanager

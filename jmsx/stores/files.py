@@ -1,4 +1,4 @@
-"""Files and folders for their owner alone, whatever the umask says: keys, errors and counts are private."""
+"""Creates files and folders that only their owner may read, whatever the umask: keys, errors and counts are private."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _FOLDER: Final = 0o700
 
 def make_file(path: Path) -> None:
     """
-    Make an empty file, mode 0600, unless there is one, which keeps its mode.
+    Create an empty file, mode 0600; a file that exists keeps its mode.
 
-    It is not opened: closing a file takes away the locks that this process has on it, which SQLite relies on.
+    The file is not opened: closing it would release the locks that this process has on it, which SQLite relies on.
     Raises OSError.
     """
     with contextlib.suppress(FileExistsError):
@@ -27,14 +27,14 @@ def make_file(path: Path) -> None:
 
 
 def create_file(path: Path, flags: int) -> int:
-    """Return a descriptor of a file that was not there, mode 0600, opened with `flags` besides; raises OSError."""
+    """Create a file, mode 0600, and return its descriptor, opened with `flags`; raises OSError if it exists."""
     descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE)
     os.fchmod(descriptor, _FILE)
     return descriptor
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those above it that are missing, mode 0700; what is there keeps its mode. Raises OSError."""
+    """Create a folder and its missing parents, mode 0700; existing ones keep their mode. Raises OSError."""
     if path.is_dir():
         return
     make_folder(path.parent)

@@ -1,4 +1,4 @@
-"""What every idempotency store does, and how two of them keep equal messages apart while one is being done."""
+"""The interface of idempotency stores, and the locks by which two of them handle equal messages one after another."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
 
-#: What may name a message; None names none.
+#: The types of a message's key; None: the message has none.
 Key: TypeAlias = str | int | float | Decimal | UUID | None
 
 
 def key_text(key: object) -> str | None:
     """
-    Return the text under which a store keeps `key`, the same for equal keys of one type; None for a key that has none.
+    Return the text under which a store keeps `key`, the same for equal keys of one type; None if it cannot be a key.
 
-    Other processes read that text, so it is made of the value, and not by `str()`, which a subclass may change or which
-    tells where an object lies. Keys of several types are not told apart in general: 1 and "1" have one text, 1 and 1.0
-    two.
+    The text must be the same in other processes, so it is made from the value, not by `str()`, which a subclass may
+    override, or whose result may contain an object's address. Keys of different types may have the same text, as 1 and
+    "1" do, or equal ones different texts, as 1 and 1.0 do.
     """
     if isinstance(key, str):
         return str.__str__(key)
@@ -52,20 +52,21 @@ def _decimal_text(number: Decimal) -> str:
 
 
 class IdempotencyStore(Protocol):
-    """What each idempotency store does: it knows which messages were handled; used by many threads."""
+    """The interface of an idempotency store, which remembers handled messages; many threads may use it."""
 
     @property
     def connects(self) -> bool:
-        """Whether the handler may have the database connection of its message."""
+        """Whether `work` gets a database connection, which a handler may take as a parameter."""
 
     def open(self) -> None:
-        """Be ready; called when an app starts. Raises StoreError or ConfigurationError."""
+        """Make the store ready; called when an app starts. Raises StoreError or ConfigurationError."""
 
     def once(self, identity: StoreKey, work: Callable[[Any], object]) -> bool:
         """
-        Call `work(connection)` and remember the message, unless it is known; False: it is known.
+        Call `work(connection)` and remember the message; return False, without the call, if it is known already.
 
-        Raises what `work` raises, and then the message is not known; StoreError if nobody can tell whether it is.
+        Raises what `work` raises, and does not remember the message then; StoreError if the store cannot say whether
+        the message is known.
         """
 
     def close(self) -> None:
@@ -73,7 +74,7 @@ class IdempotencyStore(Protocol):
 
 
 class BatchStore(IdempotencyStore, Protocol):
-    """What a store for consumers with `batch=` has besides."""
+    """The further interface of a store for consumers with `batch=`."""
 
     def once_each(
         self,
@@ -81,9 +82,9 @@ class BatchStore(IdempotencyStore, Protocol):
         work: Callable[[Any, frozenset[StoreKey]], Collection[StoreKey]],
     ) -> None:
         """
-        Call `work(connection, new)` with those of a batch that are not known; remember those that it returns.
+        Call `work(connection, new)` with the messages of a batch that are not known; remember those that it returns.
 
-        A store that `connects` remembers all that are new, in one transaction. Raises as `once`.
+        A store that `connects` remembers all of `new` instead, in one transaction. Raises as `once`.
         """
 
 
@@ -91,24 +92,24 @@ _ACQUIRED: Final = methodcaller("acquire")
 
 
 class MessageLocks:
-    """Equal messages take turns in this process: the second one waits to see how the first one ends."""
+    """Locks by which equal messages are handled one after another in this process."""
 
     def __init__(self) -> None:
         self.after_fork()
         tell_of_forks(self)
 
     def after_fork(self) -> None:
-        """In the child of a fork: forget which keys are being handled, for the threads that did so are the parent's."""
+        """In the child of a fork, forget all locks, for the threads that held them are the parent's."""
         self._guard = reentrant()
-        #: As long as somebody has one or waits for it.
+        #: A lock exists here as long as a thread holds it or waits for it.
         self._locks = WeakValueDictionary[StoreKey, threading.Lock]()
 
     def lock_of(self, identity: StoreKey) -> threading.Lock:
         """
         Return the lock that a thread holds, in a `with` block, while it handles this message.
 
-        Bind it to a name first. A lock that nothing refers to is forgotten, and other threads get a new one; a `with`
-        alone does not keep a lock of ours referred to, as Python 3.14 has them (drivers/locks.py).
+        Bind it to a variable first. A lock without references is forgotten, and other threads would get a new one; the
+        `with` statement alone keeps no reference to one of jmsx's locks in Python 3.14 (drivers/locks.py).
         """
         with self._guard:
             return self._locks.setdefault(identity, mutex())
@@ -117,13 +118,13 @@ class MessageLocks:
         """
         Call `work` while no other thread handles any of these messages.
 
-        Their locks are taken in one order, so that two batches cannot wait for each other. If a signal handler raises
-        while they are released, the rest is free as soon as nothing refers to that exception any more.
+        The locks are always taken in the same order, so that two batches cannot deadlock. If a signal handler raises
+        while they are released, the others are free as soon as nothing refers to that exception any more.
         """
         locks = [self.lock_of(one) for one in sorted(set(identities))]
         held: list[threading.Lock] = []
         try:
-            held += filter(_ACQUIRED, locks)  # in one step for Python: what is held is known
+            held += filter(_ACQUIRED, locks)  # in one step, so that `held` is complete
             work()
         finally:
             for lock in reversed(held):

@@ -1,21 +1,22 @@
 """
-The delivery ledger: how often each message that is not settled was handed out, in an SQLite file.
+The delivery ledger: an SQLite file that counts how often each unsettled message was handed out to the application.
 
-It is committed before the application sees a message, so that one that kills its process is counted, in whichever
-process of this host it comes next. What is done is written along with the next hand-out: one transaction for each
-message, and none for those that are merely prefetched. WAL with `synchronous=NORMAL` survives the death of a process
-without a sync to disk; after a power cut the last counts may be missing, never the messages.
+A hand-out is committed to the file before the application gets the message. So a message that kills its process is
+counted, whichever process of this host gets it next. The end of a hand-out is written along with the next hand-out:
+this makes one transaction for each message, and none for messages that are merely prefetched. WAL with
+`synchronous=NORMAL` survives the death of a process without a sync to disk; after a power cut the last counts may be
+missing, but never a message.
 
-Each hand-out has its own end. One that nobody has said the end of failed with its process, if that is dead. If it
-lives, the hand-out is in doubt: its link may be lost, so that the message comes to another one before the first has
-noticed, and on to a third. It counts as failed when its process says so, or has died.
+Each hand-out has its own end. If no end is written and the process of the hand-out is dead, the hand-out has failed. If
+that process lives, the hand-out is in doubt: its link may be lost, so that the broker delivers the message to another
+process, and then to a third, before the first one notices. It counts as failed when its process says so, or has died.
 
-What waits before the application gets it, for a store or for the rest of a batch, is taken first, and written once more
-when it gets there: if its process dies before that, it was no delivery.
+A message that waits before the application gets it, for a store or for the rest of a batch, is written when it is
+taken, and once more when it reaches the application: if its process dies in between, that was no delivery.
 
-While it cannot be written, nothing that it counts is handed out: an uncounted hand-out could be the one that kills its
-process. What is done meanwhile is kept in memory and written afterwards. A file that somebody removes is noticed at the
-next hand-out, and made anew with what this process has handed out.
+While the file cannot be written, no message that it counts is handed out, for an uncounted hand-out could be the one
+that kills its process. Ends that come in the meantime are kept in memory and written afterwards. If the file is
+removed, the next hand-out creates it anew, with all open hand-outs of this process.
 """
 
 from __future__ import annotations
@@ -54,14 +55,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Hand-outs between two looks for rows that are too old.
+#: After how many hand-outs rows that are too old are looked for again.
 PRUNE_EVERY: Final = 100_000
 
-#: What is done and not written yet; more is forgotten, and its rows grow old. So with what is handed out.
+#: The most ends of hand-outs that are kept until they can be written; further ones are dropped, and their rows deleted
+#: when they are too old. The same limit holds for the open hand-outs that are remembered.
 BACKLOG: Final = 10_000
 
-#: Hand-outs of a message that the application may not have seen before one that waits counts as any other: what is
-#: asked before the handler is called, as `dedupe_by=` is, may be what kills the process.
+#: How many hand-outs of a message may end before the application got it, before a waiting one counts as any other: code
+#: that runs before the handler, such as `dedupe_by=`, may be what kills the process.
 MOST_UNSEEN: Final = 10
 
 _TABLE: Final = """
@@ -79,10 +81,10 @@ CREATE TABLE IF NOT EXISTS jmsx_deliveries (
 ) WITHOUT ROWID
 """
 
-#: Are the columns ours?
+#: Fails if a table of this name has other columns than ours.
 _OURS: Final = "SELECT deliveries, finished, last_ms FROM jmsx_deliveries LIMIT 0"
 
-#: What files of earlier versions lack; those versions can go on with a file that has it.
+#: Columns that files of earlier versions lack; those versions can also use a file that has them.
 _LATER_COLUMNS: Final = {
     "holder": "ALTER TABLE jmsx_deliveries ADD COLUMN holder TEXT",
     "unseen": "ALTER TABLE jmsx_deliveries ADD COLUMN unseen INTEGER NOT NULL DEFAULT 0",
@@ -110,7 +112,7 @@ _SETTLE: Final = (
     "DELETE FROM jmsx_deliveries WHERE place = ? AND message_key = ? AND deliveries = ?"
 )
 
-#: Of a message that one consumer alone has, as nearly all are
+#: For a message with only one open hand-out, as nearly all have
 _REACH: Final = (
     "UPDATE jmsx_deliveries SET waiting = NULL"
     " WHERE place = ? AND message_key = ? AND deliveries = ? AND waiting = ?"
@@ -126,9 +128,9 @@ class _Row:
     deliveries: int  #: hand-outs in all
     finished: int = 0
     unseen: int = 0
-    #: Those of which nobody has said how they went, by their numbers, and the process that has each
+    #: The hand-outs without a known end, by their numbers, and the process of each
     held: dict[int, str] = field(default_factory=dict)
-    #: Those of them that have not reached the application yet
+    #: The numbers of those that have not reached the application yet
     waiting: set[int] = field(default_factory=set)
 
     @classmethod
@@ -244,10 +246,10 @@ class DeliveryLedger:
     """
     Counts hand-outs in the file `path`, which any number of processes on this host may share.
 
-    Rows of messages that are settled are deleted. Those that somebody else settled, or whose process was killed between
-    the acknowledgement and this, grow old, and are deleted after `maximum_age` (seconds, a timedelta, or a text such as
-    "30d"), or as the oldest of more than `maximum_rows`. Raises StoreError if the file cannot be used, and
-    ConfigurationError for an age that is none.
+    The row of a message is deleted when the message is settled. A row stays if another program settled the message, or
+    if its process was killed just after the acknowledgement; it is deleted after `maximum_age` (seconds, a timedelta,
+    or a text such as "30d"), or as one of the oldest of more than `maximum_rows`. Raises StoreError if the file cannot
+    be used, and ConfigurationError for an age or number that makes no sense.
     """
 
     def __init__(
@@ -263,18 +265,18 @@ class DeliveryLedger:
         self._maximum_rows = maximum_rows
         self._clock = clock or SystemClock()
         self._file = OwnFile(self.path, _TABLE, self._prepare, self._begin_anew)
-        #: What was told of its end, by message and the number of its hand-out
+        #: The ends of hand-outs that are not written yet, by message and number of the hand-out
         self._done: OrderedDict[tuple[StoreKey, int], set[HandOutEnd]] = OrderedDict()
-        #: Those of them that the file has only if their transaction was committed
+        #: Those of them that may be in the file already: whether their transaction was committed is not known
         self._unsure: set[tuple[StoreKey, int]] = set()
         self._ends = _Ends()  #: of the hand-outs of this process
-        #: Handed out by this process and not settled; of others it has only their counts
+        #: The rows of messages that this process has handed out and not settled
         self._open_rows: OrderedDict[StoreKey, _Row] = OrderedDict()
-        self._anew = False  #: the file does not know of those
+        self._anew = False  #: whether the file is new, without these rows
         self._begun = 0
         self._closed = False
         self._me = living.name()
-        self._away: StoreError | None = None  #: why it could not be written the last time
+        self._away: StoreError | None = None  #: the last error in writing; None: it was written
         self._away_since = 0.0  #: seconds, monotonic
         self._pauses = pauses()
         self._resume_at = 0.0
@@ -282,7 +284,7 @@ class DeliveryLedger:
         tell_of_forks(self)
 
     def after_fork(self) -> None:
-        """Go on, in the child of a fork, with a connection of its own; what is not written is the parent's."""
+        """In the child of a fork, go on with a connection of its own; unwritten ends are left to the parent."""
         self._away, self._pauses = None, pauses()
         self._me = living.name()
         self._done.clear()
@@ -291,19 +293,19 @@ class DeliveryLedger:
         self._open_rows.clear()
 
     def begin(self, identity: StoreKey) -> Entry | None:
-        """Write down one more hand-out, and what `finish` and `settle` told; raises StoreError if that cannot be."""
+        """Write one more hand-out, and the ends noted before; raises StoreError if the file cannot be written."""
         return self._hand_out(identity, waits=False)
 
     def take(self, identity: StoreKey) -> Entry | None:
         """
-        Do as `begin`, for a message that waits before the application gets it: call `reach` then.
+        Do as `begin` does, for a message that waits before the application gets it; call `reach` when it does.
 
-        If the process dies before that, it counts as no delivery, for MOST_UNSEEN times.
+        If the process dies before `reach`, the hand-out does not count as a delivery, up to MOST_UNSEEN times.
         """
         return self._hand_out(identity, waits=True)
 
     def reach(self, entries: Iterable[Entry]) -> None:
-        """Write down that the application gets these messages now, which `take` has noted; may raise StoreError."""
+        """Write that the application now gets these messages, which were begun by `take`; may raise StoreError."""
         with self._file.lock:
             reached = self._that_may_wait(entries)
             if reached:
@@ -311,32 +313,32 @@ class DeliveryLedger:
 
     def finish(self, entries: Iterable[Entry]) -> None:
         """
-        Note that the application has handled these: if the process dies now, that is no failure of theirs.
+        Note that the application has handled these messages: if the process dies now, they have not failed.
 
-        That may be known only when somebody else has been handed them since.
+        This may come late, when another consumer has been handed the message already.
         """
         self._note(entries, HandOutEnd.FINISHED)
 
     def fail(self, entries: Iterable[Entry]) -> None:
-        """Note that the application has failed at these hand-outs: nobody need ask whether its process lives."""
+        """Note that these hand-outs have failed, whether their process lives or not."""
         self._note(entries, HandOutEnd.FAILED)
 
     def give_back(self, entries: Iterable[Entry]) -> None:
-        """Note that the application was not handed these after all: they count as no deliveries."""
+        """Note that the application did not get these messages after all: the hand-outs count as no deliveries."""
         self._note(entries, HandOutEnd.UNSEEN)
 
     def settle(self, entries: Iterable[Entry]) -> None:
-        """Forget the hand-outs of messages that are settled, unless somebody else was handed them since."""
+        """Forget the hand-outs of settled messages, unless another consumer was handed such a message since."""
         self._note(entries, HandOutEnd.SETTLED)
 
     def flush(self) -> None:
-        """Write what `finish` and `settle` told; raises StoreError if that cannot be."""
+        """Write the ends noted so far; raises StoreError if the file cannot be written."""
         if self._done or self._away is not None:
             with self._file.lock:
                 self._try(None)
 
     def close(self) -> None:
-        """Write what is left if that can be, and close the file; idempotent."""
+        """Write the ends noted so far, if that is possible, and close the file; idempotent."""
         with self._file.lock:
             if self._closed:
                 return
@@ -428,7 +430,7 @@ class DeliveryLedger:
         def work(connection: sqlite3.Connection) -> Entry | None:
             now_ms = self._now_ms()
             self._write_ends(connection, now_ms)
-            if self._anew:  # after the above, which these know of
+            if self._anew:  # after the ends, which these rows contain
                 for message, kept in self._open_rows.items():
                     row = _Row.read(connection, message) or _Row(0)
                     row.add(kept)
@@ -505,7 +507,7 @@ class DeliveryLedger:
         connection.execute(_OURS)
         if _lacking(connection):
             connection.execute("BEGIN IMMEDIATE")
-            for addition in _lacking(connection):  # unless another process has just done it
+            for addition in _lacking(connection):  # none, if another process has just added them
                 connection.execute(addition)
             connection.execute("COMMIT")
         self._prune(connection)
@@ -538,7 +540,7 @@ class DeliveryLedger:
         known = self._open_rows.get(entry.identity)
         if known is None or known.deliveries < entry.number:
             return
-        if end is HandOutEnd.SETTLED and known.deliveries == entry.number:  # by nobody since
+        if end is HandOutEnd.SETTLED and known.deliveries == entry.number:  # no hand-out since
             del self._open_rows[entry.identity]
         else:
             known.end(entry.number, [end])
@@ -592,7 +594,7 @@ _SHARED: Final = _Shared()
 
 class CustomLedger:
     """
-    A ledger of the application's: whatever it raises, and an answer that is none, means that it is away.
+    Wraps a ledger that the application wrote: if it raises anything, or answers wrongly, it counts as unusable for now.
 
     It is told each end of a hand-out once.
     """
@@ -607,30 +609,30 @@ class CustomLedger:
         return self._hand_out("begin()", lambda: self._ledger.begin(identity))
 
     def take(self, identity: StoreKey) -> Entry | None:
-        """Do as `StagedLedger.take` does; to others it is a hand-out like any other."""
+        """Do as `StagedLedger.take` does; a ledger that is no StagedLedger gets `begin` instead."""
         ledger = self._ledger
         if not isinstance(ledger, StagedLedger) or _is_begin_newer(type(ledger)):
             return self.begin(identity)
         return self._hand_out("take()", lambda: ledger.take(identity))
 
     def reach(self, entries: Iterable[Entry]) -> None:
-        """Do as `StagedLedger.reach` does, if it is one."""
+        """Do as `StagedLedger.reach` does, if the ledger is one."""
         ledger = self._ledger
         if isinstance(ledger, StagedLedger):  # others have counted the hand-out at `begin`
             self._ask("reach()", lambda: ledger.reach(entries))
 
     def finish(self, entries: Iterable[Entry]) -> None:
-        """Do as `Ledger.finish` does; log what the ledger does not take, which counts as a failure."""
+        """Do as `Ledger.finish` does; an error of the ledger is logged, and the hand-out counts there as failed."""
         self._tell("finish()", self._ledger.finish, entries, HandOutEnd.FINISHED)
 
     def fail(self, entries: Iterable[Entry]) -> None:
-        """Do as `DoubtingLedger.fail` does, if it is one; log what the ledger does not take."""
+        """Do as `DoubtingLedger.fail` does, if the ledger is one; an error of the ledger is logged."""
         ledger = self._ledger
         if isinstance(ledger, DoubtingLedger):
             self._tell("fail()", ledger.fail, entries, HandOutEnd.FAILED)
 
     def give_back(self, entries: Iterable[Entry]) -> None:
-        """Do as `DoubtingLedger.give_back` does; others are told that these are finished."""
+        """Do as `DoubtingLedger.give_back` does; a ledger that is no DoubtingLedger gets `finish` instead."""
         ledger = self._ledger
         if isinstance(ledger, DoubtingLedger):
             self._tell("give_back()", ledger.give_back, entries, HandOutEnd.UNSEEN)
@@ -638,7 +640,7 @@ class CustomLedger:
             self.finish(entries)
 
     def settle(self, entries: Iterable[Entry]) -> None:
-        """Do as `Ledger.settle` does; what cannot be told is in the log, and stays in the ledger."""
+        """Do as `Ledger.settle` does; an error of the ledger is logged, and the hand-outs stay in the ledger."""
         self._tell("settle()", self._ledger.settle, entries, HandOutEnd.SETTLED)
 
     def flush(self) -> None:
@@ -663,7 +665,7 @@ class CustomLedger:
         except StoreError:
             raise
         except BaseException as error:
-            if from_a_signal(error):  # the application's own, in the middle of the ledger
+            if from_a_signal(error):  # not the ledger's own error
                 raise
             words = f"{type(error).__name__}: {text_of(error)}"
             raise StoreError(f"{self._name}.{what} failed: {words}") from error
@@ -705,9 +707,9 @@ def _is_begin_newer(kind: type) -> bool:
 
 def share(given: Ledger | str | os.PathLike[str]) -> StagedLedger:
     """
-    Return the ledger of a file, the same for all connections of this process; give it back with `release`.
+    Return the ledger of a file, the same for all connections of this process; `release` it afterwards.
 
-    One that is given as an object stays its giver's. Raises StoreError.
+    If `given` is a ledger object, its owner has to close it. Raises StoreError.
     """
     if not isinstance(given, str | os.PathLike):
         return given if type(given) is DeliveryLedger else CustomLedger(given)
@@ -719,6 +721,6 @@ def share(given: Ledger | str | os.PathLike[str]) -> StagedLedger:
 
 
 def release(ledger: Ledger) -> None:
-    """Close a ledger that `share` opened, if nobody else uses it."""
+    """Close a ledger that `share` opened, when its last user releases it."""
     with _SHARED.lock:
         _SHARED.release(ledger)

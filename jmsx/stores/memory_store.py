@@ -1,4 +1,4 @@
-"""The idempotency store in the memory of this process: it knows what was done lately."""
+"""An idempotency store in the memory of this process, for the messages that were handled lately."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class MemoryStore:
     """
     Remembers the last `maximum` messages, each for `ttl` (seconds, a timedelta, or "1h") after it was last seen.
 
-    It dies with its process, so it is for duplicates after a lost connection or from a sender that repeats itself, not
-    for those after a crash. Raises ConfigurationError for limits that make no sense.
+    It ends with its process, so it detects duplicates after a lost connection, or from a sender that repeats a message,
+    but not those after a crash. Raises ConfigurationError for limits that make no sense.
     """
 
     connects = False
@@ -48,14 +48,14 @@ class MemoryStore:
         tell_of_forks(self)
 
     def after_fork(self) -> None:
-        """Keep, in the child of a fork, what the parent knew, with a lock of its own."""
+        """In the child of a fork, keep what the parent knew, with a new lock."""
         self._lock = mutex()
 
     def open(self) -> None:
         """Do nothing: there is no file to open."""
 
     def once(self, identity: StoreKey, work: Callable[[Any], object]) -> bool:
-        """Do `work(None)`, unless that was done for the message; the second of two at a time waits for the first."""
+        """Call `work(None)` unless the message is known; a second thread with an equal message waits for the first."""
         lock = self._message_locks.lock_of(identity)
         with lock:
             if self._known(identity):
@@ -69,7 +69,7 @@ class MemoryStore:
         identities: Sequence[StoreKey],
         work: Callable[[Any, frozenset[StoreKey]], Collection[StoreKey]],
     ) -> None:
-        """Do `work(None, new)` for those of a batch that were not done."""
+        """Call `work(None, new)` with the messages of a batch that are not known."""
 
         def handle() -> None:
             new = frozenset(one for one in identities if not self._known(one))

@@ -11,9 +11,9 @@ from jmsx.drivers.process import tell_of_forks
 
 class SharedMemory(ProcessMemory):
     """
-    A memory for many threads, also after a fork.
+    A ProcessMemory for many threads, also after a fork.
 
-    A signal handler may use another session in the middle of it.
+    Its lock is reentrant, for a signal handler may use another session in the middle of a call.
     """
 
     _lock: Any  #: a threading.RLock
@@ -23,7 +23,7 @@ class SharedMemory(ProcessMemory):
         tell_of_forks(self)
 
     def after_fork(self) -> None:
-        """Keep, in the child of a fork, what the parent knew, with a lock of its own."""
+        """In the child of a fork, keep what the parent knew, with a new lock."""
         self._lock = reentrant()
 
 

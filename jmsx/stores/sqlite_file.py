@@ -1,4 +1,4 @@
-"""SQLite files of jmsx's own: opened for many threads and processes, and refused with advice."""
+"""SQLite files of jmsx's own, for many threads and processes; errors come with advice."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ T = TypeVar("T")
 #: Seconds that a write waits at most for other processes that write.
 PATIENCE: Final = 0.5
 
-#: Seconds that the first opening waits for them: processes that start together make and prune the file in turn, and on
-#: a busy host one may be stopped in the middle of that.
+#: Seconds that opening the file for the first time waits for other processes: those that start together create and
+#: prune the file in turn, and on a busy host one may be stopped in the middle of that.
 OPENING: Final = 10.0
 
-#: Seconds until a file is opened again that another process was making.
+#: Seconds before another attempt to open a file that another process was creating.
 _AGAIN: Final = 0.01
 
-#: What to do about what SQLite says.
+#: Words in SQLite's errors, and the advice for each.
 _ADVICE: Final = (
     ("unable to open", "name a file in a folder that exists and may be written"),
     ("readonly", "name a file that may be written"),
@@ -44,25 +44,24 @@ _ADVICE: Final = (
 #: The bits of an error code that say what kind it is. Source: sqlite.org, "Result and Error Codes".
 _PRIMARY: Final = 0xFF
 
-#: What SQLite keeps beside a file with a write-ahead log.
+#: Suffixes of the files that SQLite keeps beside a file with a write-ahead log.
 _COMPANIONS: Final = ("-wal", "-shm")
 
 
 class OwnFile:
     """
-    A file of jmsx's own that other processes may write too, the connection to it, and the lock around that.
+    A file of jmsx's own, which other processes may write, too; with the connection to it, and a lock for both.
 
-    It is opened at the first use, and anew when somebody has removed it or its table, of which `removed` is told, and
-    after each error, unless another program was writing. Neither lock nor connection survives a fork: SQLite keeps its
-    locks in memory, by file, and a child inherits those of its parent's connections, which are wrong there. So it is
-    closed while the process forks.
+    The file is opened at its first use. It is opened anew if the file or its table was removed, and after each error
+    except that another program was writing. Neither lock nor connection survives a fork: SQLite keeps its locks in
+    memory, by file, and the child would inherit the locks of the parent's connections. So the file is closed while the
+    process forks.
 
     Args:
-        path: of the file.
-        table: the statement that makes its table, unless it is there.
-        prepare: does what is to be done first with each connection, and raises sqlite3.Error if the table is not what
-            it should be.
-        removed: called when what was in the file is gone.
+        path: the path of the file.
+        table: the statement that creates its table unless it exists.
+        prepare: called with each new connection; raises sqlite3.Error if the table is not as it should be.
+        removed: called when the file or its table was removed, with all that it contained.
 
     """
 
@@ -74,22 +73,22 @@ class OwnFile:
         removed: Callable[[], object],
     ) -> None:
         self.path = path
-        self.lock = mutex()  #: to be held for all that follows
+        self.lock = mutex()  #: to be held while any method below is called
         self.connection: sqlite3.Connection | None = None
         self._table = table
         self._prepare = prepare
         self._removed = removed
         self._id: tuple[int, int] | None = None  #: device and number of the file when it was opened
-        #: This is a child, and the fork came in the middle of the parent's work.
+        #: Whether this process is a child that was forked in the middle of the parent's work.
         self._interrupted = False
-        self._forking: int | None = None  #: the thread that does
+        self._forking: int | None = None  #: the thread that forks the process
         suspend_for_forks(self)
 
     def open(self, patience: float = PATIENCE) -> sqlite3.Connection:
         """
-        Return the connection, which is opened if it is not; raises StoreError.
+        Return the connection, after opening it if necessary; raises StoreError.
 
-        Where others write to the file, it waits for them, `patience` seconds at the most.
+        If other processes write to the file, this waits for them, at most `patience` seconds.
         """
         if self._interrupted:
             raise StoreError(
@@ -102,7 +101,7 @@ class OwnFile:
         return self.connection
 
     def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do `work` in one transaction that may write, from its beginning; raises StoreError if that cannot be."""
+        """Do `work` in one write transaction, from `BEGIN` on; raises StoreError if that fails."""
         if self._id not in (None, _file_id(self.path)):
             self.close()
             self._id = None
@@ -112,7 +111,7 @@ class OwnFile:
             return _transact(connection, work)
         except sqlite3.Error as error:
             if not _busy(error):
-                self.close()  # whatever is wrong with it
+                self.close()  # the next use opens a new connection
             if "no such table" in str(error):
                 self._removed()
             raise unusable(self.path, str(error)) from error
@@ -130,13 +129,13 @@ class OwnFile:
             self.close()
 
     def after_fork_in_parent(self) -> None:
-        """Let other threads go on, in the parent."""
+        """In the parent, let other threads use the file again."""
         if self._forking == threading.get_ident():
             self._forking = None
             self.lock.release()
 
     def after_fork(self) -> None:
-        """Let go of the connection in the child of a fork, where it is the parent's, and of the lock."""
+        """In the child of a fork, let go of the connection and the lock, which are the parent's."""
         if self.connection is not None:
             keep_for_ever(self.connection)
             self._interrupted = True
@@ -173,15 +172,15 @@ def _open_file(
     """
     _remove_companions(path)
     if str(path) != ":memory:":  # which is no file, and is refused below
-        with contextlib.suppress(OSError):  # SQLite says better what is wrong with a place
-            make_file(path)  # what SQLite keeps beside it has the same mode
+        with contextlib.suppress(OSError):  # SQLite's own error below is clearer
+            make_file(path)  # SQLite gives its companion files the same mode
     deadline = time.monotonic() + patience
     while True:
         left = max(deadline - time.monotonic(), 0.0)
         try:
             return _connect(path, table, prepare, left)
         except sqlite3.Error as error:
-            # Of two that make the file at the same time SQLite refuses one at once, as each would wait for the other
+            # If two processes create the file at once, SQLite refuses one at once, for each would wait for the other
             if not _busy(error) or left == 0:
                 raise unusable(path, str(error)) from error
         time.sleep(_AGAIN)
@@ -234,7 +233,7 @@ def _remove_companions(path: Path) -> None:
     A new file would share the index of their log, and fail with "disk I/O error" (tried).
     """
     companions = [path.with_name(f"{path.name}{suffix}") for suffix in _COMPANIONS]
-    # first: a new file is made before its companions
+    # listed first, for a new file is created before its companions
     left = [each for each in companions if each.exists()]
     if left and not path.exists():
         for each in left:
@@ -243,6 +242,6 @@ def _remove_companions(path: Path) -> None:
 
 
 def unusable(path: Path, cause: str) -> StoreError:
-    """Return what to raise because of what SQLite says, with advice."""
+    """Return the StoreError for SQLite's error `cause`, with advice."""
     advice = next((advice for words, advice in _ADVICE if words in cause), "name another file")
     return StoreError(f"{path}: {cause}; {advice}")

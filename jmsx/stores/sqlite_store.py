@@ -1,4 +1,4 @@
-"""What the processes of this host have done, in an SQLite file of jmsx's own."""
+"""An idempotency store for all processes of this host, in an SQLite file of jmsx's own."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Messages between two looks for rows that are too old.
+#: After how many messages rows that are too old are looked for again.
 PRUNE_EVERY: Final = 10_000
 
-#: Seconds before what could not be written is tried again, beside what other messages try.
+#: Seconds before a thread tries again to write what could not be written; each message tries, too.
 AGAIN: Final = 1.0
 
 _TABLE: Final = """
@@ -48,16 +48,16 @@ _log = logger("jmsx.stores")
 
 class SqliteStore:
     """
-    Remembers in the file `path` what was done by any process that uses it.
+    Remembers in the file `path` which messages were handled by any process that uses the file.
 
-    It forgets after `ttl`: seconds, a timedelta, or a text such as "7d".
+    It forgets a message after `ttl`: seconds, a timedelta, or a text such as "7d".
 
-    It is written when the handler has returned. A crash just before leaves the message to be done again; so do two
-    processes that have one message at the same moment. A `DatabaseStore` has neither gap.
+    The file is written when the handler has returned. If the process crashes just before, the message is handled again;
+    and if two processes have equal messages at the same moment, both handle it. A `DatabaseStore` has neither gap.
 
-    While it cannot be written no handler is called. What a handler has done just then is acknowledged and remembered in
-    memory, and written as soon as that can be; so is what a handler has done that returns behind the end of its app. A
-    file that somebody removes is made anew, and begins with that.
+    While the file cannot be written, no handler is called. A message whose handler returns just then is acknowledged,
+    remembered in memory, and written as soon as that is possible; so is a message whose handler returns after its app
+    has ended. If the file is removed, it is created anew, with the messages that were not written yet.
     """
 
     connects = False
@@ -78,19 +78,19 @@ class SqliteStore:
         self._message_locks = MessageLocks()
         self._users = 0
         self._written = 0
-        self._owed: dict[StoreKey, int] = {}  #: done and not written, with when, epoch milliseconds
-        self._away: str | None = None  #: why that cannot be written
+        self._owed: dict[StoreKey, int] = {}  #: unwritten, and when handled (epoch ms)
+        self._away: str | None = None  #: why `_owed` cannot be written
         self._ended = threading.Event()
         tell_of_forks(self)
 
     def after_fork(self) -> None:
-        """Start anew in the child of a fork: what is not written is the parent's, and written by it."""
+        """In the child of a fork, begin anew: the parent writes what is not written yet."""
         self._users = 0
         self._owed, self._away, self._ended = {}, None, threading.Event()
 
     @property
     def away(self) -> str | None:
-        """Why what was done cannot be written, as long as it cannot; None: all of it is written."""
+        """Why handled messages cannot be written to the file; None: all of them are written."""
         return self._away
 
     def open(self) -> None:
@@ -98,15 +98,15 @@ class SqliteStore:
         with self._file.lock:
             self._file.open(OPENING)
             self._users += 1
-            if self._owed:  # since it was closed
+            if self._owed:  # from before it was closed
                 with contextlib.suppress(StoreError):
                     self._write(_nothing)
 
     def once(self, identity: StoreKey, work: Callable[[Any], object]) -> bool:
         """
-        Do `work(None)`, unless that was done for the message.
+        Call `work(None)` unless the message is known.
 
-        Raises StoreError if nobody can tell, or if it could not be remembered: before `work`, never after it.
+        Raises StoreError if the file cannot be read or written; before `work`, never after it.
         """
         origin = Origin()
         lock = self._message_locks.lock_of(identity)
@@ -123,7 +123,7 @@ class SqliteStore:
         identities: Sequence[StoreKey],
         work: Callable[[Any, frozenset[StoreKey]], Collection[StoreKey]],
     ) -> None:
-        """Do `work(None, new)` for those of a batch that were not done; raises StoreError before it, as `once`."""
+        """Call `work(None, new)` with the messages of a batch that are not known; raises StoreError as `once` does."""
         origin = Origin()
 
         def handle() -> None:
@@ -134,10 +134,10 @@ class SqliteStore:
         self._message_locks.call_with_all(identities, handle)
 
     def close(self) -> None:
-        """Write what is left if that can be, and close the file, if nobody else has opened it."""
+        """Write what is not written yet, if that is possible, and close the file when its last user closes it."""
         with self._file.lock:
             if self._users <= 1 and self._owed:
-                with contextlib.suppress(StoreError):  # which is told below
+                with contextlib.suppress(StoreError):  # it is logged below
                     self._write(_nothing)
                 if self._owed:
                     _log.error(
@@ -195,7 +195,7 @@ class SqliteStore:
                     later = threading.Thread(
                         target=self._catch_up, args=(self._ended,), name="jmsx-dedupe", daemon=True
                     )
-                    # The process may get no further thread: then the next message, or `close`, has it written.
+                    # If no thread can be started, the next message, or `close`, writes it.
                     with contextlib.suppress(RuntimeError):
                         later.start()
 
@@ -217,7 +217,7 @@ class SqliteStore:
         try:
             result = self._file.write(both)
         finally:
-            if self._users == 0:  # as behind a handler that was given up: nobody else closes it
+            if self._users == 0:  # as after an abandoned handler: nothing else closes it
                 self._file.close()
         self._owed.clear()
         if self._away is not None:
@@ -232,7 +232,7 @@ class SqliteStore:
             self._prune(connection)
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        connection.execute(_KNOWN, ("", ""))  # are the columns ours?
+        connection.execute(_KNOWN, ("", ""))  # fails if the columns are not ours
         self._prune(connection)
 
     def _prune(self, connection: sqlite3.Connection) -> None:
