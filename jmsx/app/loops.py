@@ -87,18 +87,20 @@ def _do(doing: concurrent.futures.Future[T], work: Callable[[], T]) -> None:
             del doing  # break the reference cycle of error and frame
 
 
-async def in_thread(work: Callable[[], T], *, to_its_end: bool) -> T:
+async def in_thread(
+    work: Callable[[], T], pool: concurrent.futures.Executor, *, to_its_end: bool
+) -> T:
     """
-    Call `work` on a thread, in the caller's context, without blocking the event loop; return its result.
+    Call `work` on a thread of `pool`, in the caller's context, without blocking the event loop; return its result.
 
     With `to_its_end`, a cancellation waits for `work` to finish: if it sent a message after the rollback, that would be
     part of the next transaction. Raises NoThreadError if the process cannot start a thread; then `work` is not called.
     """
     doing, do = _to_do(work)
     try:
-        asyncio.get_running_loop().run_in_executor(None, do)
+        pool.submit(do)
     except RuntimeError as error:
-        # The loop's pool keeps work for which it can start no thread, until one of its threads is free; so cancel it.
+        # The pool keeps work for which it can start no thread, until one of its threads is free; so cancel it.
         if doing.cancel():
             raise NoThreadError(*error.args) from error
     working = asyncio.wrap_future(doing)

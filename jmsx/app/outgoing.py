@@ -9,6 +9,7 @@ handler's session sends instead.
 from __future__ import annotations
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from jmsx.app.sender import Sender, Sending, SendKeywords
 from jmsx.app.worker import Worker
 from jmsx.core.durations import bounded
 from jmsx.drivers.machine import Machine
+from jmsx.drivers.process import tell_of_forks
 from jmsx.drivers.threads import no_room
 from jmsx.errors import ConnectionFailedError, ResourceAllocationError
 from jmsx.jms.connection import Connection
@@ -47,7 +49,13 @@ class Outgoing:
         self._replier = Sender(connect, machine)
         self._calling = calling
         self._machine = machine
+        self.after_fork()
+        tell_of_forks(self)
         self._around = [one.sending for one in middleware if isinstance(one, Layer) and one.sending]
+
+    def after_fork(self) -> None:
+        """Have threads of its own in the child of a fork, too: a pool takes its parent's for its own."""
+        self._pool = _threads()
 
     def send(
         self,
@@ -86,7 +94,7 @@ class Outgoing:
         left = asked_at + timeout - self._machine.monotonic()
         if left <= 0:
             raise ConnectionFailedError(
-                f"no thread of the event loop's pool was free in the {timeout:g} s of the caller's timeout;"
+                f"no thread of the app's pool for asend() was free in the {timeout:g} s of the caller's timeout;"
                 f" nothing was sent to {to}"
             )
         # rounded, so that errors show the timeout as it was given, if a thread was free at once
@@ -99,7 +107,7 @@ class Outgoing:
         whole = self._transacting() is not None
         send = partial(self.send, to, body, options, self._machine.monotonic())
         try:
-            return await in_thread(send, to_its_end=whole)
+            return await in_thread(send, self._pool, to_its_end=whole)
         except NoThreadError as error:
             raise _unsent(to, error) from error
 
@@ -124,12 +132,24 @@ class Outgoing:
 
     def take(self, ended: list[Connection]) -> None:
         """Move all connections, also those that are being opened, to `ended`, whose owner closes them."""
+        # The old pool's idle threads end when it is freed. Its shutdown() would wait for a lock that the caller may
+        # hold, if it is a signal handler.
+        self._pool = _threads()
         for each in (self._sender, self._replier, self.requests):
             each.take(ended)
 
     def _transacting(self) -> Worker | None:
         worker = self._calling()
         return worker if worker is not None and worker.transacted else None
+
+
+def _threads() -> ThreadPoolExecutor:
+    """
+    Return a pool for `asend`, whose threads may have to wait, as for a broker that is away.
+
+    The event loop's is for all that the program does, such as to look up names.
+    """
+    return ThreadPoolExecutor(thread_name_prefix="jmsx-asend")
 
 
 def _unsent(to: Destination | str, error: NoThreadError) -> ResourceAllocationError:

@@ -21,6 +21,7 @@ from jmsx import (
     RedeliveryPolicy,
     UnsupportedError,
 )
+from jmsx.app import outgoing
 from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, MessageFormatError
 from jmsx.testing import FakeBrokerServer, harness
 
@@ -233,14 +234,58 @@ def test_a_message_has_its_own(options: Any, written: str) -> None:
         App().send("queue://a", Message("x"), **options)
 
 
-def test_a_timeout_counts_from_the_call_of_asend() -> None:
-    """Also where no thread of the loop's pool is free: then nothing was sent."""
+def test_who_awaits_a_broker_that_is_away_keeps_no_thread_from_others() -> None:
+    """The event loop's pool is everybody's: it looks up names, too, as long as a thread of it is free."""
+    app = App("stomp://127.0.0.1:1")
+
+    async def send() -> str:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        sending = [asyncio.create_task(app.asend("queue://orders", "x")) for _ in range(100)]
+        await asyncio.sleep(0.01)
+        try:
+            return await asyncio.wait_for(asyncio.to_thread(lambda: "looked up"), 10)
+        finally:
+            for one in sending:
+                one.cancel()
+            await asyncio.wait(sending)
+            app.abort()
+
+    assert asyncio.run(send()) == "looked up"
+
+
+def test_a_thread_of_the_loops_pool_may_wait_for_an_asend() -> None:
+    """As code does that is not async, and has a loop to call: it must not wait for its own thread."""
+
+    async def send(app: App) -> str:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+
+        def work() -> str:
+            return asyncio.run_coroutine_threadsafe(app.asend("queue://a", "x"), loop).result(10)
+
+        return await asyncio.to_thread(work)
+
+    with FakeBrokerServer("classic") as server:
+        app = App(server.url)
+        assert asyncio.run(send(app))
+        app.stop()
+
+
+@pytest.fixture
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> ThreadPoolExecutor:
+    """What apps have for `asend`."""
+    pool = ThreadPoolExecutor(1)
+    monkeypatch.setattr(outgoing, "ThreadPoolExecutor", lambda **_: pool)
+    return pool
+
+
+def test_a_timeout_counts_from_the_call_of_asend(one_thread: ThreadPoolExecutor) -> None:
+    """Also where no thread of the app's pool is free: then nothing was sent."""
     app, free = App(URL), threading.Event()
 
     async def send() -> str:
         loop = asyncio.get_running_loop()
-        loop.set_default_executor(ThreadPoolExecutor(1))
-        busy = loop.run_in_executor(None, free.wait, 10)
+        busy = loop.run_in_executor(one_thread, free.wait, 10)
         sending = asyncio.create_task(app.asend("queue://orders", "x", timeout=0.001))
         await asyncio.sleep(0.01)
         free.set()
@@ -251,7 +296,9 @@ def test_a_timeout_counts_from_the_call_of_asend() -> None:
         asyncio.run(send())
 
 
-def test_a_timeout_counts_from_the_call_of_asend_in_a_transaction() -> None:
+def test_a_timeout_counts_from_the_call_of_asend_in_a_transaction(
+    one_thread: ThreadPoolExecutor,
+) -> None:
     """As everywhere."""
 
     async def run(app: App) -> None:
@@ -259,8 +306,7 @@ def test_a_timeout_counts_from_the_call_of_asend_in_a_transaction() -> None:
 
         @app.consumer("queue://in", mode=AcknowledgeMode.SESSION_TRANSACTED)
         async def forward(_message: Message) -> None:
-            loop.set_default_executor(ThreadPoolExecutor(1))
-            busy = loop.run_in_executor(None, free.wait, 10)
+            busy = loop.run_in_executor(one_thread, free.wait, 10)
             sending = asyncio.create_task(app.asend("queue://late", "x", timeout=0.001))
             await asyncio.sleep(0.01)
             free.set()
