@@ -51,7 +51,7 @@ class ContainerBroker(OwnBroker):
 
     """
 
-    _look = 0.25  # each look is a question to the daemon
+    _look = 0.25  # each look asks the Docker daemon
 
     def __init__(
         self, recipe: Recipe, port: int, *, image: str | None = None, **others: Unpack[OtherPorts]

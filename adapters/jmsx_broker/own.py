@@ -295,7 +295,7 @@ class OwnBroker(Broker):
 
 
 def log_tail(log: str, lines: int = 12, width: int = 400) -> str:
-    """Return the last `lines` lines of a log that say something: no stack frames, each at most `width` characters."""
+    """Return the last `lines` lines of a log without stack frames and blank lines, each cut to `width` characters."""
     stack = re.compile(r"\s*$|\s+(at |\.\.\. )")
     telling = [line for line in log.splitlines() if not stack.match(line)]
     return "\n".join(f"  {line[:width]}" for line in telling[-lines:]) or "  (empty)"

@@ -22,7 +22,7 @@ class Product:
     coordinates: tuple[tuple[str, str, str], ...]  #: group, artefact, version
     #: SHA-256 of each jar that it runs with, by file name.
     hashes: Mapping[str, str] = field(repr=False, hash=False)
-    excluded: str | None = None  #: a group that must not come along
+    excluded: str | None = None  #: a Maven group to exclude
 
 
 def _apache(version: str, *artefacts: str) -> list[tuple[str, str, str]]:
@@ -62,8 +62,8 @@ CLASSIC: Final = Product(
         ),
         ("org.springframework", "spring-context", "6.2.10"),
         ("org.slf4j", "slf4j-simple", "2.0.17"),
-        # what the answers of the statistics plugin are written with: optional dependencies of activemq-stomp, in the
-        # versions of its parent; without them the broker drops the connection
+        # The STOMP layer writes the answers of the statistics plugin with these optional dependencies of
+        # activemq-stomp, in the versions of its parent; without them the broker drops the connection
         ("com.thoughtworks.xstream", "xstream", "1.4.21"),
         ("org.codehaus.jettison", "jettison", "1.5.4"),
     ),

@@ -13,24 +13,24 @@ if TYPE_CHECKING:
 
 _WHERE: Final = ("job", "destination")
 _WHO: Final = ("job", "destination", "consumer")
-#: Which queue, whose consumer, and which cause.
+#: A query for runbooks: failures by queue, consumer and cause.
 _WHY: Final = (
     "sum by (destination, consumer, reason, error_type) (increase(jmsx_failures_total[1h])) > 0"
 )
-#: Whose handlers run, or hold what they have got.
+#: A query for runbooks: the consumers whose application has messages in process.
 _AT_WORK: Final = "sum by (instance, destination, consumer) (jmsx_in_process_messages) > 0"
-#: How long a message waits before its handler, at the broker or here, and how long that takes: seconds on average.
+#: Queries for runbooks: how long messages wait at the broker and in the buffer, and how long handlers take, in seconds.
 _WHERE_TIME_GOES: Final = tuple(
     f"sum by (destination, consumer) (rate({name}_sum[10m]))"
     f" / sum by (destination, consumer) (rate({name}_count[10m]))"
     for name in ("jmsx_delivery_latency_seconds", "jmsx_process_duration_seconds")
 )
-#: Who cannot connect to what, and why.
+#: A query for runbooks: failed attempts to connect, by process, broker and result.
 _REFUSED: Final = (
     "sum by (instance, broker, result)"
     ' (increase(jmsx_connection_attempts_total{result!="ok"}[15m])) > 0'
 )
-#: Who has lost what, and why.
+#: A query for runbooks: lost connections, by process, broker and reason.
 _LOST: Final = 'sum by (instance, broker, reason) (increase(jmsx_disconnects_total{reason!="closed"}[15m])) > 0'
 _SLOW: Final = 6.0  #: how many times faster than allowed a budget is spent when there is a ticket
 

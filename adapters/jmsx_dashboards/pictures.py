@@ -188,7 +188,7 @@ def _draw_table(axes: Axes, panel: Panel, answers: list[list[Series]], span: Spa
     texts = [[_cell(panel, column, row.get(column), span) for column in shown] for row in rows[:9]]
     by_column = zip(shown, zip(*texts, strict=True), strict=True)
     widths = [max(map(len, (name, *column))) + 2 for name, column in by_column]
-    inner = 1 - 2 * Table.AXESPAD  # which it keeps at its left, whatever is asked for
+    inner = 1 - 2 * Table.AXESPAD  # Table always keeps this space at its left
     size = min(9.0, 9.0 * _LETTERS_AN_INCH * _COLUMN * panel.width * inner / sum(widths))
     drawn = axes.table(
         cellText=texts,

@@ -1,11 +1,11 @@
 """
-The one table of what stands in the event log: its kinds, its fields, where each field comes from.
+The schema of the event log, in one place: the kinds of lines, their fields, and where each field comes from.
 
-The writer, SCHEMA.md, the columns of readers, and `fault_of`, which tells what is wrong with a line, are
-all made from `KINDS` and `FIELDS`. Nothing here imports anything but the standard library, so a reader
-needs no more than this file. Within a major version fields, kinds and words are only ever added, and what
-a kind did not have from its first day is never required of it: a reader of version 1 must be able to read
-every line of version 1 (`tests/pipeline/golden` keeps lines of each).
+The writer, SCHEMA.md, the columns of readers, and `fault_of`, which says what is wrong with a line, are
+all derived from `KINDS` and `FIELDS`. This module imports only the standard library, so a reader needs no
+more than this file. Within a major version fields, kinds and words are only ever added, and a field that a
+kind did not have from its first day is never required: a reader of version 1 must be able to read every
+line of version 1 (`tests/pipeline/golden` keeps lines of each).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ VERSION: Final = 1
 
 
 class FieldType(StrEnum):
-    """The type of a field, in the words that Spark and most databases share."""
+    """The type of a field, by the name that Spark and most databases use."""
 
     STRING = "string"
     INT = "int"  #: 32 bits, signed
@@ -32,13 +32,13 @@ class FieldType(StrEnum):
 
 
 class Origin(StrEnum):
-    """How the value in the line is made from the attribute of the event."""
+    """How a field's value is made from the event's attribute."""
 
     COPIED = "copied"
     FROM_MONOTONIC = "from_monotonic"  #: seconds, monotonic -> microseconds since the epoch
     FROM_SECONDS = "from_seconds"  #: seconds -> microseconds
     FROM_EPOCH_MS = "from_epoch_ms"  #: milliseconds since the epoch -> microseconds since the epoch
-    OPT_IN = "opt_in"  #: free text that may hold personal data: only if the application asks for it
+    OPT_IN = "opt_in"  #: free text that may hold personal data: only `with_text`
     BY_WRITER = "by_writer"  #: the event log's own
 
 
@@ -63,12 +63,12 @@ class Field:
     meaning: str
     sources: dict[str, str]  #: kind -> attribute of the event; empty: in every line
     origin: Origin = Origin.COPIED
-    #: kind -> the only words it may be there; of other kinds it is any text.
+    #: kind -> the only values allowed in lines of that kind; in other kinds any text is.
     words: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    least: int | None = None  #: of a number: there is none below
+    least: int | None = None  #: the least value of a number
 
 
-#: What every line has.
+#: The fields that every line has.
 REQUIRED: Final = ("v", "kind", "writer", "seq", "ts_us")
 _WHERE: Final = ("dest", "consumer")
 _COUNTED: Final = (*_WHERE, "messages")
@@ -163,7 +163,7 @@ KINDS: Final = (
     Kind("log.recovered", "the last line of a writer that died, added by another", ()),
 )
 
-#: Kinds that the audit of sent against settled is built on.
+#: Kinds of lines from which the audit compares sends with settlements.
 AUDITED: Final = frozenset({"delivery", "delivery.late", "send", "sub.removed"})
 
 _DELIVERIES: Final = ("delivery", "delivery.late")
@@ -203,7 +203,7 @@ _RESULTS: Final = ("refused", "credentials", "timeout", "tls", "settings")
 _TRIGGERS: Final = ("each", "threshold", "idle", "explicit", "commit", "close")
 _ACK_MODES: Final = ("auto", "client", "dups_ok", "individual", "transacted")
 
-#: In the order of a line, about: `v` and `kind` come first, so that a parser may stop early.
+#: Roughly in the order of a line: `v` and `kind` come first, so that a parser may stop early.
 FIELDS: Final = (
     Field("v", _INT, "", "major version of this schema", {}, Origin.BY_WRITER),
     Field("kind", _STRING, "", "which kind of line this is", {}, Origin.BY_WRITER),
@@ -673,30 +673,30 @@ FIELDS: Final = (
 
 
 def fields_of(kind: str) -> tuple[Field, ...]:
-    """List the fields that a line of `kind` may have, in the order of the line."""
+    """Return the fields that a line of `kind` may have, in the order of the line."""
     return tuple(field for field in FIELDS if not field.sources or kind in field.sources)
 
 
-#: The first number that no field of its type has.
+#: The first number that is too large for a field of each type.
 _END: Final = {FieldType.INT: 2**31, FieldType.LONG: 2**63}
 _YEAR_10000: Final = 253_402_300_800_000_000  #: us, epoch; most calendars end before it
 
 
 def limits_of(one: Field) -> tuple[int, int]:
-    """Tell the least number that the field may have, and the first that is too great."""
+    """Return the least number that the field may have, and the first that is too large."""
     end = _YEAR_10000 if one.unit == _US_EPOCH else _END[one.type]
     return -end if one.least is None else one.least, end
 
 
 def fault_of(line: object) -> str | None:
     """
-    Say why `line`, what the JSON of one line was decoded to, is none of this log; None: it is one.
+    Return why `line`, the decoded JSON of one line, is not a valid line of this log; None: it is valid.
 
-    Checked are the version, the kind, the fields that the kind requires, the types and ranges of the
-    kind's own fields, and the words of those that know only some. A field that is null is absent, and a
-    field that the kind does not know is of no account: later releases may have it. The answer is one
-    sentence without a full stop, of at most some 120 characters; equal faults read alike, save for
-    the value that is quoted. Raises nothing, whatever `line` is.
+    It checks the version, the kind, the fields that the kind requires, the types and ranges of the kind's
+    fields, and the values of fields with fixed words. A field that is null counts as absent, and unknown
+    fields are ignored: later releases may have them. The answer is one sentence without a full stop, of at
+    most some 120 characters; equal faults have equal sentences except for the quoted value. Raises nothing,
+    whatever `line` is.
     """
     if not isinstance(line, dict):
         return "no JSON object"
@@ -727,12 +727,12 @@ def _fault_of_kind(kind: object) -> str | None:
     return "no kind" if kind is None else f"unknown kind {_shown(kind)}"
 
 
-_SHOWN: Final = 40  #: characters of a text that are told
+_SHOWN: Final = 40  #: the most characters of a text that are quoted
 _BITS: Final = 64  #: greater numbers are not written out
 
 
 def _shown(value: object) -> str:
-    """Return a value as it is told to people: short and ASCII, whatever it is."""
+    """Return a short ASCII form of any value, for people."""
     if isinstance(value, str):
         text = ascii(value[:_SHOWN])
         return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 4]}...'"
@@ -744,7 +744,7 @@ def _shown(value: object) -> str:
 
 
 def _check(one: Field, kind: str) -> Callable[[Any], bool]:
-    """Make the test that a value of the field passes in lines of `kind`."""
+    """Return a function that tests a value of the field in lines of `kind`."""
     if one.type is FieldType.BOOLEAN:
         return lambda value: isinstance(value, bool)
     if one.type is FieldType.STRING:
@@ -754,7 +754,7 @@ def _check(one: Field, kind: str) -> Callable[[Any], bool]:
     return lambda value: type(value) is int and least <= value < end
 
 
-#: Kind -> the fields that it requires, and how the value of each of its fields is checked.
+#: Kind -> the fields that it requires, and the tests of its fields' values.
 _CHECKS: Final = {
     kind.name: (
         (*REQUIRED[2:], *kind.required),
@@ -765,7 +765,7 @@ _CHECKS: Final = {
 
 
 def markdown() -> str:
-    """Write the schema as SCHEMA.md shows it."""
+    """Return the text of SCHEMA.md."""
     lines = [
         "# The event log, line by line",
         "",

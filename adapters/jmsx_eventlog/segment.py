@@ -103,7 +103,7 @@ class Segment:
             os.close(self._fd)
 
     def abandon(self) -> None:
-        """Let go of the file as it is: an orphan, unless a parent process owns it."""
+        """Close the file as it is: an orphan for `recover`, unless the parent process still writes it."""
         with suppress(OSError):
             os.close(self._fd)
 

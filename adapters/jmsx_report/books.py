@@ -153,7 +153,7 @@ class Books:
 
     @cached_property
     def own_beyond(self) -> pl.Series:
-        """The own shards outside the period; as `balance.own_shards`."""
+        """The buckets of keys without a time, outside the period, into which a process of this log sent."""
         return balance.own_shards(self.compared_beyond)
 
     @cached_property

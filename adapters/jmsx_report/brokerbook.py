@@ -107,12 +107,12 @@ TRAFFIC: Final = Partial(
 #: The columns of `reconciled`.
 BOOK: Final = {
     "route": pl.String,
-    "from_us": pl.Int64,  # the first count of any that is taken
-    "to_us": pl.Int64,  # and the last
-    "enqueued": pl.Int64,  # while watched longest by one
+    "from_us": pl.Int64,  # the first of all counts that are used
+    "to_us": pl.Int64,  # the last of them
+    "enqueued": pl.Int64,  # between the counts of the writer that watched longest
     "dequeued": pl.Int64,
-    "expired": pl.Int64,  # while watched by any
-    "size": pl.Int64,  # at the end of who watched longest
+    "expired": pl.Int64,  # while any writer watched
+    "size": pl.Int64,  # at the last count of the writer that watched longest
     "counted_us": pl.Int64,  # when the last count was, by the writer's corrected clock
     "other_in": pl.Int64,  # at least so many came that are in no line
     "other_out": pl.Int64,  # at least so many went that are in no line
@@ -229,7 +229,7 @@ def reconciled(
     went_beyond = (went - pl.col("went_most")).clip(lower_bound=0)
     beyond = {
         "in": came_beyond + pl.col("further_in"),
-        # What went before the first count went also while others watched.
+        # Messages that went before the first count may have been counted while other writers watched.
         "out": pl.max_horizontal(went_beyond + pl.col("further_out"), went_ever),
     }
     return held.with_columns(
@@ -460,7 +460,7 @@ def _watched(stats: pl.DataFrame, clocks: Clocks, until_us: int | None) -> pl.Da
 
 
 def _spans(watched: pl.DataFrame) -> pl.DataFrame:
-    """Return what was counted of each route by who watched it longest; `watched` as `_watched`, with `route`."""
+    """Return the counts of each route by the writer that watched it longest; `watched` as `_watched`, with `route`."""
     return (
         watched.unique(["broker", "dest", "route"], keep="first", maintain_order=True)
         .group_by("route")
@@ -477,7 +477,7 @@ def _spans(watched: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-#: What was counted while others watched than who did so longest.
+#: The columns of `_further`: counts of other writers than the one that watched longest.
 _FURTHER: Final = {
     "route": pl.String,
     "further_in": pl.Int64,
@@ -490,10 +490,11 @@ _FURTHER: Final = {
 
 def _further(watched: pl.DataFrame, spans: pl.DataFrame, moved: pl.DataFrame) -> pl.DataFrame:
     """
-    Return what was counted before who watched longest began, and after its end, as `_FURTHER`; one row a route.
+    Return counts of the times before and after the writer that watched longest, as `_FURTHER`; one row for each route.
 
-    A fleet is started anew more often than its log is judged. Only of routes of one queue, over links that lasted, and
-    of times of which no two overlap: so nothing is counted twice, and each count is of one run of one broker.
+    The processes of a log are restarted more often than the log is audited, so several watch one after the other. Only
+    routes of one queue count, links that lasted, and times that do not overlap: so nothing is counted twice, and all
+    counts are of one run of one broker.
     """
     one = spans.filter(pl.col("queues") == 1).select("route")
     lasted = ~pl.col("restarted") & ~pl.col("relinked")
@@ -523,9 +524,10 @@ def _further(watched: pl.DataFrame, spans: pl.DataFrame, moved: pl.DataFrame) ->
 
 def _around(runs: pl.DataFrame, moved: pl.DataFrame, name: str) -> pl.Series:
     """
-    Return how many messages at most came, or went, in each run and a minute around it; runs by `route` and time, `nth`.
+    Return how many messages came, or went, at most in each run and the minute around it; runs by `route` and time,
+    `nth`.
 
-    A row of `moved` is of one run or of several in a row: it is added at the first, and taken off behind the last.
+    A row of `moved` may belong to several consecutive runs: it is added at the first, and subtracted after the last.
     """
     rows = moved.filter(pl.col(name) > 0).select(
         "route",
@@ -569,7 +571,7 @@ def _around(runs: pl.DataFrame, moved: pl.DataFrame, name: str) -> pl.Series:
 
 
 def _apart(runs: pl.DataFrame) -> pl.Series:
-    """Tell of each run whether it overlaps none of its route that was taken before it; longest first, as they are."""
+    """Return for each run, longest first, whether it overlaps no run of its route that was chosen before it."""
     taken: dict[str, list[tuple[int, int]]] = {}
 
     def is_free(route: str, from_us: int, to_us: int) -> bool:

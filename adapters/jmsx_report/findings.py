@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Points of a plot, at most.
 POINTS: Final = 500
-#: Rows of a table, at most; how many there are is said beside them.
+#: The most rows of a table on the page, which also says how many there are in all.
 ROWS: Final = 50
 #: Rows of minutes that are added up at once: what bounds the memory.
 _AT_ONCE: Final = 20_000

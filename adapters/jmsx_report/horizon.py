@@ -163,12 +163,14 @@ NOTES: Final = Partial(
 class Completeness:
     """How complete the log of every writer is."""
 
-    #: One row a writer: writer, lines, expected, first_us, last_us (of its own lines), ended_us (of the last one, by
-    #: whoever wrote it; null: none), lost_bytes (of a line that was cut off), ended (closed, recovered or open).
+    #: One row for each writer: writer, lines, expected, first_us, last_us (of its own lines), ended_us (of the last
+    #: one, by whoever wrote it; null: none), lost_bytes (of a line that was cut off), ended (closed, recovered or
+    #: open).
     writers: pl.DataFrame
-    #: One row a hole: writer, low, high (of `seq`, both included), before_us, after_us (times of its neighbours).
+    #: One row for each hole: writer, low, high (of `seq`, both included), before_us, after_us (times of its
+    #: neighbours).
     holes: pl.DataFrame
-    #: One row a `log.gap`: writer, kind (of what was dropped), dropped, low_us, high_us.
+    #: One row for each `log.gap`: writer, kind (of what was dropped), dropped, low_us, high_us.
     drops: pl.DataFrame
     #: writer, dropped: events that `log.close` counts as dropped, but no `log.gap` line told of.
     untold: pl.DataFrame

@@ -86,7 +86,7 @@ class Reading:
     aside: pl.DataFrame  #: line, why
 
     def numbered(self) -> pl.DataFrame:
-        """Return the good lines of all kinds, in order: line, segment, writer, seq, ts_us."""
+        """Return the valid lines of all kinds, in order: line, segment, writer, seq, ts_us."""
         frames = [
             frame.select("line", "writer", "seq", "ts_us") for frame in self.frames.values()
         ] or [coded(_NO_LINES)]

@@ -44,7 +44,7 @@ class Totals:
         return {partial.name: self._sums(partial) for partial in partials}
 
     def forget(self, but: Iterable[Partial]) -> None:
-        """Keep no sums `but` those of these partials; any other is added up anew if it is asked for again."""
+        """Forget all kept sums except those of the partials `but`; they are computed anew if needed again."""
         names = {partial.name for partial in but}
         self._kept = {name: rows for name, rows in self._kept.items() if name in names}
 

@@ -165,7 +165,7 @@ class Pieces:
         return piece(now, reached, end) if end > reached else None
 
     def lacking_of(self, events: Path, several: Sequence[Segment]) -> list[Segment]:
-        """Return what `lacking` returns for each of `several` segments, none of which was read as it is now."""
+        """Return the results of `lacking` for `several` segments, none of which was read in its present state."""
         if not self._pieces:
             return list(several)
         found = (self.lacking(events, one) for one in several)

@@ -46,7 +46,7 @@ _TICKS: Final = 8  #: of an axis, at most
 #: If an axis has at least so many powers of ten, only these are marked.
 _DECADES: Final = 4
 _DAY: Final = 86_400
-#: Between the marks of an axis of time, in seconds; more than the last are multiples of it.
+#: The steps between marks on an axis of time, in seconds; longer steps are multiples of the last.
 _STEPS: Final = (
     *(10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200),
     *(_DAY, 2 * _DAY, 7 * _DAY, 14 * _DAY, 30 * _DAY),
@@ -256,7 +256,7 @@ def _round(most: float, *, whole: bool) -> list[float]:
 
 
 def _powers(least: float, most: float) -> list[float]:
-    """Return powers of ten, and what is between them where they are few: from `least` or less to `most` or more."""
+    """Return powers of ten that span `least` to `most`; if they are few, also 2 and 5 times these."""
     first, last = math.floor(math.log10(least)), math.ceil(math.log10(most))
     if first == last:
         last += 1

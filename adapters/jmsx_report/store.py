@@ -273,7 +273,7 @@ class Store:
                 try:
                     run = self._known.get(folder.name) or _run(folder)
                 except (OSError, ValueError, TypeError, KeyError):
-                    self._take_out(folder)  # the machine died, and its disk had not kept it
+                    self._take_out(folder)  # the machine crashed before the disk had it
                 else:
                     yield run
 

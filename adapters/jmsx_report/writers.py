@@ -25,7 +25,7 @@ def _connected(events: Events) -> pl.DataFrame:
     return added(SOCKETS, sockets)
 
 
-#: One row a writer that has a `log.open`.
+#: One row for each writer that has a `log.open` line.
 WRITERS: Final = Partial(
     "writers",
     ("writer",),
@@ -33,7 +33,7 @@ WRITERS: Final = Partial(
     _opened,
     apart=("writer",),
 )
-#: One row a socket that has a `conn.up`: a session may meet another broker when it connects again.
+#: One row for each socket that has a `conn.up` line: a session may reach another broker when it reconnects.
 SOCKETS: Final = Partial(
     "sockets",
     ("writer", "session_id", "epoch"),
