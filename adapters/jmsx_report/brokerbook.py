@@ -154,7 +154,9 @@ def reconciled(
     """
     if stats.is_empty():
         return pl.DataFrame(schema=BOOK)
-    watched = _watched(stats, clocks, until_us).join(_routes_of(expects, reads), on="dest")
+    watched = _watched(stats, clocks, until_us).join(
+        _routes_of(expects, reads), on="dest", maintain_order="left"
+    )
     if watched.is_empty():
         return pl.DataFrame(schema=BOOK)
     spans = _spans(watched)
@@ -422,7 +424,7 @@ def _routes_of(expects: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:
 
 def _watched(stats: pl.DataFrame, clocks: Clocks, until_us: int | None) -> pl.DataFrame:
     """
-    Return what the broker counted of each queue, between the first and last count of each writer that watched it.
+    Return what the broker counted of each queue, between the first and last count of each writer; the longest first.
 
     The counts of one process may come from several of its sessions: they are of one broker all the same.
     Of the messages sent before `until_us` no more can wait than were in the queue at any moment since.
