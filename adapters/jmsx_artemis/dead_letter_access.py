@@ -212,10 +212,10 @@ class ArtemisDeadLetters:
         self, queue: str, letters: Sequence[DeadLetter], act: Callable[[str], Inquiry[bool]]
     ) -> Iterator[list[str]]:
         """
-        Have `act` done with `letters` of a queue, and yield the ids of those with which it is; the others are gone.
+        Have the broker do `act` for `letters` of a queue; yield the ids of those that it did. The others are gone.
 
-        The broker denies a message that lies in a page which it has not read yet (BROKER.md A63), so what it still
-        lists is asked for again. Raises BrokerTimeoutError if none of that is found for READING seconds.
+        The broker does not find a message in a page that it has not read yet (BROKER.md A63), so messages that it still
+        lists are asked for again. Raises BrokerTimeoutError if none of these is found for READING seconds.
         """
         waited, pause = 0.0, _FIRST_LOOK
         while letters:

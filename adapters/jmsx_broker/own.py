@@ -34,7 +34,7 @@ _ATTEMPTS: Final = 3
 
 
 class OtherPorts(TypedDict, total=False):
-    """The ports that a broker of ours opens beside STOMP's, with the defaults and meanings that `OwnBroker` gives."""
+    """The options for the ports of an `OwnBroker` other than STOMP's; see there for meanings and defaults."""
 
     openwire_port: int
     tls: bool | TlsOptions

@@ -42,7 +42,7 @@ class Child:
         command: the program and its arguments.
         folder: its working folder.
         log: the file that its output is added to.
-        scratch: a folder that goes with it if we die; None keeps everything.
+        scratch: a folder that is removed if this process dies; None keeps everything.
 
     """
 

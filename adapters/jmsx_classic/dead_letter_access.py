@@ -127,7 +127,7 @@ class ClassicDeadLetters:
         #: Ids of messages that were sent as text in XML, by queue, for queues in which such messages were looked for
         self._texts: dict[str, set[str]] = {}
         self._told = EarlierLinks()  #: what one link tells the next
-        self._is_silent = False  #: the broker has not answered who asked for its queues
+        self._is_silent = False  #: the broker has not answered the question for its queues
 
     def queues(self) -> list[str]:
         """Return the queues named like dead letter queues: Classic does not tell its strategies over STOMP."""

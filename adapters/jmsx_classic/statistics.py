@@ -50,7 +50,7 @@ class Statistics:
         return next(self._told(), None)
 
     def queues(self, names: Sequence[str]) -> dict[str, Told]:
-        """Return what the broker tells of those of the queues `names` that exist, by their names."""
+        """Return the broker's counts of those queues `names` that exist, by name."""
         for name in names:
             self._ask(f"queue://{_QUESTIONS}Destination.{name}")
         self._ask(_OF_BROKER)

@@ -341,7 +341,8 @@ _PROGRESS: Final = (
     ),
     Alert(
         name="JmsxConsumerStalled",
-        # Messages behind a blocking back-off must wait; behind a non-blocking one they must go on, or it is a stall.
+        # Messages behind a blocking redelivery delay must wait; behind a non-blocking one they must not, or it is a
+        # stall.
         expr=(
             "sum without (worker) (jmsx_unsettled_messages)"
             " - sum without (worker, blocking)"

@@ -73,7 +73,7 @@ class _Link:
         self.here: dict[ConsumerSeries, tuple[int, int]] = {}
         #: When each message was received that has not ended, in the order of events; seconds, monotonic.
         self.held: dict[ConsumerSeries, list[float]] = {}
-        #: When their back-offs end, seconds, monotonic; heaps, by consumer and whether others wait behind.
+        #: When redelivery delays end (seconds, monotonic): heaps, by consumer and whether later messages wait, too.
         self.due: dict[tuple[ConsumerSeries, bool], list[float]] = {}
         self.subscriptions: list[
             tuple[ConsumerSeries, int]

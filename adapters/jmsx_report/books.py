@@ -117,7 +117,7 @@ class Books:
     context: Context
     counts: pl.DataFrame
     doubts: pl.DataFrame
-    #: bucket, hour_us: as `flows.AGAIN`, but for shards where somebody here sent
+    #: bucket, hour_us: as `flows.AGAIN`, without the buckets of keys without a time into which this log's senders sent
     again: pl.DataFrame
     roster: pl.DataFrame  #: as `roster.roster`
     absent: pl.DataFrame  #: as `roster.absent`
@@ -222,7 +222,7 @@ class Books:
 def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
     """Gather what the merged partials `sums` (name -> rows, as `PARTIALS`) say of messages of the period `asked`."""
     clocked = context.clocks
-    # Whoever wrote, whatever the period is.
+    # Of all writers, whatever the period is.
     of_all = _completeness(sums, clocked)
     here = roster(of_all, context.writers, clocked)
     beyond = sums[FLOWS.name].filter(~flowed(asked))

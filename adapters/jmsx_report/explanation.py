@@ -122,7 +122,7 @@ class Story:
 
 def explain(events: Path, wanted: str) -> Story:
     """
-    Tell the life of the message with the key or message id `wanted`, from the log in `events`.
+    Return the life of the message with the key or message id `wanted`, from the log in `events`.
 
     Raises:
         ConfigurationError: there is no log, no line tells of such a message, or `wanted` is nothing to look for.
@@ -233,7 +233,7 @@ class _Log:
         self._noted = False  #: the lines about the writers were read
         self.unread = found.files.filter("unread").height
         self.services: dict[str, str] = {}  #: writer -> service
-        #: Writer and number of a line that tells of so many missing events
+        #: By writer and number of a `log.gap` line: how many events it says are missing
         self.gaps: dict[tuple[str, int], int] = {}
         #: Writer and number that two different lines have
         self.contradictions: set[tuple[str, int]] = set()

@@ -27,7 +27,7 @@ SPANS: Final = {
 #: The spans that have a histogram, and so percentiles.
 MEASURED: Final = ("end_to_end", "handler")
 
-#: Which socket a line came over; what its service and broker are is told elsewhere.
+#: The columns that identify the socket of a line; `Context` knows its service and broker.
 SOCKET: Final = ("writer", "session_id", "epoch")
 _HERE: Final = ("dest", "consumer", "minute_us")
 _KEYS: Final = (*SOCKET, *_HERE)

@@ -402,7 +402,7 @@ def _rules(kind: Kind) -> _Rules:
 
 
 _RULES: Final = {kind.name: _rules(kind) for kind in KINDS}
-#: What is told of lines where there are none.
+#: The columns of `numbered` without rows.
 _NO_LINES: Final = pl.DataFrame(
     schema={"line": pl.UInt32, "writer": pl.String, "seq": pl.Int64, "ts_us": pl.Int64}
 )

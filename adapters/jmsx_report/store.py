@@ -278,7 +278,7 @@ class Store:
                     yield run
 
     def remove(self, run: Run) -> None:
-        """Remove the folder of `run`; whoever looks sees all of it or nothing."""
+        """Remove the folder of `run` in one step: other processes see all of it or nothing."""
         self._take_out(run.folder)
 
     def _take_out(self, folder: Path) -> None:

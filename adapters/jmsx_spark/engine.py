@@ -48,9 +48,7 @@ def on(context: SparkContext, *, beside: bool = False) -> Engine:
         def told(one: A) -> T | JmsxError:  # a closure: workers need not import this module for it
             try:
                 return job(one)
-            except (
-                JmsxError
-            ) as error:  # else Spark would try again, and hide it behind its own words
+            except JmsxError as error:  # else Spark would retry, and replace the error by its own
                 return error
 
         listed = list(todo)
