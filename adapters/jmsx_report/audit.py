@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import polars as pl
 
 from jmsx.core.events import LateOutcome
-from jmsx_report import balance, brokerbook, copies, flows
+from jmsx_report import balance, brokerbook, copies, flows, presence
 from jmsx_report.additive import Partial
 from jmsx_report.books import Books, second_look, third_look
 from jmsx_report.clocks import UNKNOWN_US
@@ -135,6 +135,7 @@ def _judged(held: Books, told: pl.DataFrame) -> tuple[Audit, pl.Series]:
     found = _but_given_up(found, stories, held)
     found = _with_strangers(found, stories, told, held)
     found = explained(_but_forwarded(found, stories, missing, held), missing, in_hand, held)
+    found = _but_awaited(found, held)
     found = with_sent_to(found, held)
     gone = copies.unclaimed(
         held.copies,
@@ -164,7 +165,8 @@ def _judged(held: Books, told: pl.DataFrame) -> tuple[Audit, pl.Series]:
         ),
         roster=kept(held.roster, held.terms.before).sort("writer"),
     )
-    return audited, found.filter(pl.sum_horizontal("unaccounted", "unanswered") > 0)["msg_key"]
+    unsettled = pl.sum_horizontal("unaccounted", "unanswered", "awaiting_reader") > 0
+    return audited, found.filter(unsettled)["msg_key"]
 
 
 def _of_strangers(found: pl.DataFrame, held: Books) -> pl.Series:
@@ -292,6 +294,74 @@ def _but_given_up(found: pl.DataFrame, stories: pl.DataFrame, held: Books) -> pl
             .alias("elsewhere")
         )
         .drop("perhaps")
+    )
+
+
+def _but_awaited(found: pl.DataFrame, held: Books) -> pl.DataFrame:
+    """
+    Take for `awaiting_reader` what nothing explains where nobody reads any more, for all readers closed in order.
+
+    It surely was not overdue by then (after a minute, if no deadline is asked for: it may have been on its way), and no
+    consumer ever had it. Where anything is missing, of whomever, another
+    one may have read there; and where the broker counts, it has said what waits. Beside it: `closed_us` (when the last
+    reader was closed, by a clock that is set right; null: it is not one of these).
+    """
+    lost = pl.col("unaccounted") > pl.col("explained")
+    never_had = pl.col("last_us").is_null() & pl.col("wait_most_us").is_null()
+    awaited = _awaited(found.filter(lost, never_had) if held.whole else found.clear(), held)
+    there = pl.col("closed_us").is_not_null()
+    return (
+        found.join(awaited, on=list(presence.KEY), how="left")
+        .with_columns(
+            pl.when(there)
+            .then(pl.col("unaccounted") - pl.col("explained"))
+            .otherwise(0)
+            .alias("awaiting_reader"),
+            (pl.col("proven") & ~there).alias("proven"),
+        )
+        .with_columns((pl.col("unaccounted") - pl.col("awaiting_reader")).alias("unaccounted"))
+        .with_columns(pl.min_horizontal("explicable", "unaccounted").alias("explicable"))
+    )
+
+
+@of_rows
+def _awaited(lost: pl.DataFrame, held: Books) -> pl.DataFrame:
+    """Return those of the keys `lost` that may wait for a reader: msg_key, route, closed_us; as `_but_awaited`."""
+    clocks, deadline_us = held.clocks, held.terms.deadline_us or balance.GRACE_US
+    closed = presence.closed(
+        held.readers,
+        held.heard_of,
+        held.subscriptions,
+        held.of_consumers,
+        routes=held.routes,
+    ).filter(~pl.col("route").is_in(held.book["route"].implode()))
+    # As far as both clocks are proven to be wrong, by the broker's or by messages that went from one to the other.
+    # A key may be of another clock than its sender's, and then it was sent at the latest when that was told.
+    gone, gone_us = pl.col("closed_us"), clocks.latest("closed_us", "receiver")
+    ahead_us = pl.col("at_most_us").clip(upper_bound=0).fill_null(0)
+    later = (
+        (clocks.earliest("sent_us", "sender") + deadline_us > gone_us)
+        & (pl.col("sent_us") + deadline_us > gone - ahead_us)
+        & (pl.col("answered_us") + deadline_us > gone_us)
+    )
+    steady = ~(clocks.was_set("sender") | clocks.was_set("receiver"))
+    return (
+        lost.select(
+            *presence.KEY,
+            "sender",
+            "answered_us",
+            pl.coalesce("key_us", "hour_us").alias("sent_us"),
+        )
+        .filter(pl.col("sent_us").is_between(*flows.PLAUSIBLE_US))
+        .join(closed, on="route")
+        .join(clocks.pairs, on=["sender", "receiver"], how="left")
+        .group_by(presence.KEY)
+        .agg(
+            (later & steady).fill_null(value=False).all().alias("later"),
+            (gone - clocks.believed("receiver")).max().alias("closed_us"),
+        )
+        .filter("later")
+        .drop("later")
     )
 
 

@@ -11,6 +11,7 @@ import polars as pl
 from jmsx_report import balance, brokerbook, copies, presence
 from jmsx_report.additive import Partial
 from jmsx_report.clocks import Clocks
+from jmsx_report.consumption import SUBSCRIPTIONS
 from jmsx_report.fanout import Routes, is_queue, routes
 from jmsx_report.flows import (
     AGAIN,
@@ -44,6 +45,7 @@ PARTIALS: Final[tuple[Partial, ...]] = (
     SPANS,
     CLOSINGS,
     IN_HAND,
+    SUBSCRIPTIONS,
     PLANS,
     DOUBTS,
     AGAIN,
@@ -101,8 +103,11 @@ class Books:
     closings: pl.DataFrame  #: as `flows.CLOSINGS`
     #: As `flows.IN_HAND`, of consumers that stated how much they have; the fields of its structs are columns.
     in_hand: pl.DataFrame
+    of_consumers: pl.DataFrame  #: as `flows.IN_HAND`, of all consumers
+    subscriptions: pl.DataFrame  #: as `consumption.SUBSCRIPTIONS`
     routes: Routes
     complete: Completeness
+    of_all: Completeness  #: the same, whatever the period is
     clocks: Clocks
     horizon: Horizon
     compared: pl.DataFrame  #: as `balance.buckets`
@@ -212,6 +217,15 @@ class Books:
         )
 
     @property
+    def whole(self) -> bool:
+        """Whether nothing is missing, of nobody and at no time, as far as anything here tells."""
+        aside, passed_over = self.terms.quarantine, self.terms.passed_over
+        untold = (self.of_all.holes, self.of_all.drops, self.of_all.untold)
+        lacking = (*untold, self.horizon.silent, self.absent, aside, passed_over)
+        died = (self.of_all.writers["ended"] == "recovered").any()
+        return not died and all(rows is None or rows.is_empty() for rows in lacking)
+
+    @property
     def deadline_us(self) -> int:
         """The deadline; while processes still run at least the time by which their lines may lag behind."""
         if self.horizon.living:
@@ -244,6 +258,7 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
         how="left",
         nulls_equal=True,
     )
+    of_consumers = sums[IN_HAND.name].unnest("said", "done")
     until = horizon(complete, clocked, terms.open_segments)
     book = brokerbook.reconciled(
         stats,
@@ -263,9 +278,12 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
         readers=readers,
         heard_of=heard_of,
         closings=sums[CLOSINGS.name],
-        in_hand=sums[IN_HAND.name].unnest("said", "done").drop_nulls("told_us"),
+        in_hand=of_consumers.drop_nulls("told_us"),
+        of_consumers=of_consumers,
+        subscriptions=sums[SUBSCRIPTIONS.name],
         routes=found_routes,
         complete=complete,
+        of_all=of_all,
         clocks=clocked,
         horizon=until,
         compared=compared,

@@ -42,6 +42,7 @@ NUMBERS: Final = (
     "explained",
     "in_flight",
     "unread",
+    "awaiting_reader",
     "removed",
     "dropped",
     "duplicates",
@@ -79,6 +80,10 @@ DOUBTS: Final = {
     "undated": "{} not settled, and the clocks do not tell whether they are overdue",
     "resent": "{} sent more than once under one key, and done as often",
     "unread": "{} sent to where nobody in the log reads",
+    "awaiting_reader": (
+        "{} not settled, and sent about when the last reader there was closed in order, or later: they may wait for the"
+        " next one"
+    ),
     "unsent": "{} settled, but no log tells of their sending",
     "incomparable": "{} of senders that are not jmsx cannot be compared",
     "unproven_expiry": "{} not settled, and expired by now; no broker's count proves it",
@@ -196,7 +201,7 @@ def numbers(held: Books, found: pl.DataFrame, gone: pl.DataFrame) -> pl.DataFram
             "sent_to",
             "route",
             "hour_us",
-            pl.col(*balance.FOUND, "explained").cast(pl.Int64),
+            pl.col(*balance.FOUND, "explained", "awaiting_reader").cast(pl.Int64),
         )
         .rename({"late_confirmed": "sent"})
     )

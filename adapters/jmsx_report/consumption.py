@@ -79,18 +79,31 @@ CONSUMPTION: Final = Partial(
 
 @of_lines("sub.open", "sub.close")
 def _opened_and_closed(events: Events) -> pl.DataFrame:
+    one, none = pl.lit(1, pl.Int64), pl.lit(0, pl.Int64)
     return pl.concat(
         [
             events.of("sub.open").select(
-                *SUBSCRIPTION, "ack_mode", "prefetch", pl.col("ts_us").alias("opened_us")
+                *SUBSCRIPTION,
+                "ack_mode",
+                "prefetch",
+                pl.col("ts_us").alias("opened_us"),
+                one.alias("opened"),
+                none.alias("closed"),
             ),
-            events.of("sub.close").select(*SUBSCRIPTION, pl.col("ts_us").alias("closed_us")),
+            events.of("sub.close").select(
+                *SUBSCRIPTION,
+                pl.col("ts_us").alias("closed_us"),
+                none.alias("opened"),
+                one.alias("closed"),
+                pl.col("seq").alias("closed_seq"),
+            ),
         ],
         how="diagonal",
     )
 
 
-#: Each consumer of each socket, from its first `sub.open` to its last `sub.close`.
+#: Each consumer of each socket, from its first `sub.open` to its last `sub.close` (`closed_seq`), and how many of both
+#: there are.
 SUBSCRIPTIONS: Final = Partial(
     "subscriptions",
     SUBSCRIPTION,
@@ -99,6 +112,9 @@ SUBSCRIPTIONS: Final = Partial(
         "prefetch": Adds.MAX,
         "opened_us": Adds.MIN,
         "closed_us": Adds.MAX,
+        "opened": Adds.SUM,
+        "closed": Adds.SUM,
+        "closed_seq": Adds.MAX,
     },
     _opened_and_closed,
 )

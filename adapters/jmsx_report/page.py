@@ -36,6 +36,7 @@ _NUMBERS: Final = {
     "expired_at_broker": "not settled, and by now too old",
     "in_flight": "sent, or planned to come again, too late to be settled",
     "unread": "sent where jmsx does not read",
+    "awaiting_reader": "not settled, and sent about when the last reader there was closed in order, or later",
     "removed": "not settled, and removed with their subscription",
     "dropped": "sent with the duplicate id of another one, as brokers drop",
     "unanswered": "sent without an answer of the broker, and not settled",

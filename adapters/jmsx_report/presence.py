@@ -2,8 +2,8 @@
 From when to when a subscription existed: it is owed no message that was sent before it began or after it was removed.
 
 A subscription exists once it is first read, or delivers a message; it ends with a `sub.removed` line, and messages that
-it still had are deleted with it. The times are converted to each sender's clock. Names in back-quotes are those of
-balance.py.
+it still had are deleted with it. Where all readers have closed in order, nobody reads what is sent from then on. The
+times are converted to each sender's clock. Names in back-quotes are those of balance.py.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import polars as pl
 
 from jmsx_report.clocks import Clocks
 from jmsx_report.fanout import Routes
-from jmsx_report.flows import BUCKET_US, REMOVED
+from jmsx_report.flows import BUCKET_US, PLAUSIBLE_US, REMOVED
 from jmsx_report.nothing import of_rows
 
 #: The columns that identify one copy: the message, and the route that must get it.
@@ -178,6 +178,75 @@ def _own_last(gave_some: pl.DataFrame, ends: pl.DataFrame, clocks: Clocks) -> pl
         .filter(pl.col("to_us") <= pl.col("removed_us"))
         .group_by("end", "sender")
         .agg(pl.col("own_us").max())
+    )
+
+
+#: One consumer of one session, whatever its link.
+_OF_SESSION: Final = ("writer", "session_id", "dest", "consumer")
+
+
+@of_rows
+def closed(
+    readers: pl.DataFrame,
+    heard_of: pl.DataFrame,
+    subscriptions: pl.DataFrame,
+    of_consumers: pl.DataFrame,
+    *,
+    routes: Routes,
+) -> pl.DataFrame:
+    """
+    Return the routes of which every reader was closed in order, with each of these: route, receiver, closed_us.
+
+    `closed_us` is when the last of its consumers was closed, by the clock of the writer `receiver`. A consumer opens
+    anew on each link, and is closed once: so on its last link as many were closed as were opened under its name, and in
+    all no fewer than were open there at once; and nothing is told of it afterwards. The lines of all these must be
+    there. `readers` and `heard_of` as in `Books`, `subscriptions` and `of_consumers` as those partials.
+    """
+    name = list(_OF_SESSION)
+    one = ("writer", "dest", "consumer")
+    last_link = pl.col("epoch") == pl.col("epoch").max()
+    links = (
+        subscriptions.group_by(name)
+        .agg(
+            pl.col("closed_us", "closed_seq").max(),
+            pl.col("opened").filter(last_link).sum().alias("opened_last"),
+            pl.col("closed").filter(last_link).sum().alias("closed_last"),
+            pl.col("opened").max(),
+            pl.col("closed").sum(),
+        )
+        .join(
+            of_consumers.select(*name, pl.max_horizontal("seq", "done_seq").alias("told_seq")),
+            on=name,
+            how="full",
+            coalesce=True,
+            nulls_equal=True,
+        )
+    )
+    in_order = (
+        (pl.col("opened_last") > 0)
+        & (pl.col("opened_last") == pl.col("closed_last"))
+        & (pl.col("opened") <= pl.col("closed"))
+        & (pl.col("told_seq") < pl.col("closed_seq"))
+    )
+    ends = links.group_by(one).agg(
+        in_order.fill_null(value=False).all().alias("in_order"), pl.col("closed_us").max()
+    )
+    # Nobody knows what subscription it has, of whom only its closing tells.
+    unknown = heard_of.join(routes.reads, on="dest")
+    known = readers.join(routes.reads, on=["dest", "subscription"], nulls_equal=True)
+    return (
+        pl.concat(rows.select(*one, "route", "last_us") for rows in (known, unknown))
+        .join(ends, on=list(one), how="left")
+        # One process writes its lines in order, whatever its clock shows.
+        .with_columns(pl.max_horizontal("closed_us", "last_us").alias("closed_us"))
+        .filter(
+            (pl.col("in_order") & pl.col("closed_us").is_between(*PLAUSIBLE_US))
+            .fill_null(value=False)
+            .all()
+            .over("route")
+        )
+        .group_by("route", receiver="writer")
+        .agg(pl.col("closed_us").max())
     )
 
 

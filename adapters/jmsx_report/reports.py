@@ -63,10 +63,11 @@ class ReportResult:
     - Messages: `sent` (confirmed, or settled), `unaccounted` (sent to where jmsx reads, and never settled), `explained`
       (how many of these may be explained by a gap in the log, the broker, a consumer, another queue or a duplicate id;
       the others are lost), `in_flight` (sent, or due for redelivery, less than the deadline ago), `unread` (sent to
-      where jmsx does not read), `removed` (not settled when their durable subscription was removed), `duplicates` (done
-      more than once), `dead_after_done` (dead-lettered after they were done once), `unsent` (settled, but without a
-      send in the log), `foreign` (not sent by jmsx) and `unclaimed` (moved as dead letters to a queue that jmsx reads,
-      and not read there; counted at that queue).
+      where jmsx does not read), `awaiting_reader` (not settled, and sent less than the deadline, or a minute where none
+      is asked for, before the last reader there was closed in order, or later), `removed` (not settled when their
+      durable subscription was removed), `duplicates` (done more than once), `dead_after_done` (dead-lettered after they
+      were done once), `unsent` (settled, but without a send in the log), `foreign` (not sent by jmsx) and `unclaimed`
+      (moved as dead letters to a queue that jmsx reads, and not read there; counted at that queue).
     - `horizon` (up to when all writers are complete; microseconds, epoch) and `since` (messages sent after it).
     - `destinations` and `hours`: the same for each.
     - The keys of unaccounted messages: `lost` if that is proven, else `unsettled` (if a gap may explain some of them,

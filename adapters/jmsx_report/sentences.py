@@ -81,6 +81,7 @@ def numbers_line(audit: Mapping[str, Any]) -> str:
             ("expired_at_broker", "expired at the broker"),
             ("in_flight", "in flight"),
             ("unread", "sent where jmsx does not read"),
+            ("awaiting_reader", "waiting for a reader"),
             ("removed", "removed with their subscription"),
             ("dropped", "dropped by their duplicate ids"),
             ("unclaimed", "dead lettered and not read"),

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _OF_POLARS: Final = "-polars-"
 #: The version of stored partials; those of another version are removed and made again. Increase it whenever a partial,
 #: a table by time, or what `findings` keeps of one changes.
-FORMAT: Final = f"37{_OF_POLARS}{pl.__version__}"
+FORMAT: Final = f"38{_OF_POLARS}{pl.__version__}"
 _TOLD: Final = "run.json"
 _UNFINISHED: Final = "unfinished-"
 #: How many runs of about the same size are merged into one, unless that would have more rows than MOST_ROWS.

@@ -120,14 +120,38 @@ def _under_way(
         )
         for route, n, until_us in _waiting(planned, found, held).head(LISTED).iter_rows()
     ]
-    return told + [
-        _finding(
-            "in_hand",
-            route,
-            f"{route}: its consumers have {counted(n, 'message')} of which nothing else is told",
-        )
-        for route, n in _had(in_hand, found).head(LISTED).iter_rows()
-    ]
+    return (
+        told
+        + [
+            _finding(
+                "in_hand",
+                route,
+                f"{route}: its consumers have {counted(n, 'message')} of which nothing else is told",
+            )
+            for route, n in _had(in_hand, found).head(LISTED).iter_rows()
+        ]
+        + [
+            _finding(
+                "closed_readers",
+                route,
+                f"{route}: all of its consumers were closed in order, the last at {moment(closed_us)} UTC;"
+                f" {counted(n, 'message')} sent about then or later may wait there for the next one,"
+                " if nobody without a log has had them",
+            )
+            for route, n, closed_us in _left(found).head(LISTED).iter_rows()
+        ]
+    )
+
+
+@of_rows
+def _left(found: pl.DataFrame) -> pl.DataFrame:
+    """Return how many messages wait where all readers have closed, and since when: route, n, closed_us."""
+    return (
+        found.filter(pl.col("awaiting_reader") > 0)
+        .group_by("route")
+        .agg(pl.col("awaiting_reader").sum(), pl.col("closed_us").max())
+        .sort("route")
+    )
 
 
 @of_rows

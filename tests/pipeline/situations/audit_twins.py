@@ -30,7 +30,9 @@ _RAN: Final = f"""
 """
 #: One row a destination and key: what was sent, how it was settled, how often its handler succeeded, and whether it is
 #: to come again after the end of the log, when every consumer is closed: of those only the broker has any. Whether it
-#: was dead-lettered after it was done, one process tells by the order of its lines, and two by their clocks.
+#: was dead-lettered after it was done, one process tells by the order of its lines, and two by their clocks. `gone` are
+#: the queues of which every consumer was closed, and that no broker counts: what is sent a minute before, or later,
+#: awaits a reader.
 _KEYS: Final = f"""
     WITH counted AS (
         SELECT dest, msg_key, ('0x' || msg_key[:12])::BIGINT * 1000 AS key_us,
@@ -41,6 +43,7 @@ _KEYS: Final = f"""
                count_if(kind = 'delivery' AND outcome = 'abandoned') AS abandoned,
                count_if({_RAN}) AS effects,
                max(ts_us) FILTER (kind = 'delivery') AS last_us,
+               count_if(kind <> 'send') = 0 AS untouched,
                coalesce(bool_or(kind = 'redelivery.scheduled' AND coalesce(by_broker, NOT blocking)
                                 AND ts_us + delay_us > (SELECT max(ts_us) FROM events)), false)
                    AS waits
@@ -53,14 +56,26 @@ _KEYS: Final = f"""
         FROM ended AS first JOIN ended AS late USING (dest, msg_key)
         WHERE NOT first.dead AND late.dead
             AND CASE WHEN first.writer = late.writer THEN first.seq < late.seq ELSE first.ts_us < late.ts_us END
+    ), links AS (
+        SELECT *, max(epoch) OVER (PARTITION BY writer, session_id, dest, consumer) AS link
+        FROM events WHERE dest IS NOT NULL AND consumer IS NOT NULL
+    ), readers AS (
+        SELECT dest, writer, session_id, consumer, max(ts_us) AS closed_us,
+               arg_max(kind, seq) = 'sub.close' AND count_if(kind = 'sub.open') = count_if(kind = 'sub.close') AS closed
+        FROM links WHERE epoch = link GROUP BY ALL
+    ), gone AS (
+        SELECT dest, max(closed_us) AS closed_us FROM readers
+        WHERE dest NOT IN (SELECT dest FROM events WHERE kind = 'broker.stats') GROUP BY dest HAVING bool_and(closed)
     ), repeats AS (
         SELECT *, greatest(sent, 1) AS due, done > due AS settled_again,
                effects > due AND done <= due AS ran_again, done > 1 AND done <= due AS sent_again,
                coalesce(dead_later, false) AND greatest(done, effects) + dead_lettered > due
                    AND NOT settled_again AND NOT ran_again AS died_done,
                {" + ".join(_SETTLED)} AS settled, greatest(sent - settled, 0) AS missing,
-               CASE WHEN waits THEN 0 ELSE missing END AS unaccounted
-        FROM counted LEFT JOIN deaths USING (dest, msg_key)
+               CASE WHEN untouched AND coalesce(key_us + 60000000 > closed_us, false) THEN missing ELSE 0 END
+                   AS awaiting_reader,
+               CASE WHEN waits OR awaiting_reader > 0 THEN 0 ELSE missing END AS unaccounted
+        FROM counted LEFT JOIN deaths USING (dest, msg_key) LEFT JOIN gone USING (dest)
     ), who AS (
         SELECT dest,
                string_agg(DISTINCT service, ', ' ORDER BY service)
@@ -123,7 +138,8 @@ def _audit() -> Twin:
         f"""
         {_KEYS}
         SELECT service, broker, dest, dest AS subscription, hour_us, {added},
-               sum(unaccounted) AS unaccounted, sum(missing - unaccounted) AS in_flight,
+               sum(unaccounted) AS unaccounted, sum(awaiting_reader) AS awaiting_reader,
+               sum(missing - unaccounted - awaiting_reader) AS in_flight,
                count_if(settled_again) AS duplicates, count_if(ran_again) AS effect_duplicates,
                count_if(died_done) AS dead_after_done, count_if(sent_again) AS resent, count_if(tried = 0) AS unsent,
                coalesce(list(msg_key ORDER BY msg_key) FILTER (unaccounted > 0), [])[:5]
@@ -131,7 +147,8 @@ def _audit() -> Twin:
                coalesce(list(msg_key ORDER BY msg_key) FILTER (settled_again OR ran_again OR died_done), [])[:5]
                    AS repeated_keys,
                CASE WHEN bool_or(unaccounted > 0 OR settled_again OR ran_again) THEN 'suspect'
-                    WHEN bool_or(sent_again OR died_done) THEN 'unverifiable' ELSE 'balanced' END AS verdict
+                    WHEN bool_or(sent_again OR died_done OR awaiting_reader > 0) THEN 'unverifiable'
+                    ELSE 'balanced' END AS verdict
         FROM repeats JOIN who USING (dest) GROUP BY ALL
         """,
         left_out=_UNTOLD,

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from jmsx import plugins
 from jmsx.cli.commands import app
 from tests.pipeline.situations import (  # noqa: F401 - each adds its situations
+    closed,
     fanout,
     healthy,
     in_hand,

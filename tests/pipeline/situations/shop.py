@@ -33,7 +33,7 @@ _SETTLES: Final = {
     "expired": "expired",
 }
 #: What may become of a message that nobody settled.
-_NOT_SETTLED: Final = ("unaccounted", "in_flight", "unread")
+_NOT_SETTLED: Final = ("unaccounted", "in_flight", "unread", "awaiting_reader")
 #: What was settled, and no send of it is in the log.
 _NOT_SENT: Final = ("unsent", "foreign")
 #: The numbers of which the books know the truth.

@@ -77,6 +77,12 @@ _JUDGED: Final = (
     "copies_of_dead_letters_are_gone_under_a_living_fleet",
     "copies_of_dead_letters_are_moved_back_and_one_is_gone",
     "copies_of_dead_letters_wait_for_a_slow_reader",
+    "a_durable_subscriber_has_closed",
+    "a_reader_has_closed_about_a_full_hour",
+    "a_reader_of_many_queues_is_still_there",
+    "a_reader_closed_in_order_and_lines_are_missing",
+    "one_of_two_sessions_of_a_name_is_still_there",
+    "the_broker_has_nothing_for_a_reader_that_has_closed",
 )
 #: Those in which much hangs on when something was.
 _SKEWED: Final = (
@@ -88,6 +94,7 @@ _SKEWED: Final = (
     "living_fleet_and_a_loss",
     "living_fleet_with_messages_under_way",
     "copies_of_dead_letters_are_gone",
+    "one_was_overdue_when_its_reader_closed",
 )
 
 

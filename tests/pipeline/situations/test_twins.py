@@ -41,6 +41,9 @@ _LOGS = (
     "done_and_then_dead",
     "waits_for_its_redelivery",
     "sent_again_and_done_twice",
+    "two_readers_have_closed",
+    "one_of_two_readers_is_still_there",
+    "a_reader_gave_a_message_up_before_it_closed",
 )
 _REPEATED = {
     "busy",
