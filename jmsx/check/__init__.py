@@ -1,1 +1,1 @@
-"""What `jmsx check` asks a broker, and what it finds."""
+"""The checks of `jmsx check`: of a broker, of options, and of an application's consumers."""

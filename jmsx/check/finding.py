@@ -1,9 +1,9 @@
 """
-What `jmsx check` finds out about a broker.
+The findings of `jmsx check` about a broker.
 
-Adapters add what only they can ask their broker, by the entry point group `jmsx.inspections`: a function of a started
-session and queue names that yields findings, and takes nothing from any queue. What a session knows of its broker
-beyond JMS, such as the broker's address, they get by `jmsx.jms.session.link_of`.
+An adapter adds checks for its kind of broker by a function in the entry point group `jmsx.inspections`: it takes a
+started session and queue names, yields findings, and must consume from no queue. `jmsx.jms.session.link_of` gives it
+information beyond JMS, such as the broker's address.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How much a finding matters."""
+    """The severity of a finding."""
 
-    OK = "ok"  #: tried, and it works
+    OK = "ok"  #: it was tried, and works
     NOTE = "note"  #: good to know
-    WARNING = "warning"  #: works, but not as most people mean it
-    FAILURE = "failure"  #: does not work
+    WARNING = "warning"  #: it works, but not as most users expect
+    FAILURE = "failure"  #: it does not work
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
-    check: str  #: what, in a word or two
+    check: str  #: the subject, in a word or two
     level: Level
-    told: str  #: what was found, and what to do about it
+    told: str  #: the result, and what to do about it

@@ -1,9 +1,9 @@
 """
-The rows of the table of guarantees that need no broker to die, tried on the broker that is there.
+Checks of the table of guarantees on the user's own broker, of all rows for which no broker has to be killed.
 
-Each row has a connection, and queues called `jmsx.check.…` that nobody else reads. They are emptied when the row is
-over; where the broker keeps empty queues these are three in all. What a row finds is told in words; what is not as the
-table has it is a failure, and what only some brokers do is a note.
+Each row is tried on a connection of its own, with queues called `jmsx.check.…` from which nobody else consumes. The
+queues are emptied after the row; if the broker keeps empty queues, three of them remain in all. The result of a row is
+a text: behaviour that differs from the table is a failure, and behaviour that only some brokers have is a note.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ from jmsx.jms.session import link_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-#: Seconds that what must come may take.
+#: Seconds to wait for messages that must come.
 _PATIENCE: Final = 10.0
 
-#: Seconds in which what must not come would come.
+#: Seconds to wait for messages that must not come.
 _SILENCE: Final = 0.5
 
-#: Characters of a line of a terminal, of which what was found may take one.
+#: The length of a terminal's line, in characters; the text of a finding must fit into one line.
 _LINE: Final = 80
 
-#: Without what is something else on topics only.
+#: The acknowledge modes, except for the one that differs from another only on topics.
 _MODES: Final = [mode for mode in MODES if not mode.does.batches_topics]
 
-#: Those in which a message is settled when the application says so, or commits.
+#: The modes in which a message is settled when the application acknowledges it, or commits.
 _TOLD: Final = [mode for mode in _MODES if not mode.does.acknowledges_itself]
 
-#: And of these those in which one ACK settles all that came before it.
+#: Those of `_TOLD` in which one ACK settles all messages before it, too.
 _TOGETHER: Final = [mode for mode in _TOLD if not mode.does.single_acks]
 
-#: More than Classic reads of a queue at once (BROKER.md C10), by two.
+#: How many messages the row puts into a queue: more than Classic reads of it at once (BROKER.md C10).
 _BACKLOG: Final = 450
 
-#: Processes that die with a message in hand; a flag without a ledger tells of no more than one.
+#: How many processes die with the message in hand; without a ledger, the redelivered flag shows only one of them.
 _CRASHES: Final = 3
 
-#: Seconds that a delayed message waits.
+#: The delay of the delayed message, in seconds.
 _DELAY: Final = 0.7
 
 #: What Artemis may do when a socket breaks (its BROKER.md, A66).
@@ -65,7 +65,7 @@ _STRANDED: Final = (
     "the broker keeps the rest for a consumer that is gone, until it is started again"
 )
 
-#: What a row came to: how much it matters, and a clause.
+#: The result of a row: its severity, and a clause that says what was found.
 Result: TypeAlias = tuple[Level, str]
 
 
@@ -74,7 +74,7 @@ class _BrokenError(Exception):
 
 
 def guarantees(address: BrokerAddress, options: ConnectionOptions) -> Iterator[Finding]:
-    """Try each row on one broker; a row that it refuses is a failure of that row."""
+    """Try each row on one broker; if the broker raises an error for a row, that row is a failure."""
     given = replace(options, optimize_acknowledge=False, non_blocking_redelivery=False)
     names = f"jmsx.check.{uuid.uuid4().hex[:12]}"
     for row, probe in ROWS.items():
@@ -89,7 +89,7 @@ def guarantees(address: BrokerAddress, options: ConnectionOptions) -> Iterator[F
 
 
 class Bench:
-    """What a row works with: connections of its own, and queues that nobody else reads."""
+    """The connections of one row, and its queues, from which nobody else consumes."""
 
     def __init__(self, address: BrokerAddress, options: ConnectionOptions, names: str) -> None:
         self._address = address
@@ -99,7 +99,7 @@ class Bench:
         self._queues: list[Queue] = []
 
     def connect(self, **changes: Any) -> Connection:
-        """Return a started connection that redelivers at once, with these options of its own."""
+        """Return a started connection that redelivers at once; `changes` are further options."""
         at_once = RedeliveryPolicy(initial_redelivery_delay=0.0, redelivery_delay=0.0)
         own = {"redelivery_policy": at_once, **changes}
         connection = connect_to(self._address, self._options, **own)
@@ -135,7 +135,7 @@ def put(connection: Connection, queue: Queue, *bodies: Any, **properties: Any) -
 
 
 def came(consumer: MessageConsumer, count: int = 0) -> list[Message]:
-    """Return the next `count` messages, as far as they come, and whatever comes besides."""
+    """Return the next `count` messages, or fewer if no more come in time, and any further ones that come."""
     found: list[Message] = []
     while (message := consumer.receive(_PATIENCE if len(found) < count else _SILENCE)) is not None:
         found.append(message)
@@ -143,7 +143,7 @@ def came(consumer: MessageConsumer, count: int = 0) -> list[Message]:
 
 
 def left(connection: Connection, queue: Queue, count: int = 0) -> list[Message]:
-    """Return what a new session gets from a queue; so many are expected."""
+    """Return the messages that a new session gets from a queue, of which `count` are expected."""
     session = connection.create_session()
     found = came(session.create_consumer(queue), count)
     session.close()
@@ -151,7 +151,7 @@ def left(connection: Connection, queue: Queue, count: int = 0) -> list[Message]:
 
 
 def stranded(connection: Connection, queue: Queue) -> bool:
-    """Return whether the broker keeps messages of a queue for a consumer that is gone, as far as it can be asked."""
+    """Return whether the broker keeps messages for a consumer that no longer exists; False if it cannot be asked."""
     session = connection.create_session()
     kind = link_of(session).dialect.name
     if kind not in plugins.names("jmsx.stranded"):
@@ -443,5 +443,5 @@ def _rows() -> Iterator[tuple[str, Callable[[Bench], Result]]]:
     yield "queue browser", _browser
 
 
-#: What is tried, by the name that is shown.
+#: The check of each row, by the row's name.
 ROWS: Final[Mapping[str, Callable[[Bench], Result]]] = dict(_rows())

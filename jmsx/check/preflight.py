@@ -1,8 +1,8 @@
 """
-A pre-flight: is the broker there, does it do what jmsx needs, and do the options make sense?
+The checks of `jmsx check`: can the broker be reached, does it do what jmsx needs, and do the options make sense?
 
-Nothing is taken from any queue but what `guarantees` has sent to its own. The probe message travels over a temporary
-queue that goes with its session.
+No message is consumed from any queue, except for those that `guarantees` has sent to its own queues. The probe message
+is sent over a temporary queue, which ends with its session.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 
-#: Seconds that the probe message may take.
+#: Seconds to wait for the probe message.
 PATIENCE = 10.0
 
-#: A queue that no application has.
+#: A queue that no application uses.
 _ANY: Final = Queue("jmsx.check")
 
 
@@ -55,9 +55,9 @@ def examine(
     url: str, options: Mapping[str, Any], app: App | None = None, *, thorough: bool = False
 ) -> Iterator[Finding]:
     """
-    Look at every broker of `url`, at the options and, if there is one, at the consumers of `app`.
+    Check every broker of `url`, the options and, if there is one, the consumers of `app`; yields the findings.
 
-    If `thorough`, try on each broker what the table of guarantees promises, too, on queues of its own.
+    If `thorough`, also try the table of guarantees on each broker, with queues that nobody else uses.
     """
     try:
         uri = parse_broker_uri(url, _options(options))
@@ -304,7 +304,7 @@ class _Greeting:
     server = "?"
 
     def observe(self, event: Event, source: Source) -> None:  # noqa: ARG002 - an observer's signature
-        """Keep what the broker says when a link is opened."""
+        """Keep the broker's headers when a link is opened."""
         if isinstance(event, LinkOpened):
             self.server = event.server or "a broker that does not say what it is"
 

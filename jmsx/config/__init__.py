@@ -1,1 +1,1 @@
-"""What a program may set: options, broker URIs, destination URIs, redelivery policies of its own."""
+"""Configuration: connection options, broker URIs, and redelivery policies that the application writes itself."""

@@ -1,8 +1,8 @@
 """
-Redelivery policies that an application has written itself, asked with care.
+A wrapper for redelivery policies that the application has written itself, whose answers may be wrong.
 
-What one of its methods raises, or an answer that makes no sense, is told in the log, and by the health of the consumer;
-the message is treated as `RedeliveryPolicy()` would treat it, by the custom policy's own limit where that makes sense.
+If a method of such a policy raises, or its answer makes no sense, the log and the consumer's health say so; the
+message is treated as `RedeliveryPolicy()` would treat it, but with the custom policy's own limit if that makes sense.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-#: Seconds that a delay may have: some 30 years. More is taken for a mistake.
+#: The longest delay in seconds, some 30 years; more is taken for a mistake.
 LONGEST_DELAY: Final = 1e9
 
-#: What answers in place of a policy that does not.
+#: The policy that answers in place of one that fails.
 _DEFAULT: Final = RedeliveryPolicy()
 
 _log = logger("jmsx.session")
 
 
 def careful(policy: Policy) -> Policy:
-    """Return `policy`, wrapped so that all of its answers make sense; one of jmsx's own needs no wrapper."""
+    """Return `policy`, wrapped so that all its answers make sense; jmsx's own policies need no wrapper."""
     if type(policy) in (RedeliveryPolicy, ArtemisRedeliveryPolicy, CustomPolicy):
         return policy
     if isinstance(policy, PolicyByError):
@@ -46,16 +46,16 @@ def careful(policy: Policy) -> Policy:
 
 
 class CustomPolicy:
-    """A policy of the application's."""
+    """Wraps a redelivery policy of the application, and checks its answers."""
 
     def __init__(self, policy: Any) -> None:
         self._policy = policy
-        self._faults: dict[str, str] = {}  #: what was wrong with the last answers, by question
-        self._told: set[str] = set()  #: kinds of faults that are in the log
+        self._faults: dict[str, str] = {}  #: what was wrong with its last answers, by method
+        self._told: set[str] = set()  #: kinds of faults that were logged
 
     @property
     def fault(self) -> str | None:
-        """What is wrong with it now; None: nothing, as far as is known."""
+        """What was wrong with its last answers; None: nothing."""
         return next(iter(self._faults.copy().values()), None)
 
     @property
@@ -66,13 +66,13 @@ class CustomPolicy:
 
     @property
     def pre_dispatch_check(self) -> bool:
-        """Whether a message over the limit on arrival is a dead letter; True where it does not say."""
+        """Whether a message that is over the limit when it arrives becomes a dead letter; by default True."""
         check: bool = self._value("pre_dispatch_check", _DEFAULT.pre_dispatch_check)
         return check
 
     @property
     def mode(self) -> str:
-        """Who keeps a message until its redelivery."""
+        """The RedeliveryMode: whether jmsx or the broker's scheduler keeps a message until its redelivery."""
         mode: str = self._value("mode")
         return mode
 
@@ -83,7 +83,7 @@ class CustomPolicy:
         return goes_on
 
     def exhausted(self, redelivery_count: int) -> bool:
-        """Return whether a message that failed for the `redelivery_count`-th time (from 1) is a dead letter."""
+        """Return whether a message that failed for the `redelivery_count`-th time (from 1) becomes a dead letter."""
 
         def by_the_limit() -> bool:
             limit = self.maximum_redeliveries
@@ -115,7 +115,7 @@ class CustomPolicy:
         try:
             answer = question()
         except BaseException as error:
-            if from_a_signal(error):  # the application's own, in the middle of the policy
+            if from_a_signal(error):  # raised by a signal handler, not by the policy
                 raise
             self._complain(what, f"raised {type(error).__name__}", text_of(error), error)
             return instead()
@@ -154,7 +154,7 @@ def _is_flag(given: object) -> bool:
     return isinstance(given, bool)
 
 
-#: What an answer to each question must be; NaN is in no range.
+#: The check of each method's answer; NaN is in no range.
 _FITS: Final[dict[str, Callable[[Any], bool]]] = {
     "maximum_redeliveries": lambda given: (
         _is_number(given, int) and UNLIMITED <= given <= LARGEST_INT

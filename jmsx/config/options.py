@@ -1,8 +1,8 @@
 """
 The options of a connection, with the Java client's defaults.
 
-A time may be given as seconds, a timedelta, or a text such as "2s", and is held in seconds. What is no number, out of
-range or of the wrong type raises ConfigurationError when it is given, and not when it hurts.
+A time may be given as seconds, a timedelta, or a text such as "2s", and is kept in seconds. A value out of range or
+of the wrong type raises ConfigurationError at once, not only when it is used.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from jmsx.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: As a time: no end.
+#: As a time: without limit.
 FOR_EVER: Final = -1
 
-#: How often a link shows that it lives: (send every, expect every).
+#: The STOMP heart-beat as (send every, expect every).
 Heartbeat: TypeAlias = Default[tuple[Duration, Duration], tuple[float, float]]
 
-#: Seconds that are taken for a mistake: a lock or a socket cannot wait for longer.
+#: The longest time in seconds; more is taken for a mistake, and no lock or socket can wait for much longer.
 _AGES: Final = 1_000_000.0
 
 
@@ -63,7 +63,7 @@ _AGES: Final = 1_000_000.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefetchPolicy:
     """
-    How many unacknowledged messages the broker sends ahead, by what is consumed.
+    How many unacknowledged messages the broker sends ahead, by the kind of destination.
 
     Source: `ActiveMQPrefetchPolicy.java:33-38`. Raises ConfigurationError below 0 and above 2^31 - 1.
 
@@ -100,24 +100,24 @@ class PrefetchPolicy:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconnectPolicy:
     """
-    Which broker of several to try, and when to try again; names and defaults of Java's `failover:`.
+    Which of several brokers to try, and when to try again; names and defaults are those of Java's `failover:`.
 
-    Times are seconds, a timedelta, or a text such as "2s". An attempt is a round over all brokers. Raises
-    ConfigurationError for what makes no sense.
+    Times are seconds, a timedelta, or a text such as "2s". One attempt tries all brokers once. Raises
+    ConfigurationError for values that make no sense.
     Source: `FailoverTransport.java:98-116`.
 
     Args:
-        randomize: whether the brokers are tried in an order by chance; True.
-        initial_delay: between the first failed attempt and the next, 10 ms; the first attempt is made at once.
+        randomize: whether the brokers are tried in random order; True.
+        initial_delay: the delay between the first failed attempt and the next, 10 ms; the first is made at once.
         maximum_delay: the longest delay between two attempts, 30 s.
         use_exponential_back_off: whether the delay grows from attempt to attempt; True.
-        back_off_multiplier: of the delay, from each attempt to the next, 2.
-        maximum_attempts: -1: for ever, which is the default; 0: a lost connection stays lost.
-        startup_maximum_attempts: of the first connection, and of links on which a consumer is opened; -1: as
+        back_off_multiplier: the factor by which the delay grows from each attempt to the next, 2.
+        maximum_attempts: how often to try to reconnect; -1 (the default): for ever; 0: never.
+        startup_maximum_attempts: how often to try to open the first connection, and links for new consumers; -1: as
             maximum_attempts.
         timeout: how long a call waits for a connection; -1: `request_timeout`.
-        startup_timeout: how long the first connection may take, shared by the brokers that are tried, and after it the
-            broker's answer to each consumer that is opened, on whichever link; None: as any call, -1: for ever.
+        startup_timeout: how long the first connection may take, shared by the brokers that are tried, and after that
+            the broker's answer to each new consumer, on whichever link; None: as any call; -1: for ever.
 
     """
 
@@ -173,17 +173,17 @@ class ReconnectPolicy:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsOptions:
     """
-    Whom to trust and who we are, for `stomp+ssl://`; files are PEM and are read at each connection.
+    The TLS settings for `stomp+ssl://`; files are PEM and are read at each connection.
 
-    The broker's certificate is always verified; `verify_hostname=False` accepts any name in it.
+    The broker's certificate is always verified; `verify_hostname=False` accepts any host name in it.
 
     Args:
-        ca_file: the authorities to trust; None: those of the system.
-        certificate_file: our own certificate and its chain, if brokers want one; None: we have none.
-        key_file: the key of that; None: it stands in certificate_file.
-        key_password: of the key; None: it has none.
-        verify_hostname: whether the certificate must be for the host, or for `server_name`; True.
-        server_name: the name that is asked for and expected in the certificate; None: the host of the URL.
+        ca_file: the certificate authorities to trust; None: those of the system.
+        certificate_file: the client's certificate and its chain, if the broker asks for one; None: none.
+        key_file: the private key of that certificate; None: it is in certificate_file.
+        key_password: the password of the private key; None: it has none.
+        verify_hostname: whether the broker's certificate must be for the host, or for `server_name`; True.
+        server_name: the host name to send (SNI) and to expect in the certificate; None: the host of the URL.
 
     """
 
@@ -211,18 +211,19 @@ class TlsOptions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerOptions:
     """
-    Settings of one consumer that differ from its connection's; None: as the connection has it.
+    Options of one consumer that differ from its connection's; None: as the connection has it.
 
-    Raises ConfigurationError for what makes no sense.
+    Raises ConfigurationError for options that make no sense.
 
     Args:
-        prefetch: messages that the broker sends ahead, 0 or more; with 0 each is fetched when `receive()` asks for it.
-            What the name of the destination says wins, as in `queue://orders?consumer.prefetchSize=1`.
-        redelivery_policy: how often, and when, a message whose handling failed comes again.
+        prefetch: how many unacknowledged messages the broker sends ahead; with 0, each message is fetched when
+            `receive()` asks for one. A prefetch in the destination's name wins, as in
+            `queue://orders?consumer.prefetchSize=1`.
+        redelivery_policy: how often, and when, a failed message is delivered again.
         dead_letter: where a message goes that is not delivered again: a DeadLetterStrategy (`safe`, `broker`), or a
             queue for confirmed copies, such as `queue://orders.dead`.
         non_blocking_redelivery: whether later messages go on while a failed one waits for its redelivery.
-        optimize_acknowledge: whether acknowledgements go out in batches; in AUTO_ACKNOWLEDGE only.
+        optimize_acknowledge: whether acknowledgements are sent in batches; in AUTO_ACKNOWLEDGE only.
 
     """
 
@@ -244,12 +245,12 @@ class ConsumerOptions:
                 check_flag(name, getattr(self, name))
 
     def check_mode(self, mode: AcknowledgeMode) -> None:
-        """Raise ConfigurationError for what makes no sense in a session of that mode."""
+        """Raise ConfigurationError if an option makes no sense in a session of that mode."""
         if self.optimize_acknowledge and not mode.does.may_optimize:
             raise ConfigurationError("optimize_acknowledge is for AUTO_ACKNOWLEDGE only")
 
 
-#: The options of a consumer that has none of its own.
+#: For a consumer without options of its own.
 _AS_CONNECTION: Final = ConsumerOptions()
 
 
@@ -257,39 +258,40 @@ _AS_CONNECTION: Final = ConsumerOptions()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
     """
-    All that can be chosen for a connection; times are seconds, a timedelta, or a text such as "2s".
+    The options of a connection; times are seconds, a timedelta, or a text such as "2s".
 
     Args:
-        client_id: names the connection for ever; durable subscriptions need it. None: they cannot be made.
-        username: None: the broker lets anybody in.
-        password: of that user; None: there is none.
-        credentials: returns (username, password) for each link anew, in their place; None: they do not change.
+        client_id: the permanent name of the connection, which durable subscriptions need; None: none can be made.
+        username: the user at the broker; None: log in without one.
+        password: the password of that user; None: none.
+        credentials: a function that returns (username, password) for each new link, in their place; None: none.
         prefetch_policy: how many unacknowledged messages the broker sends ahead; PrefetchPolicy().
-        redelivery_policy: how often, and when, a message whose handling failed comes again; RedeliveryPolicy().
-        redelivery_policies: policies by destination, which win over redelivery_policy; None: there are none.
-        optimize_acknowledge: whether acknowledgements go out in batches; in AUTO_ACKNOWLEDGE only; False.
-        optimize_acknowledge_timeout: a batch older than this goes out with the next message, 0.3 s; 0: off.
-        optimized_ack_scheduled_ack_interval: a batch goes out at least this often; 0, the default: off.
+        redelivery_policy: how often, and when, a failed message is delivered again; RedeliveryPolicy().
+        redelivery_policies: policies by destination, which win over redelivery_policy; None: none.
+        optimize_acknowledge: whether acknowledgements are sent in batches; in AUTO_ACKNOWLEDGE only; False.
+        optimize_acknowledge_timeout: a batch older than this is sent with the next message, 0.3 s; 0: off.
+        optimized_ack_scheduled_ack_interval: a batch is sent at least this often; 0, the default: off.
         non_blocking_redelivery: whether later messages go on while a failed one waits for its redelivery; False.
         transacted_individual_ack: whether in SESSION_TRANSACTED each message has an ACK of its own; False: one covers
             those before it.
         use_async_send: whether persistent messages are sent without waiting for the receipt; False.
         dead_letter: where a message goes that is not delivered again: a DeadLetterStrategy (`safe`, the default, or
             `broker`), or a queue for confirmed copies, such as `queue://orders.dead`.
-        use_management: whether the broker's management is asked for what STOMP does not tell; True.
-        ledger: a path or a DeliveryLedger that counts deliveries beyond this process; None: there is none.
-        dialect: the kind of broker, such as `classic`; None: what the broker calls itself.
-        heartbeat: (send every, expect every), 10 s each; 0 is never. Silent for twice the second, the broker is taken
-            for dead.
-        connect_timeout: for TCP, TLS and CONNECTED together, once the host's name is found, 12 s; None: no limit.
-        request_timeout: for every answer of the broker, 30 s; None: no limit.
+        use_management: whether the broker's management is asked for information that STOMP does not provide; True.
+        ledger: a DeliveryLedger, or the path of its file, which counts deliveries across processes; None: none.
+        dialect: the kind of broker, such as `classic`; None: found out from the broker's CONNECTED frame.
+        heartbeat: the STOMP heart-beat, (send every, expect every), 10 s each; 0 is never. If the broker is silent for
+            twice the second time, its link counts as lost.
+        connect_timeout: the limit for TCP, TLS and CONNECTED together, after the host name was resolved, 12 s; None: no
+            limit.
+        request_timeout: the limit for every answer of the broker, 30 s; None: no limit.
         reconnect: when and how a lost connection is restored; None: it stays lost.
-        commit_markers: whether a commit whose answer was lost is cleared up on the next link; False.
-        resend_unconfirmed: whether a message whose receipt was lost with the link is sent again; None: to the same
-            broker, if that drops a second one. True is for a pair of Artemis brokers, too, of which one takes over what
-            the other was sent; then `commit_markers` clear up there what that one was to commit.
-        max_body_size: bytes, 128 MiB, of a body to send; a broker that sends a longer one loses the link.
-        tls: whom to trust and who we are, for `stomp+ssl://`; TlsOptions(), which trusts as the system does.
+        commit_markers: whether the outcome of a commit whose answer was lost is found out on the next link; False.
+        resend_unconfirmed: whether a message whose receipt was lost with the link is sent again; None: only to the same
+            broker, if that drops duplicates. True: also to another broker, for a pair of Artemis brokers of which one
+            takes over the messages of the other; then `commit_markers` find out there what the other one has committed.
+        max_body_size: the largest body in bytes, 128 MiB; if the broker sends a longer one, its link is closed.
+        tls: the TLS settings for `stomp+ssl://`; TlsOptions(), with the certificate authorities of the system.
 
     """
 
@@ -354,15 +356,15 @@ class ConnectionOptions:
 
     @classmethod
     def of(cls, **options: Any) -> ConnectionOptions:
-        """Return the options with these names; raises ConfigurationError, which names the nearest to an unknown one."""
+        """Return these options; raises ConfigurationError for an unknown name, and says which known one is nearest."""
         check_names("connection option", options, [each.name for each in fields(cls)])
         return cls(**options)
 
     def login(self) -> tuple[str | None, str | None]:
         """
-        Return user and password for one more link.
+        Return user name and password for a new link.
 
-        Raises what `credentials` raises, and ConfigurationError for what it returns and is none.
+        Raises what `credentials` raises, and ConfigurationError if it returns no pair of user name and password.
         """
         if self.credentials is None:
             return self.username, self.password
@@ -375,10 +377,10 @@ class ConnectionOptions:
 
     def policy(self, destination: str, own: ConsumerOptions = _AS_CONNECTION) -> Policy:
         """
-        Return the redelivery policy of a consumer with its `own` options, which win, for a destination URI.
+        Return the redelivery policy of a consumer of `destination` (URI); its `own` options win over the connection's.
 
-        One of the application's own is asked with care: the CustomPolicy that does so is made anew for each consumer,
-        for it knows what that consumer was answered last.
+        A policy that the application wrote is wrapped in a new CustomPolicy for each consumer, for that remembers the
+        last answers for the consumer.
         """
         if own.redelivery_policy is not None:
             return careful(own.redelivery_policy)
@@ -387,7 +389,7 @@ class ConnectionOptions:
         return careful(self.redelivery_policies.policy(destination))
 
     def prefetch(self, kind: DestinationKind, own: ConsumerOptions = _AS_CONNECTION) -> int:
-        """Return the prefetch of a consumer with its `own` options, in messages; 0: each is fetched when asked for."""
+        """Return the prefetch of a consumer with its `own` options, in messages; 0: each is fetched on demand."""
         return self.prefetch_policy.prefetch(kind) if own.prefetch is None else own.prefetch
 
     def optimize(self, own: ConsumerOptions = _AS_CONNECTION) -> OptimizeAcknowledge | None:
@@ -402,7 +404,7 @@ class ConnectionOptions:
 
 
 class AppKeywords(TypedDict, total=False):
-    """The fields of `ConnectionOptions` as keywords, for type checkers; all but `reconnect`, which `App` spells."""
+    """The fields of `ConnectionOptions` as keywords, for type checkers; except `reconnect`, for which `App` has its own."""
 
     client_id: str | None
     username: str | None
@@ -457,12 +459,11 @@ def _meant(given: object) -> str:
 
 def dead_letter_place(given: str) -> str:
     """
-    Return a strategy, or the URI of the queue that is meant; what is wrong is told here, and not when a message has
-    failed.
+    Return `given` as a strategy or as the URI of a queue; a bad value raises at once, not when a message has failed.
 
-    A topic would lose what nobody subscribes to, a temporary queue ends with its session, and brokers read a name with
-    wildcards or commas as several. Raises ConfigurationError, and InvalidDestinationError for a destination that makes
-    no sense.
+    Only a single queue will do: a topic without subscribers would lose the copies, a temporary queue ends with its
+    session, and brokers read a name with wildcards or commas as several queues. Raises ConfigurationError, and
+    InvalidDestinationError for a destination that makes no sense.
     """
     if given in tuple(DeadLetterStrategy):
         return given

@@ -1,7 +1,7 @@
 """
-The query of a broker URI: options as Java users write them, times in milliseconds.
+The query of a broker URI: options as Java users write them, with times in milliseconds.
 
-What stands after a password is not shown in an error: it may be the rest of that password, with an & in it.
+Errors do not show the text after a password, for it may be the rest of a password that contains an `&`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 
-#: How the text of an option is read.
+#: A function that parses the text of an option.
 Reader: TypeAlias = "Callable[[str], Any]"
 
 
-#: What to do about a character with a meaning of its own.
+#: The advice in errors about special characters.
 PERCENT: Final = (
     "write %23 %26 %2C %2F %3A %3F %40 %29 for # & , / : ? @ ) in a user name or password"
 )
@@ -166,7 +166,8 @@ _OPTIONS: Final = {
     ),
 }
 
-#: Options whose values are never shown, nor what stands after them and is no option: it may be the rest of a password.
+#: Options whose values errors never show; nor do they show text after them that is no option, for it may be the rest of
+#: a password.
 _SECRETS: Final = ("jms.password", "tls.keyPassword")
 
 _FAILOVER_OPTIONS: Final = [name for name, (part, _, _) in _OPTIONS.items() if part == "reconnect"]
@@ -181,10 +182,10 @@ _DEFAULTS: Final[dict[str, type[Any]]] = {
 
 def check_agreement(queries: Iterable[tuple[str, bool]], common: str) -> None:
     """
-    Raise ConfigurationError where the brokers of one URI, each with its own query, want different options.
+    Raise ConfigurationError if the brokers of one URI, each with its own query, set an option to different values.
 
-    Who says nothing goes along with the others, but for TLS: `verifyHostName=false` is for those that say it. What the
-    query `common` says holds for all.
+    A broker whose query does not set an option gets the value of the others; except for TLS: `verifyHostName=false` must
+    be set for each broker that uses TLS. Options in the query `common` apply to all brokers.
     """
     brokers = [(_said(query) | _said(common), tls) for query, tls in queries]
     names = {field: name for own, _ in brokers for field, (name, _) in own.items()}
@@ -212,9 +213,9 @@ def _said(query: str) -> dict[tuple[str, str], tuple[str, str]]:
 
 def apply_query(query: str, options: ConnectionOptions, *, failover: bool) -> ConnectionOptions:
     """
-    Return `options` with those of the query; `failover`: the ones for connecting again may be among them.
+    Return `options` changed by those in the query; `failover`: whether options for reconnecting are allowed in it.
 
-    Raises ConfigurationError, naming the option, and the nearest one for an unknown one.
+    Raises ConfigurationError, which names the option, and for an unknown one also the nearest known one.
     """
     tls: dict[str, Any] = {}
     secret = False
@@ -229,7 +230,7 @@ def apply_query(query: str, options: ConnectionOptions, *, failover: bool) -> Co
         part, key, read = _OPTIONS[name]
         try:
             value = read(text)
-            if part == "tls":  # together: a key is of no use without its certificate
+            if part == "tls":  # checked together: a key needs its certificate
                 tls[key] = value
             else:
                 options = _changed(options, part, key, value)

@@ -4,8 +4,8 @@ Broker URIs, with options as Java users write them.
 ``failover:(stomp://a:61613,stomp+ssl://b:61614)?jms.optimizeAcknowledge=true&jms.redeliveryPolicy.maximumRedeliveries=4``.
 Times in options are milliseconds, as in Java; an unknown option is an error that names the nearest known one.
 
-A URI may hold passwords, and a mistake in it may put one where something else is expected. So no error repeats more of
-it than a scheme, a host where there is no user, and the names of options.
+A URI may contain passwords, and a mistake in it may put one where something else is expected. So errors repeat nothing
+of it except a scheme, a host of a URI without a user, and the names of options.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from jmsx.config.query import PERCENT, apply_query, check_agreement
 from jmsx.core.option_checks import kind_of
 from jmsx.errors import ConfigurationError
 
-#: Ports where a URI names none: those of the brokers' manuals.
+#: The ports if a URI names none: those in the brokers' manuals.
 DEFAULT_PORT: Final = 61613
 DEFAULT_TLS_PORT: Final = 61612
 
-#: Schemes, and whether they mean TLS; those of Java's own transports are taken as well.
+#: The schemes of a URI, and whether they mean TLS; schemes of Java's transports are accepted, too.
 _SCHEMES: Final = {
     "stomp": False,
     "stomp+nio": False,
@@ -44,7 +44,7 @@ _HOST_PORT: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """Where one broker listens."""
+    """The address at which one broker listens."""
 
     host: str
     port: int
@@ -56,7 +56,7 @@ class BrokerAddress:
 
 @dataclass(frozen=True, slots=True)
 class BrokerUri:
-    """Brokers to try, in order, and the options that the URI carries."""
+    """A parsed broker URI: the addresses of the brokers, in order, and the options."""
 
     addresses: tuple[BrokerAddress, ...]
     options: ConnectionOptions
@@ -67,9 +67,9 @@ class BrokerUri:
 
 def parse_broker_uri(text: str, options: ConnectionOptions | None = None) -> BrokerUri:
     """
-    Return the brokers and options of a URI; what the URI says wins over `options`.
+    Return the brokers and options of a URI; options in the URI win over `options`.
 
-    Raises ConfigurationError, naming what is wrong.
+    Raises ConfigurationError, which says what is wrong.
     """
     if not isinstance(text, str):
         raise ConfigurationError(f"a broker URI must be a str, not {kind_of(text)}")
