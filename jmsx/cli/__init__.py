@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Run the command line; what goes wrong is one clear line on standard error, never a traceback."""
+    """Run the command line; an error is told in one clear line on standard error, never as a traceback."""
     take_sigterm_as_init()
-    gc.disable()  # what is imported stays: to look for garbage in it takes a fifth of the time of `jmsx --help`
+    gc.disable()  # imported modules stay: collecting garbage among them takes a fifth of the time of `jmsx --help`
     try:
         from jmsx.cli.commands import run  # noqa: PLC0415 - the extra may be missing, and we say so
     except ModuleNotFoundError as error:
@@ -32,7 +32,7 @@ def main() -> None:
     gc.freeze()
     gc.enable()
     for stream in (sys.stdout, sys.stderr):
-        # What a locale cannot write is no reason to write nothing.
+        # A character that the locale cannot encode is escaped, for else nothing would be written.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
@@ -41,7 +41,7 @@ def main() -> None:
         if not is_interruption(error):
             raise
         code = INTERRUPTED
-    _is_printed(sys.stderr)  # what is said there of the failure tells less than its code
+    _is_printed(sys.stderr)  # result ignored: the exit code says more than the text there
     sys.exit(code if _is_printed(sys.stdout) else code or FAILED)
 
 
@@ -52,7 +52,7 @@ def _is_printed(stream: TextIO | None) -> bool:
 
     It would tell of that in its own words, and end with its own code. Source: "Note on SIGPIPE", the `signal` module.
     """
-    if stream is None:  # closed by whoever started us
+    if stream is None:  # closed by the program that started this one
         return True
     try:
         stream.flush()

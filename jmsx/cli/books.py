@@ -1,4 +1,4 @@
-"""The demo's own books, kept by message key: what was sent, what was settled, and how often."""
+"""The demo's own record of messages, by message key: which were sent, which were settled, and how often."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from jmsx.drivers.locks import mutex
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Outcomes that the application, or its wish, brought about.
+#: Outcomes by which a message is done, because its handler did it or a setting of the application says so.
 _DONE = frozenset({Outcome.ACKNOWLEDGED, Outcome.COMMITTED, Outcome.DISCARDED, Outcome.EXPIRED})
 
 
 class Books:
-    """An observer that remembers every key; for runs of a size that fits into memory."""
+    """An observer that remembers every message key; for runs that fit into memory."""
 
     def __init__(self) -> None:
         self._lock = mutex()
         self.sent: dict[str, str] = {}  #: key -> destination
-        self.settled: Counter[str] = Counter()  #: key -> how often it was done
+        self.settled: Counter[str] = Counter()  #: key -> how often the message was handled
         self.settled_at: Counter[str] = Counter()  #: destination -> messages settled, dead ones too
-        self.dead: dict[str, int] = {}  #: key -> deliveries it had
-        self.dead_letter_queues: set[str] = set()  #: URIs of those that copies went to
+        self.dead: dict[str, int] = {}  #: key -> deliveries of the message before it was dead
+        self.dead_letter_queues: set[str] = set()  #: URIs of the queues that got the copies
         self.processed = 0  #: deliveries that the handler finished
-        self.redelivered = 0  #: redeliveries that were decided
+        self.redelivered = 0  #: redeliveries that were decided on
 
     def observe(self, event: Event, source: Source) -> None:  # noqa: ARG002 - an observer's signature
-        """Note what concerns the books."""
+        """Record `event`, if it is one about a message."""
         with self._lock:
             match event:
                 case MessageSent(outcome="confirmed"):
@@ -47,7 +47,7 @@ class Books:
                     self.settled_at[event.destination] += 1
                     self.processed += event.outcome is not Outcome.EXPIRED
                 case DeliveryEnded(outcome=Outcome.DUPLICATE):
-                    # by a process that could not say so
+                    # handled before by a process that could not report it
                     self.settled.setdefault(event.message_key, 1)
                     self.settled_at[event.destination] += 1
                 case MessageDeadLettered():
@@ -74,11 +74,11 @@ class Books:
             return Counter(self.sent.values())
 
     def duplicates(self) -> int:
-        """Return how many messages were done more than once."""
+        """Return how many messages were handled more than once."""
         with self._lock:
             return sum(1 for times in self.settled.values() if times > 1)
 
     def lost(self, on_broker: Iterable[str]) -> set[str]:
-        """Return keys that were sent, were not settled, and do not lie on the broker either."""
+        """Return the keys of messages that were sent, were not settled, and are not on the broker either."""
         with self._lock:
             return self.sent.keys() - self.settled.keys() - set(on_broker)

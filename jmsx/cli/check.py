@@ -47,7 +47,7 @@ def check(
     Example: jmsx check stomp://mq:61613 --guarantees
     """
     if not logging.getLogger().isEnabledFor(logging.INFO):
-        logging.getLogger("jmsx").setLevel(logging.CRITICAL)  # what it would say are findings
+        logging.getLogger("jmsx").setLevel(logging.CRITICAL)  # the findings say the same
     from jmsx.check.preflight import examine  # noqa: PLC0415 - with it comes the client, which `report` does without
 
     app = load_app(target) if target is not None else None

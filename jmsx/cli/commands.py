@@ -69,8 +69,8 @@ app = typer.Typer(
     ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    # Panels and colours are for a terminal: to load what draws them takes a third of the time of `jmsx --help`.
-    # Plain help cuts what it says of a command at the end of the line, so that lines are long.
+    # Panels and colours only on a terminal: loading rich takes a third of the time of `jmsx --help`. Plain help cuts
+    # the description of a command at the end of the line, so lines are long.
     rich_markup_mode="rich" if os.isatty(1) else None,
     context_settings={"terminal_width": 120},
 )
@@ -129,7 +129,7 @@ def run() -> int:
         return leave.exit_code
     except Exception as error:  # noqa: BLE001 - the last resort: words, not a traceback
         show = getattr(error, "show", None)
-        if show is not None:  # a mistake in the arguments, which typer explains best
+        if show is not None:  # a mistake in the arguments, which typer explains itself
             _tell(show)
             return exits.WRONG_ARGUMENTS
         return _unexpected(error)
@@ -157,7 +157,7 @@ def _unexpected(error: Exception) -> int:
     ours = _ours(error)
     if not ours:
         _err.print("".join(traceback.format_exception(error)))
-    if ours and isinstance(error, OSError):  # a full disk is nobody's fault here
+    if ours and isinstance(error, OSError):  # such as a full disk: no fault of jmsx's
         _err.print("error:", worded(error), style="red")
         return exits.FAILED
     _err.print(f"error: {type(error).__name__}: {error}", style="red")

@@ -27,7 +27,7 @@ _out = console()
 _err = console(stderr=True)
 
 
-#: The kinds of brokers that are installed, and the one that the demo runs on unless it is told another.
+#: The kinds of brokers for which an adapter is installed, and the default one.
 _KINDS: Final = plugins.names("jmsx.brokers")
 _DEFAULT: Final = "classic"
 
@@ -57,10 +57,10 @@ def demo(
     if broker not in _KINDS:
         raise unknown("broker", broker, _KINDS)
     if not logging.getLogger().isEnabledFor(logging.INFO):
-        logging.getLogger("jmsx").setLevel(logging.CRITICAL)  # its handlers fail on purpose, often
+        logging.getLogger("jmsx").setLevel(logging.CRITICAL)  # the demo's handlers fail on purpose
     if report:
         try:
-            plugins.load("jmsx.reports", "spark")  # says what is missing before it is waited for
+            plugins.load("jmsx.reports", "spark")  # raises before the run if it is missing
         except ConfigurationError as error:
             raise ConfigurationError(f"{error}; or leave the audit out: --no-report") from error
     folder = out or Path("jmsx-demo") / time.strftime("%Y%m%d-%H%M%S")

@@ -41,7 +41,7 @@ app = typer.Typer(
 _out = console()
 _err = console(stderr=True)
 
-#: Headers of the frame that shows a message, and none of the message's.
+#: Headers that belong to the MESSAGE frame and not to the message.
 _UNTOLD: Final = frozenset({"subscription", "receipt", "transformation", "content-length", "ack"})
 
 #: Lines of `show` unless more are asked for.
@@ -65,15 +65,15 @@ class _Meant:
     def __init__(self, choice: Choice, events: Path | None) -> None:
         self.choice = choice
         self.events = events
-        #: What does not tell when it died counts by when it was sent; else it is not meant
+        #: Whether a letter without a known time of death is chosen by the time when it was sent; else it is left out
         self.by_sending = True
         self._deaths = (
             None if events is None else Deaths(plugins.load("jmsx.logs", "deaths")(events))
         )
-        self.passed_by = 0  #: letters that may be meant, and do not tell why or when they died
-        self._unseen = set(choice.ids)  #: of the names that are asked for
-        self._guessed = 0  #: letters that were taken to be meant by when they were sent
-        self._spared = 0  #: letters that were not, and would be meant by when they were sent
+        self.passed_by = 0  #: letters left out, for why or when they died is unknown
+        self._unseen = set(choice.ids)  #: the ids asked for that were not found yet
+        self._guessed = 0  #: letters chosen by the time when they were sent
+        self._spared = 0  #: letters left out that this time would have chosen
 
     def told(self, letter: DeadLetter) -> DeadLetter:
         """Return `letter`, with what the log tells of its death."""
@@ -374,7 +374,7 @@ def replay(
             _print_staying(staying)
             return found._replace(staying=staying.total(), absent=meant.absent(found, limit))
 
-        # in steps of a second at the most, rather than a hundred at once and then a pause
+        # as many at once as a second allows, at the most, rather than a hundred and then a pause
         step = None if rate is None or rate > sys.maxsize else max(1, int(rate))
         act = functools.partial(access.replay, name, to=target, at_once=step)
         move = Move(movable, plan, act, "in one of the queues", limit, rate)
@@ -501,9 +501,9 @@ def _life(letter: DeadLetter, events: Path) -> list[str]:
     told = ""
     for name in letter.logged_as:
         try:
-            # No places: the caller has found it in its queue, and shows that
+            # No places on the broker: the caller has found the message in a queue, and shows it
             return list(worded(explain(events, name), ()))
-        except ConfigurationError as error:  # such as that no line tells of it
+        except ConfigurationError as error:  # such as that no event names it
             told = str(error)
     return [told]
 
@@ -533,7 +533,7 @@ def _made(path: Path) -> Iterator[Callable[[str], object]]:
                 try:
                     yield lambda line: file.write(f"{line}\n")
                     file.flush()
-                    os.fsync(file.fileno())  # what it holds may be deleted at the broker next
+                    os.fsync(file.fileno())  # the user may delete the messages at the broker next
                 except BaseException:
                     part.unlink(missing_ok=True)
                     raise

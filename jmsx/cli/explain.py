@@ -67,7 +67,7 @@ def explain(
 def _story(events: Path, message: str, broker: str | None, told: Callable[..., Any]) -> Any:
     """Return what the log tells of it, by one of its names."""
     names = [message]
-    if broker is not None and whole(message) is not None:  # as every Artemis calls some message
+    if broker is not None and whole(message) is not None:  # an Artemis message id
         names = _names(broker, message) or names
     failure = None
     for name in names:

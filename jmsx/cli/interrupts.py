@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM of commands that have something to bring to an end."""
+"""Handling of Ctrl-C and SIGTERM for commands that have to finish something first."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 def take_sigterm_as_init() -> None:
     """
-    Have SIGTERM end the first process of a container, as it ends any other one, until a command takes it.
+    Have SIGTERM end the first process of a container (PID 1), as it ends any other process, until a command handles it.
 
-    The system passes on to that process only signals that it takes, so one that came while Python imported the program
-    was lost, and a service ran on until it was killed. A child that it forks is left to the system, which ends it also
-    in the middle of what is not Python. Source: pid_namespaces(7).
+    The kernel delivers to PID 1 only signals for which it has a handler. So without this a SIGTERM during Python's
+    imports is lost, and the service runs on until it is killed. A child that it forks gets the default action back, by
+    which the kernel ends it even in code that is not Python. Source: pid_namespaces(7).
     """
     if os.getpid() == 1 and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _end_at_once)
-        # Its hook puts back in a child what a command has found here, so ours has to come after it.
+        # Imported first: in a child, its hook restores the handlers from before, so ours has to run after it.
         import jmsx.drivers.process  # noqa: F401, PLC0415 - no other command needs it
 
         os.register_at_fork(after_in_child=_leave_to_system)
@@ -39,7 +39,7 @@ def _leave_to_system() -> None:
 
 
 def is_interruption(error: BaseException) -> bool:
-    """Return whether Ctrl-C caused `error`: Python makes it a RuntimeError where a class is being made."""
+    """Return whether Ctrl-C caused `error`: Python wraps it in a RuntimeError while a class is being created."""
     return isinstance(error, KeyboardInterrupt) or isinstance(error.__cause__, KeyboardInterrupt)
 
 

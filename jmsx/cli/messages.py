@@ -1,4 +1,4 @@
-"""`jmsx send` and `jmsx browse`: one message to a destination, and a look at what lies in a queue."""
+"""`jmsx send` and `jmsx browse`: send one message to a destination, and show the messages in a queue."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 _out = console()
 _err = console(stderr=True)
 
-#: Seconds between two looks.
+#: Seconds between two times that the queue is browsed.
 _PAUSE: Final = 1.0
 
-#: Characters of a body in a line.
+#: How many characters of a body are shown in a line.
 _SHOWN: Final = 100
 
 
@@ -128,7 +128,7 @@ def _told_interruption(number: int, destination: str) -> Iterator[list[str]]:
     try:
         with sigterm_as_ctrl_c():
             yield sent
-    except (OSError, KeyboardInterrupt) as error:  # OSError: a full disk, or nobody reads on
+    except (OSError, KeyboardInterrupt) as error:  # OSError: a full disk, or a broken pipe
         if sent:
             _err.tell(f"message {number:,} was sent to {destination}, with the key {sent[0]}")
         elif isinstance(error, KeyboardInterrupt):

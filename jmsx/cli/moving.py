@@ -1,4 +1,4 @@
-"""What is done with many dead letters at once: which are meant, the plan, the question, and how far it is."""
+"""Acting on many dead letters at once: choosing them, showing the plan, asking the user, and showing progress."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _err = console(stderr=True)
 
 
 class Found(NamedTuple):
-    """The dead letters that a command is about, as its filters chose them."""
+    """The dead letters that the filters of a command chose."""
 
     letters: list[DeadLetter]
-    hidden: str  #: what the broker does not show of the queue, a sentence; empty: nothing
-    staying: int = 0  #: others that are meant, and cannot be moved
-    absent: frozenset[str] = frozenset()  #: what the command names, and is not there
+    hidden: str  #: a sentence about messages that the broker does not show; empty: none
+    staying: int = 0  #: letters that were chosen, and cannot be moved
+    absent: frozenset[str] = frozenset()  #: ids that the command names, and were not found
 
     def warn(self) -> None:
-        """Say what is hidden, and what is not there."""
+        """Warn of messages that the broker does not show, and of ids that were not found."""
         if self.hidden:
             _err.tell(self.hidden, style="yellow")
         if self.absent:
@@ -49,7 +49,7 @@ def find(
     *,
     bodies: bool = False,
 ) -> Found:
-    """Find the dead letters in `queue` that fit, from its head, at most so many."""
+    """Find the dead letters in `queue` that fit, from its head, at most `limit` of them."""
     with _reading() as show:
         letters, seen = _chosen(access.look(queue, bodies=bodies), fits, limit, show)
     return Found(letters, "" if len(letters) == limit else hidden(access, queue, seen))
@@ -87,33 +87,33 @@ def _reading() -> Iterator[Callable[[int], None]]:
 
 
 def hidden(access: Access, queue: str, seen: int) -> str:
-    """Return what the broker does not show of a queue of which so many messages were seen, a sentence; empty: all."""
+    """Return a sentence that says how many messages of `queue` the broker does not show; empty: `seen` are all."""
     total = access.count(queue) or 0
     return f"{seen:,} of {total:,} messages can be seen; {access.remedy}" if seen < total else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What is done with dead letters."""
+    """One action on dead letters, such as a replay."""
 
-    find: Callable[[int | None], Found]  #: those that are meant and can be moved, at most so many
-    plan: Callable[[Sequence[DeadLetter]], str]  #: in words
+    find: Callable[[int | None], Found]  #: finds chosen letters that can be moved
+    plan: Callable[[Sequence[DeadLetter]], str]  #: describes the action
     act: Callable[[Sequence[DeadLetter]], Iterator[list[str]]]
-    doubt: str  #: where an interruption leaves each that is not done for certain
+    doubt: str  #: where a letter may be after an interruption
     limit: int | None
     rate: float | None = None  #: messages a second
 
     def carry_out(self, *, dry_run: bool, yes: bool, as_json: bool) -> None:
         """
-        Say the plan, ask, and do it; exit code 1 if some of what is meant stays, or is not there.
+        Show the plan, ask the user, and do it; exit code 1 if a chosen letter stays, or was not found.
 
-        What the broker shows only when others have left the queue is found then, and belongs to it.
+        If the broker shows further letters only after others have left the queue, those are found then, and included.
         """
         found = self._look(self.limit, 0)
         planned, done = len(found.letters), 0
         follows = f", and what lies behind them ({found.hidden})" if found.hidden else ""
         told = f"{self.plan(found.letters)}{follows}" if planned else "nothing to do"
-        # names in it were written by whoever may send: a line feed in one would write a plan of its own
+        # names in it come from whoever may send: a line feed in one could forge a line of the plan
         (_err if as_json else _out).tell(visible(told, keep=""))
         if not planned or found.absent:
             found.warn()
@@ -196,7 +196,7 @@ def _tell_result(words: str, counts: Mapping[str, int] | None) -> None:
             print_json(counts)
         elif words:
             _out.print(words)
-    except OSError:  # a full disk, or nobody reads on
+    except OSError:  # a full disk, or a broken pipe
         _err.print(words)
         raise
 

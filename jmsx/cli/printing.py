@@ -1,4 +1,4 @@
-"""What commands print: rows for a person or for a pipe, JSON, instants."""
+"""Output of commands: tables for a terminal or a pipe, JSON, and points in time."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 _out = console()
 
-#: Characters of a text in a column.
+#: The longest text in a column, in characters.
 _COLUMN: Final = 60
 
-#: What a column takes on the screen besides its text.
+#: How many characters a column needs on the screen besides its text.
 _BORDER: Final = 3
 
-#: What stands in a column where there is nothing to tell.
+#: The text of an empty cell.
 NOTHING: Final = "-"
 
 _NUMBER: Final = re.compile(r"[0-9,]+")
@@ -39,9 +39,9 @@ def print_json(value: object) -> None:
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """
-    Print a table for a person; for a pipe a line each, with tabs between, and no head.
+    Print a table on a terminal; into a pipe, one line for each row, with tabs between the cells and no head.
 
-    Where a terminal is too narrow, each cell that tells something is a line: rich would cut ids and names of queues.
+    If the terminal is too narrow, each cell that is not empty gets a line of its own: rich would cut ids and names.
     """
     if not _out.is_terminal:
         for row in rows:
@@ -76,18 +76,18 @@ def _print_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def print_row(*texts: str) -> None:
-    """Print a line with tabs between, for a pipe; the console of rich would make spaces of them."""
+    """Print `texts` on one line with tabs between them, for a pipe; rich's console would turn tabs into spaces."""
     typer.echo("\t".join(visible(text, keep="") for text in texts))
 
 
 def short(text: str, most: int = _COLUMN) -> str:
-    """Return the first line of a text, cut to so many characters."""
+    """Return the first line of a text, cut to `most` characters."""
     line = text.partition("\n")[0]
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def timestamp(seconds: float | None) -> str:
-    """Return an instant (epoch seconds) in UTC, to the second."""
+    """Return a point in time (epoch seconds) as text in UTC, to the second."""
     if seconds is None:
         return NOTHING
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")

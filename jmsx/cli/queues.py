@@ -1,4 +1,4 @@
-"""What commands that look into queues have in common: the broker, a queue, and a message of it as JSON has it."""
+"""Shared by commands that look into queues: options for broker and queue, and messages as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jmsx.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: The broker that is asked where none is named.
+#: The broker's URL, if the user gives none.
 LOCAL: Final = "stomp://127.0.0.1:61613"
 
 BrokerOption: TypeAlias = Annotated[
@@ -49,7 +49,7 @@ def queue_name(queue: str) -> str:
 
 
 def record(letter: DeadLetter) -> dict[str, Any]:
-    """Return one message as JSON has it; a body is `text` if it is UTF-8, else `base64`."""
+    """Return one message as a dict for JSON; its body is in `text` if it is UTF-8, else in `base64`."""
     record = {
         **asdict(letter),
         "headers": dict(letter.headers),

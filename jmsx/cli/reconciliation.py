@@ -1,4 +1,4 @@
-"""Triple entry: metrics, event log and broker must tell the same numbers, message for message, when traffic stops."""
+"""Reconciliation: when traffic has stopped, metrics, event log and broker must show the numbers of the demo's books."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def broker_differences(
     books: Books, statistics: Mapping[str, Any], dead_on_broker: int
 ) -> list[str]:
     """
-    Return where the broker's own counts differ from the books.
+    Return the differences between the broker's own counts and the books, a sentence each.
 
     `statistics`: for each queue URI its `enqueue_count` and `dequeue_count` since the broker was started.
     """
@@ -28,7 +28,7 @@ def broker_differences(
 
 
 def metric_differences(books: Books, metrics: Any) -> list[str]:
-    """Return where the Prometheus counters differ from the books; `metrics` is the observer."""
+    """Return the differences between the Prometheus counters and the books; `metrics` is the observer."""
     sent = metrics.value("jmsx_sent_messages_total", outcome="confirmed")
     settled = metrics.value("jmsx_settled_messages_total")
     dead = metrics.value("jmsx_dead_lettered_messages_total")
@@ -42,7 +42,7 @@ def metric_differences(books: Books, metrics: Any) -> list[str]:
 
 
 def log_differences(books: Books, counts: Mapping[str, int]) -> list[str]:
-    """Return where the event log differs from the books; `counts` are those of the report's audit."""
+    """Return the differences between the event log and the books; `counts` are those of the report's audit."""
     outcomes = ("acknowledged", "committed", "discarded", "duplicate", "expired", "dead_lettered")
     settled = sum(counts.get(outcome, 0) for outcome in outcomes)
     return (

@@ -33,9 +33,9 @@ _err = console(stderr=True)
 
 _ENGINES: Final = "jmsx.reports"
 _STREAMS: Final = "jmsx.streams"
-#: What the options are called that engines know by another name.
+#: The command-line options of settings that the report engines call by another name.
 _FLAGS: Final = {"deadline_seconds": "--deadline", "report_seconds": "--every"}
-#: What a program can tell by the exit code; FAILED is that there is no report.
+#: The exit code for each verdict; FAILED means that there is no report.
 _EXITS: Final = {
     "balanced": exits.DONE,
     "suspect": exits.SUSPECT,
@@ -45,10 +45,10 @@ _REASONS: Final = 5
 
 
 class ReportCommand(TyperCommand):
-    """A command that ends with 1 where its arguments are wrong: 2 says that the log is suspect."""
+    """A command with exit code 1 for wrong arguments, instead of 2, which means that the log is suspect."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Do as the base class does; what is wrong is raised as ConfigurationError."""
+        """Do as the base class does, but raise ConfigurationError for wrong arguments."""
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
@@ -145,7 +145,7 @@ def report(
             if tell is not None:
                 tell(made, at)
             if as_json:
-                indent = None if follow else 2  # one line a report, for who reads along
+                indent = None if follow else 2  # one line for each report
                 sys.stdout.write(json.dumps(made.audit, indent=indent) + "\n")
                 sys.stdout.flush()
             elif follow:
@@ -201,7 +201,7 @@ def _metrics(path: Path) -> Callable[[Any, float], None]:
     """
     write = plugins.load("jmsx.metrics", "report")
     try:
-        target = path.resolve()  # it is replaced as a whole, and so would a link be
+        target = path.resolve()  # the file is replaced, and a symbolic link would be, too
     except (OSError, RuntimeError) as error:  # a link that leads to itself
         raise ConfigurationError(
             f"--metrics {path} is a link that leads nowhere: {error}"

@@ -35,13 +35,13 @@ T = TypeVar("T")
 #: The levels of `logging`, as the option spells them.
 LEVELS: Final = ("debug", "info", "warning", "error")
 
-#: The variable with the broker's URL.
+#: The environment variable with the broker's URL.
 _URL: Final = "JMSX_BROKER_URL"
 
-#: What all variables of ours begin with.
+#: The prefix of all environment variables of jmsx.
 _PREFIX: Final = "JMSX_"
 
-#: Those that no option of `jmsx run` has, and adapters read.
+#: Environment variables that adapters read, and for which `jmsx run` has no option.
 OTHERS: Final = ("JMSX_ARTEMIS_URL", "JMSX_BROKER", "JMSX_CACHE", "JMSX_JAVA")
 
 _err = console(stderr=True)
@@ -55,7 +55,7 @@ def _drain_timeout() -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """What `jmsx run` goes by: its options, else JMSX_* variables, else `[tool.jmsx]` of pyproject.toml."""
+    """The settings of `jmsx run`: from its options, else JMSX_* variables, else `[tool.jmsx]` of pyproject.toml."""
 
     app: str | None = None  #: MODULE:APP
     broker_url: str | None = None
@@ -68,7 +68,7 @@ class RunSettings:
 
     @classmethod
     def of(cls, folder: Path, **given: Any) -> RunSettings:
-        """Read the settings in `folder`; those that are `given` (not None) win. Raises ConfigurationError."""
+        """Read the settings in `folder`; those `given` as arguments (not None) win. Raises ConfigurationError."""
         settings = replace(_from_file(folder), **{k: v for k, v in given.items() if v is not None})
         for name in ("app", "broker_url", "health"):
             check_text(name.replace("_", "-"), getattr(settings, name))
@@ -226,7 +226,7 @@ def run_app(
 
 
 def misspelt(variables: Iterable[str]) -> list[str]:
-    """Return a warning for each of `variables` that is called as ours are, and is none; it may be an app's."""
+    """Return a warning for each variable that begins with JMSX_ and is unknown; it may still be the app's own."""
     options = inspect.signature(run_app, eval_str=True).parameters.values()
     given = (getattr(one, "envvar", None) for each in options for one in get_args(each.annotation))
     known = [*OTHERS, *filter(None, given)]
@@ -243,7 +243,7 @@ def _also_unread(say: Callable[[T], object]) -> Callable[[T], object]:
     """Return `say`, so that a full disk, or a closed other end of the pipe, ends nothing that runs."""
 
     def announce(words: T) -> None:
-        with contextlib.suppress(OSError, SystemExit):  # which rich makes of a broken pipe
+        with contextlib.suppress(OSError, SystemExit):  # rich raises SystemExit for a broken pipe
             say(words)
 
     return announce
@@ -265,7 +265,7 @@ def _run_supervised(
         Supervised(supervised) as supervisor,
         contextlib.closing(Endpoint("127.0.0.1:0", app.wsgi).begin()) as endpoint,
     ):
-        supervisor.serves(endpoint.url, wished)  # also while it waits for its broker
+        supervisor.serves(endpoint.url, wished)  # before it starts, for it may wait for its broker
 
         def announce(words: str) -> None:
             supervisor.started()
@@ -296,7 +296,7 @@ def _introduce(settings: RunSettings, app: jmsx.App, how: str, *, as_json: bool)
 def _prepared(settings: RunSettings) -> jmsx.App:
     """Return the app, with what the settings say of it."""
     app = load_app(str(settings.app), factory=settings.factory)
-    hear_again()  # its module may have configured `logging`
+    hear_again()  # the app's module may have configured `logging`
     if not app.consumers:
         raise ConfigurationError(
             f"{settings.app} has no consumers, so there is nothing to run; put @app.consumer('queue://NAME') above a"
@@ -329,7 +329,7 @@ def _command(settings: RunSettings, *, verbose: bool, as_json: bool) -> list[str
 
 
 class ImportFailedError(ConfigurationError):
-    """The user's module cannot be imported; `trace` says where, if it was found at all."""
+    """The user's module cannot be imported; `trace` is the traceback in it, empty if it was not found."""
 
     def __init__(self, told: str, error: BaseException | None) -> None:
         super().__init__(told)
@@ -355,7 +355,7 @@ def _parents(module: str) -> list[str]:
 def _parted(target: str) -> tuple[str, str]:
     """Return the module and the name in it; raises ConfigurationError that says what to write for a file's name."""
     module, colon, name = target.rpartition(":")
-    path = PureWindowsPath(module)  # which has slashes of both kinds
+    path = PureWindowsPath(module)  # it accepts slashes of both kinds
     if colon and path.stem.isidentifier() and (path.suffix == ".py" or {*"/\\"} & {*module}):
         parts = path.with_suffix("").parts
         below = all(part.isidentifier() for part in parts)
@@ -371,9 +371,9 @@ def _parted(target: str) -> tuple[str, str]:
 
 def load_app(target: str, *, factory: bool = False) -> jmsx.App:
     """
-    Return the App that MODULE:NAME names, or that the function of that name returns (`factory`).
+    Return the App called MODULE:NAME, or with `factory` the App that the function of that name returns.
 
-    Raises ConfigurationError saying what is missing, and ImportFailedError with the traceback of the user's own code.
+    Raises ConfigurationError, which says what is missing, or ImportFailedError with the traceback in the user's code.
     """
     module_name, name = _parted(target)
     sys.path.insert(0, "")

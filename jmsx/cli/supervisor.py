@@ -1,9 +1,10 @@
 """
-Worker processes with one supervisor: it starts them again, answers probes for all of them, and ends with all of them.
+A supervisor of worker processes: it restarts them, answers health probes for all of them, and ends when all have ended.
 
-Each worker has one end of a socket pair. It writes there where its own health is served; that the other end is gone
-means that the supervisor is, and then the worker drains as at SIGTERM. So no worker is left behind, however the
-supervisor ends. Workers have sessions of their own, because Ctrl-C of a terminal goes to all processes of one.
+Each worker has one end of a socket pair, to which it writes the URL of its own health endpoint. If the other end is
+closed, the supervisor is dead, and the worker drains as after SIGTERM. So no worker is left behind, however the
+supervisor ends. Workers run in (Unix) sessions of their own, because a terminal sends Ctrl-C to all foreground
+processes of its session.
 """
 
 from __future__ import annotations
@@ -33,36 +34,37 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from wsgiref.types import StartResponse, WSGIEnvironment
 
-#: Seconds before a worker that died is started again: at first, and at most; doubled from one to the next.
+#: Seconds before a worker that died is started again: the first pause, and the longest; each is twice the one before.
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 30.0
 
-#: A worker that ran for so many seconds had a good start: the next pause is the first one.
+#: If a worker has run for so many seconds before it died, the next pause is FIRST_PAUSE again.
 STEADY: Final = 60.0
 
 #: Seconds beyond its drain timeout after which a worker is killed.
 OVERTIME: Final = 5.0
 
-#: What to do where the system starts no further process.
+#: The advice if the system cannot start another process.
 ROOM: Final = (
     "end what has many processes or open files, or raise the limits of the user or container (ulimit -u, -n, pids,"
     " memory), and start it again"
 )
 
-#: Seconds between two looks at the workers and, with reload, at the files.
+#: Seconds between two checks of the workers and, with reload, of the files.
 LOOK: Final = 0.2
 
 #: Seconds that a worker has to answer a probe.
 _ANSWER: Final = 3.0
 
-#: HTTP's code for it.
+#: The HTTP status 200, OK.
 _OK: Final = 200
 
-#: Seconds that a worker may take until it serves health, before that counts as a failure of all; also of one that dies
-#: again and again, from its first death on.
+#: Seconds that a worker may take until it serves health; after that the whole application counts as unhealthy. For a
+#: worker that dies again and again they count from its first death.
 STARTING: Final = 60.0
 
-#: What a worker tells: where its application would serve health by itself, where it does, and that messages flow.
+#: The messages of a worker: where its application would serve health if it ran alone, where the worker serves it, and
+#: that messages flow.
 _WISHES: Final = b"wishes "
 _SERVES: Final = b"serves "
 _STARTED: Final = b"started"
@@ -78,13 +80,13 @@ class Supervised:
         self._over = False
 
     def serves(self, url: str, wished: str | None) -> None:
-        """Tell where health is served, and where the application would serve it if it ran alone; before it starts."""
+        """Tell, before the start, where health is served, and where the application would serve it if it ran alone."""
         self._tell(_SERVES + url.encode())
         if wished is not None:
             self._tell(_WISHES + wished.encode())
 
     def started(self) -> None:
-        """Tell, once, that it has started."""
+        """Tell, once, that the application has started."""
         if not self._told:
             self._told = True
             self._tell(_STARTED)
@@ -104,29 +106,29 @@ class Supervised:
         with contextlib.suppress(OSError):
             while self._socket.recv(1):
                 pass
-        if not self._over:  # nobody but the supervisor has the other end
+        if not self._over:  # the other end is closed, and only the supervisor had it
             os.kill(os.getpid(), signal.SIGTERM)
 
 
 @dataclass(slots=True)
 class Place:
-    """One of the supervisor's workers; it has another process whenever it is started again."""
+    """The place of one worker; each time that the worker is started again, it gets a new process."""
 
     number: int
     process: subprocess.Popen[bytes] | None = None
     socket: socket.socket | None = None
-    url: str | None = None  #: of its health
-    wishes: str | None = None  #: HOST:PORT where its application would serve that
-    started: bool = False  #: messages flow, or did
-    ending: bool = False  #: its process was told to end; told twice, it aborts
+    url: str | None = None  #: URL of its health endpoint
+    wishes: str | None = None  #: HOST:PORT where its application would serve health
+    started: bool = False  #: whether messages flow, or did
+    ending: bool = False  #: whether its process was told to end; told twice, it aborts
     began: float = 0.0
-    failing: float | None = None  #: when it died first, and no process of it has run steadily since
-    due: float | None = 0.0  #: when it is started; None: it is not to be
+    failing: float | None = None  #: when it first died, with no steady run since
+    due: float | None = 0.0  #: when to start it; None: it is not to be started
     pause: float = FIRST_PAUSE
     heard: bytearray = field(default_factory=bytearray)
 
     def listen(self) -> None:
-        """Take in what the worker has told."""
+        """Read the messages of the worker."""
         if self.socket is None or self.started:
             return
         with contextlib.suppress(OSError):  # nothing has come
@@ -141,7 +143,7 @@ class Place:
                 self.started = True
 
     def is_being_started(self, now: float) -> bool:
-        """Return whether it serves no health yet, as was to be expected; or none any more, and nobody has seen that."""
+        """Return whether it serves no health because it is still starting, or has just died unnoticed."""
         dead = self.process is not None and self.process.poll() is not None
         if (self.url is not None and not dead) or (self.process is None and self.due is None):
             return False
@@ -150,13 +152,13 @@ class Place:
         return self.process is None or dead or now - self.began < STARTING
 
     def owes_an_answer(self, now: float) -> bool:
-        """Return whether it is to answer a scrape: its process runs on, and serves, or has had its time to start."""
+        """Return whether it must answer a scrape: its process is not ending, and serves or had its time to start."""
         if self.process is None or self.ending:
             return False
         return self.url is not None or now - self.began >= STARTING
 
     def start_again(self, now: float) -> float:
-        """Note that its process, which died, is to be started again; in how many seconds."""
+        """Note that its process died and is to be started again; returns in how many seconds."""
         if now - self.began >= STEADY:
             self.pause, self.failing = FIRST_PAUSE, None
         if self.failing is None:
@@ -174,7 +176,7 @@ class Place:
         self.heard.clear()
 
     def end(self) -> None:
-        """Tell its process to drain and to end, once, and have no other started."""
+        """Tell its process, once, to drain and end, and start no other."""
         self.due = None
         if self.process is not None and not self.ending and self.process.poll() is None:
             self.ending = True
@@ -183,17 +185,17 @@ class Place:
 
 class Supervisor:
     """
-    Runs `command` in `count` processes until SIGTERM or Ctrl-C, or until all have ended well.
+    Runs `command` in `count` processes until SIGTERM or Ctrl-C, or until all have ended with exit code 0.
 
     Args:
-        command: a `jmsx run`, to which the descriptor of its socket is added.
-        variables: that a worker has besides our own.
-        count: of workers.
-        health: HOST:PORT where all of them are probed and scraped at once; None: with reload where the application
-            says, else nowhere.
+        command: a `jmsx run` command, to which the descriptor of the worker's socket is added.
+        variables: environment variables of a worker, besides the supervisor's own.
+        count: the number of workers.
+        health: HOST:PORT where health and metrics of all workers are served together; None: with reload, where the
+            application says; else nowhere.
         drain_timeout: seconds that a worker may drain.
-        reload: the folder whose Python files have the workers started again when they change.
-        announce: is given words for the operator.
+        reload: the folder whose Python files are watched: if one changes, the workers are started again; None: none.
+        announce: called with texts for the operator.
 
     """
 
@@ -216,14 +218,14 @@ class Supervisor:
         self._announce = announce
         self._places = [Place(number) for number in range(count)]
         self._stopping = False
-        self._reached = False  #: a worker has once been up
+        self._reached = False  #: whether a worker has ever started
         self._code = 0
-        self.restarts = 0  #: of workers that died
+        self.restarts = 0  #: how often a dead worker was restarted
         self.endpoint: Endpoint | None = None
-        self._served: str | None = None  #: HOST:PORT, by the application's wish
+        self._served: str | None = None  #: HOST:PORT that the application asked for
 
     def run(self) -> int:
-        """Return the exit code: 0 if all ended well, 1 if one did not, 130 after a second signal."""
+        """Run, and return the exit code: 0 if all workers ended well, 1 if one did not, 130 after a second signal."""
         with Signals() as signals:
             if self._health is not None:
                 self._serve(self._health)
@@ -284,7 +286,7 @@ class Supervisor:
                 f"worker {place.number} ended with {_ending(code)}; waiting for a change"
             )
         elif not self._reached and code == 1:
-            self._code, place.due = 1, None  # it has said why, and no second try would help
+            self._code, place.due = 1, None  # it has logged why, and a second try would not help
             for other in self._places:
                 other.end()
         else:
@@ -313,7 +315,7 @@ class Supervisor:
             os.set_inheritable(theirs.fileno(), True)  # noqa: FBT003 - it takes no keywords
             variables = {**self._variables, "JMSX_WORKER": str(place.number)}
             if self._reload is not None:
-                # What Python has compiled counts as up to date if the second and the size of a change are the same.
+                # Python takes a compiled file for current if the source has the same size and time (in seconds).
                 variables["PYTHONDONTWRITEBYTECODE"] = "1"
             place.process = subprocess.Popen(  # noqa: S603 - our own command
                 [*self._command, f"--supervised={theirs.fileno()}"],
@@ -354,7 +356,7 @@ class Supervisor:
         while self._running() and number is None:
             for place in self._places:
                 if place.process is not None and (code := place.process.poll()) is not None:
-                    # who dies of it has not run yet: from then on the signal has a worker drain
+                    # a worker that SIGTERM kills had not begun to run: later it drains at the signal
                     codes.append(0 if code == -signal.SIGTERM else code)
                     place.forget()
             number = signals.wait_briefly(LOOK / 4)
@@ -413,7 +415,7 @@ class Supervisor:
             self.endpoint = None
         try:
             self._serve(str(place.wishes))
-        except JmsxError as error:  # the next change may mend it
+        except JmsxError as error:  # the next change of a file may mend it
             self._announce(f"error: {error}")
 
     def _probe(self, path: str) -> Callable[[], HealthReport]:
@@ -438,7 +440,7 @@ class Supervisor:
     def _metrics(self, _environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         owed = self._who_owe_an_answer()
         answers = self._ask_all("metrics")
-        owed &= self._who_owe_an_answer()  # not who came or went while the others were asked
+        owed &= self._who_owe_an_answer()  # not workers that came or went during the requests
         told = {number: body for number, (code, body) in answers.items() if code == _OK}
         up = "".join(
             f'jmsx_worker_up{{worker="{one.number}"}} {answered:d}\n'
@@ -477,7 +479,7 @@ jmsx_workers_running {len(self._running())}
 
 
 def _ask(place: Place, path: str) -> tuple[int | None, str]:
-    # Not by urllib: that would ask a proxy of the environment for our own worker.
+    # Not by urllib, which would use a proxy from the environment for a request to our own worker.
     url, process = place.url, place.process
     if url is None:
         return None, '{"status": "not up"}'
@@ -494,7 +496,7 @@ def _ask(place: Place, path: str) -> tuple[int | None, str]:
 
 
 def merged(told: dict[int, str]) -> str:
-    """Return expositions of several workers as one: each sample gets the label `worker`, each family stands once."""
+    """Merge the metrics of several workers (text format): samples get a label `worker`, and each family occurs once."""
     families: dict[str, tuple[list[str], list[str]]] = {}
     for number, text in told.items():
         family = ""

@@ -1,8 +1,8 @@
 """
-How the command line writes: as it stands, whoever wrote it.
+Output of the command line, with control characters made visible.
 
-What a broker, a message or an exception says may hold what a terminal obeys: sequences that clear the screen, set its
-title or turn the direction of writing. Here it is seen instead.
+The text of a broker, a message or an exception may contain sequences that a terminal obeys, such as those that clear
+the screen, set its title or change the direction of writing. Here they are shown as text instead.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from rich.console import ConsoleOptions, ConsoleRenderable, RenderResult
     from rich.segment import Segment
 
-#: What turns the direction of writing, and what ends a line for some and not for others.
+#: Characters that change the direction of writing, and those that only some programs take for the end of a line.
 _INVISIBLE: Final = frozenset(
     "\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 )
 
 
-#: Columns of a terminal that says it has none: rich would print nothing.
+#: The width, in columns, of a terminal that reports a width of 0, for which rich would print nothing.
 _WIDTH: Final = 80
 
 
 def visible(text: str, keep: str = "\n\t") -> str:
-    """Return `text` with control characters, but those in `keep`, written as Python would escape them."""
+    """Return `text` with control characters, except those in `keep`, escaped as in Python."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_escaped(one) if one not in keep and _is_control(one) else one for one in text)
@@ -49,9 +49,9 @@ def _escaped(one: str) -> str:
 
 class Console:
     """
-    A console that prints text as it is: no markup, no emoji for `:-1:` in a message id, no controls.
+    A console that prints text as it is: without markup, emoji (for `:-1:` in a message id) or control characters.
 
-    It is one of rich, which is loaded with the first line: `jmsx --help` prints none.
+    It uses rich, which is imported when the first line is printed, so not for `jmsx --help`.
     """
 
     def __init__(self, *, stderr: bool) -> None:
@@ -59,7 +59,7 @@ class Console:
 
     @cached_property
     def rich(self) -> rich.console.Console:
-        """The console of rich, for what is more than lines, such as a progress bar."""
+        """The rich console, for output other than lines, such as a progress bar."""
         from rich import console  # noqa: PLC0415 - not for `jmsx --help`
 
         class Lines(console.Console):
@@ -82,22 +82,22 @@ class Console:
                 """Wrap what is to be printed."""
                 return [_Visible(renderable) for renderable in renderables]
 
-        if not made.width:  # set once, it does not follow the terminal
+        if not made.width:  # only then, for a width that is set does not follow the terminal
             made.width = _WIDTH
         made.push_render_hook(Sight())
         return made
 
     @property
     def is_terminal(self) -> bool:
-        """Whether a person looks on."""
+        """Whether the output is a terminal."""
         return self.rich.is_terminal
 
     def print(self, *what: object, style: str | None = None) -> None:
-        """Print a line of texts with spaces between, or what rich can draw."""
+        """Print a line of texts with spaces between them, or objects that rich can draw."""
         self.rich.print(*what, style=style)
 
     def tell(self, text: str, *, style: str | None = None) -> None:
-        """Print sentences: on a terminal their lines end between words, and go on indented; a pipe has them whole."""
+        """Print sentences: on a terminal they are wrapped between words and indented; into a pipe they go unchanged."""
         if self.is_terminal:
             text = "\n".join(_wrapped(line, self.rich.width) for line in text.split("\n"))
         self.print(text, style=style)
@@ -108,7 +108,7 @@ class Console:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console for what was asked for, or for what is said beside it."""
+    """Return a console for standard output, or with `stderr` for standard error."""
     return Console(stderr=stderr)
 
 
@@ -125,10 +125,10 @@ def _wrapped(line: str, width: int) -> str:
 
 
 class VisibleFormatter(logging.Formatter):
-    """Log lines, whoever wrote what is in them."""
+    """A formatter of log lines that makes control characters in them visible."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Do as the base class does, with controls made visible."""
+        """Format `record` as the base class does, with control characters made visible."""
         return visible(super().format(record))
 
 

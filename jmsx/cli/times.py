@@ -14,7 +14,7 @@ _NUMBER: Final = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 
 
 def instant(option: str, text: str | None, now: datetime) -> datetime | None:
-    """Read an instant, in UTC where no zone is said, or so long before `now`."""
+    """Parse a point in time, in UTC unless a zone is given, or a duration, which is taken as so long before `now`."""
     if text is None:
         return None
     if text[-1:].isalpha():
@@ -26,7 +26,7 @@ def instant(option: str, text: str | None, now: datetime) -> datetime | None:
     except (
         ValueError,
         OverflowError,
-    ) as error:  # the second: in UTC it is in no year from 1 to 9999
+    ) as error:  # OverflowError: in UTC its year is not from 1 to 9999
         raise ConfigurationError(
             f"{option} {text!r} is no time: write 2026-11-22T10:00 (UTC), 2026-11-22T10:00+01:00,"
             " or how long ago: 30m, 24h, 7d"
@@ -34,7 +34,7 @@ def instant(option: str, text: str | None, now: datetime) -> datetime | None:
 
 
 def seconds(option: str, text: str) -> float:
-    """Read a duration: seconds, or with units."""
+    """Parse a duration, in seconds or with units, such as "5min"."""
     if _NUMBER.fullmatch(text):
         return float(text)
     try:

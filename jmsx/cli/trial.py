@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 #: Seconds without any progress after which draining gives up.
 PATIENCE: Final = 30.0
 
-#: Seconds that the broker's counts have to become final.
+#: Seconds to wait until the broker's counts are final.
 SETTLING: Final = 3.0
 
-#: Messages that are sent in one transaction.
+#: How many messages are sent in one transaction.
 _TOGETHER: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoResult:
-    """What a run came to; counts are messages, paths are where the evidence lies."""
+    """The result of a run: counts of messages, and the paths of the evidence."""
 
     sent: int
     processed: int
@@ -42,17 +42,17 @@ class DemoResult:
     dead_lettered: int
     lost: int
     duplicates: int
-    audit: str  #: Spark's verdict: balanced, suspect, unverifiable; or not run
+    audit: str  #: the report's verdict: balanced, suspect, unverifiable; or not run
     agree: bool
     report: str
     events: str
     metrics: str
-    left: int = 0  #: still on the broker, in a queue of the application
+    left: int = 0  #: messages left in the application's queues
     differences: list[str] = field(default_factory=list)
 
     @property
     def passed(self) -> bool:
-        """Whether nothing was lost and all books agree."""
+        """Whether no message was lost, and all records agree."""
         return self.lost == 0 and self.agree
 
     def as_dict(self) -> dict[str, Any]:
@@ -91,12 +91,12 @@ class Trial:
 
     def exchange(self, broker: Any, progress: Callable[[str, int], None]) -> None:
         """
-        Send and consume everything on `broker`; `progress(phase, messages)` is told how far it is.
+        Send and consume all messages on `broker`; `progress(phase, messages)` is called as it goes on.
 
         Raises what the application raises, such as ConnectionFailedError when the broker dies.
         """
         self._app.url = broker.url
-        self._app.reconnect = False  # a broker of our own that is gone does not come back
+        self._app.reconnect = False  # if the demo's own broker dies, it does not come back
         self._app.start()
         try:
             self._send(progress)
@@ -109,7 +109,7 @@ class Trial:
         self._app.stop()
 
     def judge(self, broker: Any, *, with_report: bool) -> DemoResult:
-        """Compare what was sent with what was settled and what lies on the broker."""
+        """Compare the messages that were sent with those that were settled and those that are on the broker."""
         metrics_path = self._out / "metrics.prom"
         metrics_path.write_bytes(_exposition(self._metrics))
         with open_access(broker.url) as access:
@@ -191,7 +191,7 @@ def _keys_in(broker: Any, queues: Iterable[str]) -> list[str]:
 
 @contextlib.contextmanager
 def fresh_broker(kind: str) -> Iterator[Any]:
-    """Yield a broker of its own, of that kind of `jmsx.brokers`, gone afterwards; raises ConfigurationError."""
+    """Start a broker of that `kind` for this run, yield it, and remove it afterwards; raises ConfigurationError."""
     with plugins.load("jmsx.brokers", kind).for_audit() as broker:
         yield broker
 

@@ -1,4 +1,4 @@
-"""How commands tell that something cannot be written or read: what it was, and why, in words."""
+"""Errors of commands about a file that cannot be written or read: which file, and why."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def worded(error: OSError) -> str:
-    """Return what to print of an OSError: the file, if it names one, and the cause."""
+    """Return the text to print for an OSError: the file, if it names one, and the cause."""
     why = error.strerror or str(error) or type(error).__name__
     return why if error.filename is None else f"{error.filename}: {why}"
 
 
 @contextmanager
 def writing(what: str) -> Iterator[None]:
-    """Have ConfigurationError say that `what`, such as `--page life.html`, cannot be written, where OSError would."""
+    """Turn an OSError in this block into a ConfigurationError: `what` (such as `--page life.html`) is not writable."""
     try:
         yield
     except OSError as error:

@@ -404,7 +404,7 @@ class ConnectionOptions:
 
 
 class AppKeywords(TypedDict, total=False):
-    """The fields of `ConnectionOptions` as keywords, for type checkers; except `reconnect`, for which `App` has its own."""
+    """The fields of `ConnectionOptions` except `reconnect`, as keywords, for type checkers."""
 
     client_id: str | None
     username: str | None

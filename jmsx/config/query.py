@@ -184,8 +184,8 @@ def check_agreement(queries: Iterable[tuple[str, bool]], common: str) -> None:
     """
     Raise ConfigurationError if the brokers of one URI, each with its own query, set an option to different values.
 
-    A broker whose query does not set an option gets the value of the others; except for TLS: `verifyHostName=false` must
-    be set for each broker that uses TLS. Options in the query `common` apply to all brokers.
+    A broker whose query does not set an option gets the value of the others; except for TLS: `verifyHostName=false`
+    must be set for each broker that uses TLS. Options in the query `common` apply to all brokers.
     """
     brokers = [(_said(query) | _said(common), tls) for query, tls in queries]
     names = {field: name for own, _ in brokers for field, (name, _) in own.items()}
