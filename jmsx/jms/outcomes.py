@@ -93,8 +93,8 @@ class Discard(Steering):
     """
     The message is not worth keeping: acknowledge it, and count it as discarded.
 
-    Raised by the handler of a batch it does not say which message it means, so all of them are delivered again, one by
-    one; to discard some of them, raise `BatchError({message: Discard()})`.
+    If the handler of a batch raises it, it does not say which message it means, so all of them are delivered again, one
+    by one; to discard some of them, raise `BatchError({message: Discard()})`.
     """
 
 
