@@ -112,6 +112,8 @@ BOOK: Final = {
     "enqueued": pl.Int64,  # between the counts of the writer that watched longest
     "dequeued": pl.Int64,
     "expired": pl.Int64,  # while any writer watched
+    # of these, what may have come while nobody watched, so that nobody knows whose it was
+    "perhaps_older": pl.Int64,
     "size": pl.Int64,  # at the last count of the writer that watched longest
     "counted_us": pl.Int64,  # when the last count was, by the writer's corrected clock
     "other_in": pl.Int64,  # at least so many came that are in no line
@@ -200,7 +202,7 @@ def reconciled(
         .with_columns(
             pl.col("came_most", "went_most", "outside", "came_least", "went_least").fill_null(0),
             pl.col("came_ever", "sure_ever", "went_ever").fill_null(0),
-            pl.col("further_in", "further_out", "further_expired").fill_null(0),
+            pl.col("further_in", "further_out", "further_expired", "perhaps_older").fill_null(0),
         )
     )
     went = pl.col("dequeued") - pl.col("expired")
@@ -485,6 +487,7 @@ _FURTHER: Final = {
     "further_in": pl.Int64,
     "further_out": pl.Int64,
     "further_expired": pl.Int64,
+    "perhaps_older": pl.Int64,
     "first_us": pl.Int64,
     "last_us": pl.Int64,
 }
@@ -518,6 +521,8 @@ def _further(watched: pl.DataFrame, spans: pl.DataFrame, moved: pl.DataFrame) ->
             (pl.col("enqueued") - pl.col("came")).clip(lower_bound=0).sum().alias("further_in"),
             (went - pl.col("went")).clip(lower_bound=0).sum().alias("further_out"),
             pl.col("expired").sum().alias("further_expired"),
+            # What waited at the first count came unseen: it may be of others, whom no count tells of.
+            pl.min_horizontal("expired", "size_before").sum().alias("perhaps_older"),
             pl.col("from_us").min().alias("first_us"),
             pl.col("to_us").max().alias("last_us"),
         )

@@ -567,7 +567,9 @@ def conclusions(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Da
         .group_by("route")
         .agg(pl.col("expired_at_broker").sum().alias("expiring"))
         .join(
-            held.book.lazy().select("route", "proven", "other_in", booked=pl.col("expired")),
+            held.book.lazy().select(
+                "route", "proven", "other_in", booked=pl.col("expired") - pl.col("perhaps_older")
+            ),
             on="route",
             how="left",
         )

@@ -533,6 +533,30 @@ def test_what_expires_while_another_process_watches_is_proven(long: str) -> None
     assert "3 messages expired" in findings(summary, "expired")[0]
 
 
+@pytest.mark.parametrize(("waited", "verdict"), [(0, "balanced"), (1, "unverifiable")])
+def test_what_came_unseen_may_be_of_others_as_it_expires(waited: int, verdict: str) -> None:
+    """Ours is taken while nobody watches; what expires later waited then, and may be a stranger's; or it is ours."""
+    log = Log().opens(OLD)
+    log.reads(OLD)
+    log.stats(OLD, START)
+    log.deliver(OLD, log.send(OLD, START + 2 * MINUTE), START + 3 * MINUTE)
+    log.stats(OLD, START + 20 * MINUTE, enqueued=1, dequeued=1)
+    if waited:
+        log.send(OLD, START + 30 * MINUTE, expires_us=START + 31 * MINUTE)
+    log.closes(OLD, START + 40 * MINUTE).opens(NEW, START + HOUR)
+    before = {"enqueued": 1 + 2 * waited, "dequeued": 1 + waited, "size": waited}
+    log.stats(NEW, START + HOUR, ORDERS, **before)
+    if not waited:
+        log.send(NEW, START + HOUR + 2 * MINUTE, expires_us=START + HOUR + 3 * MINUTE)
+    gone = 2 + waited
+    log.stats(NEW, START + HOUR + 10 * MINUTE, enqueued=gone, dequeued=gone, expired=1)
+    log.closes(NEW, START + HOUR + 10 * MINUTE)
+    summary = told(log)
+
+    assert (summary["verdict"], summary["expired_at_broker"]) == (verdict, 1), summary["reasons"]
+    assert "1 message expired" in findings(summary, "expired")[0]
+
+
 def test_what_two_processes_count_at_once_is_counted_once() -> None:
     """Two lie in wait of the same three: six that are not settled are more than what expired."""
     log = Log().opens(OLD).opens(NEW)
