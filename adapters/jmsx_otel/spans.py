@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 def tracing(tracer_provider: TracerProvider | None = None) -> Layer:
     """
     Return a middleware for `App(middleware=[...])` that traces sends and handlers (plain, `async def`, and of batches).
-    Each call of a handler has a CONSUMER span, `process NAME`, with links to the senders' spans of its messages, if
 
+    Each call of a handler has a CONSUMER span, `process NAME`, with links to the senders' spans of its messages, if
     these have a trace context; exceptions are recorded. Each `app.send` has a PRODUCER span, `send NAME`; a received
     message that is sent on keeps its trace context. `tracer_provider`: None means the program's global one.
     """

@@ -266,9 +266,10 @@ def _but_sent_on(found: pl.DataFrame, stories: pl.DataFrame, held: Books) -> pl.
 
 def _but_given_up(found: pl.DataFrame, stories: pl.DataFrame, held: Books) -> pl.DataFrame:
     """
-    Count one message of a key as `elsewhere` if its last delivery was to dead-letter it, and the link was lost before
+    Count one message of a key as `elsewhere` if it may be a dead letter without a line.
 
-    the broker answered: it may be a dead letter, unless somebody surely got it afterwards.
+    That is so if its last delivery was to dead-letter it, and the link was lost before the broker answered, unless
+    somebody surely got it afterwards.
     """
     late = pl.col("kind") == flows.LATE
     told = balance.with_hosts(balance.deliveries_by_route(stories, held.routes), held.clocks)
@@ -433,9 +434,9 @@ def _with_strangers(
 
 def _strangers_beyond(stories: pl.DataFrame, told: pl.DataFrame, held: Books) -> pl.DataFrame:
     """
-    Return strangers' messages (sent by nobody here) of times outside the period that were settled: route, bucket,
+    Return strangers' messages (sent by nobody here) of times outside the period that were settled.
 
-    key_us, back_us, n. `stories` are those rows of `told` that are of the period.
+    Columns: route, bucket, key_us, back_us, n. `stories` are those rows of `told` that are of the period.
     """
     if held.beyond.is_empty():
         return pl.DataFrame(schema=_STRANGERS)

@@ -301,9 +301,8 @@ def but_sent_back(
     by_key: pl.DataFrame,
 ) -> pl.DataFrame:
     """
-    Subtract in `book`, as `reconciled`, the messages that our consumers sent back for the broker to deliver later, so
+    Subtract from the others' traffic in `book` the messages that our consumers sent back to be delivered later.
 
-    that they do not count as traffic of others.
     The broker counts the copy, which has an id of its own, as one more that came, and the message as one more that
     went. The line is written before the broker has the copy, so some may never have been sent back. A message surely
     was if it failed and then came under another id. For one that has not come again nobody knows: but if its sender

@@ -1,7 +1,8 @@
 """
-The functions that the commands of `jmsx` call. Each command has its process to itself, where Polars is set up as in the
+The functions that the commands of `jmsx` call.
 
-processes that read segments. They are entry points: a command's module is imported only after the process is set up.
+Each command has its process to itself, where Polars is set up as in the processes that read segments. The functions are
+entry points: a command's module is imported only after the process is set up.
 """
 
 from __future__ import annotations

@@ -127,9 +127,10 @@ def with_sent_to(rows: pl.DataFrame, held: Books) -> pl.DataFrame:
 
 def settlements(held: Books) -> pl.DataFrame:
     """
-    Return how many messages were settled: `dest`, `route`, `hour_us`, `strange` (as `is_strange`), `n`, and `number`
+    Return how many messages were settled.
 
-    (which of the numbers counts them) and `sent_to` (dest).
+    Columns: `dest`, `route`, `hour_us`, `strange` (as `is_strange`), `n`, `number` (which of the numbers counts them)
+    and `sent_to` (dest).
     """
     return (
         held.deliveries.lazy()
@@ -343,9 +344,8 @@ def explained(
     found: pl.DataFrame, missing: pl.DataFrame, in_hand: pl.DataFrame, held: Books
 ) -> pl.DataFrame:
     """
-    Add to each key how many of its unaccounted messages may have been settled in a gap of the log, or still wait, or
+    Add to each key how many of its unaccounted messages may have been settled in a gap, still wait, or went elsewhere.
 
-    went elsewhere.
     A gap explains only messages sent before its end, and no more than it has lines (but see `_with_removals`).
     What waits at the broker explains no more messages than its counts; if others read, too, and the counts do not cover
     all the time, the counts only tell how many went to others at least. Consumers explain no more than they hold
@@ -464,9 +464,10 @@ def _rooms(
 @of_rows
 def _with_removals(missing: pl.DataFrame, held: Books) -> pl.DataFrame:
     """
-    Let a gap in the log of a durable subscription's reader explain all messages sent until that subscription surely
+    Let a gap in the log of a durable subscription's reader explain more messages than it has lines.
 
-    delivered one again: a missing line may have told that the subscription was removed, with all messages it had.
+    It explains all that were sent until that subscription surely delivered one again: a missing line may have told that
+    the subscription was removed, with all messages it had.
     """
     durable = held.routes.reads.filter(pl.col("subscription").str.starts_with(DURABLE))["route"]
     may_be = pl.col("route").is_in(durable.unique().implode())
@@ -530,9 +531,9 @@ def _taken(sent: pl.Expr, room: pl.Expr, among: Sequence[str]) -> pl.Expr:
 
 def _with_dropped(found: pl.DataFrame, among: Sequence[str]) -> pl.DataFrame:
     """
-    Add `dropped_too`: how many of each key's messages the broker may have dropped, as strangers' messages had their
+    Add `dropped_too`: how many of each key's messages may have been dropped for a duplicate id of strangers' messages.
 
-    duplicate ids. With ids made by jmsx no more can have been dropped, up to any moment, than strangers' messages were
+    With ids made by jmsx no more can have been dropped, up to any moment, than strangers' messages were
     `made` before it; with common ids, too, no more than these and `others`. What is too many is subtracted from the
     first ones: gaps may explain old messages.
     """

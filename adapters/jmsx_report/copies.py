@@ -25,7 +25,7 @@ from jmsx_report.nothing import of_lines, of_rows
 
 #: A copy that came less than this before the consumer's statement of having nothing may still have been on its way.
 ON_ITS_WAY_US: Final = 60_000_000
-#: Outcomes of a delivery after which the broker has the message again, and no handler was called with it.
+#: Outcomes of a delivery after which the broker has the message again, so that they account for no copy.
 _GIVEN_BACK: Final = (Outcome.ABANDONED.value, Outcome.RELEASED.value)
 #: Outcomes of sends after which the broker may have the message.
 _SENT: Final = ("confirmed", "unconfirmed")
@@ -173,10 +173,10 @@ _MISSED: Final = (pl.col("at_us") <= pl.col("idle_us")).fill_null(value=False)
 @of_rows
 def in_doubt(copies: pl.DataFrame, compared: pl.DataFrame) -> pl.DataFrame:
     """
-    Return the buckets whose copies must be looked at key by key: bucket; `copies` as `watched`, `compared` as
+    Return the buckets whose copies must be looked at key by key: bucket.
 
-    `balance.buckets`.
-    In all others as many copies were settled as were sent, and the fingerprints agree.
+    `copies` as `watched`, `compared` as `balance.buckets`. In all others as many copies were settled as
+    were sent, and the fingerprints agree.
     """
     n, xor, total = fingerprint(pl.col("n"))
     return (

@@ -51,9 +51,9 @@ def flowed(asked: Period) -> pl.Expr:
 
 def within(sums: Sums, asked: Period, clocks: Clocks) -> Sums:
     """
-    Keep the rows of the audit's partials that concern messages of the period: to 10 s, or to the hour for keys without
+    Keep the rows of the audit's partials that concern messages of the period.
 
-    a time.
+    It is kept to 10 s, or to the hour for keys without a time.
     Lines that were missing before the period cannot be about messages sent in it, so they do not count as missing; and
     the broker's counts begin with the period.
 

@@ -162,10 +162,10 @@ def removals(
 @of_rows
 def _own_last(gave_some: pl.DataFrame, ends: pl.DataFrame, clocks: Clocks) -> pl.DataFrame:
     """
-    Return the time of each sender's last message that a subscription surely delivered before its end: end, sender,
+    Return the time of each sender's last message that a subscription surely delivered before its end.
 
-    own_us (by the sender's clock, whatever others show). `gave_some`: route, bucket, sender (null: several sent then);
-    `ends`: end, route, sender, removed_us.
+    Columns: end, sender, own_us (by the sender's clock, whatever others show). `gave_some`: route, bucket, sender
+    (null: several sent then); `ends`: end, route, sender, removed_us.
     """
     own = gave_some.drop_nulls("sender").select("route", "sender", key_us="bucket")
     return (

@@ -43,9 +43,9 @@ def _attempts(events: Events) -> pl.DataFrame:
 @of_lines("delivery", "redelivery.scheduled")
 def _both(events: Events) -> pl.DataFrame:
     """
-    Return each redelivery by its identity, even if only one of its two lines (the plan, the delivery) is in this batch;
+    Return each redelivery by its identity, even if only one of its two lines is in this batch.
 
-    columns of the other one are null.
+    The lines are the plan and the delivery; if one is not here, its columns are null.
     A message that was given back unseen comes again with the same attempt number: all such deliveries count as one
     redelivery, which began when the message was first handed over. `whole`: both lines are here, and no line is missing
     in between, so no other batch can have an earlier delivery.

@@ -492,7 +492,7 @@ class ConnectFailed:
 
     Args:
         at: when; seconds, monotonic.
-        result: `refused` (no connection, or CONNECT refused), `credentials`, `timeout`, `tls`, `settings`.
+        result: `refused` (no connection, or no CONNECTED frame), `credentials`, `timeout`, `tls`, `settings`.
         detail: what the socket or the broker said.
 
     """

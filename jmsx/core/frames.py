@@ -219,7 +219,7 @@ class Record:
 
     @property
     def holds_unwritten(self) -> bool:
-        """Whether this is true even if the frames beside it could not be written: all but SETTLED is."""
+        """Whether this is true even if the frames beside it are not written: so it is of all but SETTLED."""
         return self.end is not HandOutEnd.SETTLED
 
 

@@ -226,9 +226,8 @@ class Subscriptions:
 
     def _tell_next(self, deliveries: Sequence[Delivery], told: Callable[[Lost], Lost]) -> None:
         """Have the next delivery of each message of a lost link know what is `told` of this one."""
-        come = Counter[
-            int
-        ]()  # again before the application was done: so often each name is told of
+        # Messages that came again before the application was done: how often each name is to be told.
+        come = Counter[int]()
         for delivery in deliveries:
             consumer = self._consumers[delivery.arrival.subscription_id]
             if not self._lost_deliveries.tell(consumer, delivery, told):

@@ -125,7 +125,7 @@ class Disposition(Enum):
     REJECT = "reject"  #: dead letter, at once
     DISCARD = "discard"  #: acknowledge and forget, counted
     DUPLICATE = "duplicate"  #: acknowledge and forget, counted: it was done before
-    RELEASE = "release"  #: no handler could run: it waits again, and this attempt is not counted
+    RELEASE = "release"  #: not handled, and not its fault: it waits again, uncounted
     UNDO = "undo"  #: its handler's work is rolled back with that of others: it waits again as redelivered, not failed
 
 

@@ -134,7 +134,7 @@ class SessionLink:
 
     @property
     def ended_at(self) -> float:
-        """When the last delivery was settled (seconds, monotonic), -inf if none was; takes no lock either."""
+        """When a delivery last ended, settled or not (seconds, monotonic), -inf if none has; takes no lock either."""
         return self.engine.core.ended_at
 
     @property
@@ -365,7 +365,7 @@ class SessionLink:
         return TemporaryTopic(self._temporary_name(), owner=self)
 
     def owns(self, destination: Destination) -> bool:
-        """Return whether this session created the temporary `destination`, also if it is named as the broker does."""
+        """Return whether this session created the temporary `destination`, under its own name or the broker's."""
         if isinstance(destination, Temporary):
             return destination.owner is self
         return destination.name.startswith(
