@@ -105,10 +105,12 @@ TRAFFIC: Final = Partial(
 )
 
 #: The columns of `reconciled`.
-BOOK: Final = {
+BOOK: Final[dict[str, pl.DataType | type[pl.DataType]]] = {
     "route": pl.String,
     "from_us": pl.Int64,  # the first of all counts that are used
     "to_us": pl.Int64,  # the last of them
+    "begins_us": pl.List(pl.Int64),  # when each time begins that they are of, and when it ends
+    "ends_us": pl.List(pl.Int64),
     "enqueued": pl.Int64,  # between the counts of the writer that watched longest
     "dequeued": pl.Int64,
     "expired": pl.Int64,  # while any writer watched
@@ -203,6 +205,7 @@ def reconciled(
             pl.col("came_most", "went_most", "outside", "came_least", "went_least").fill_null(0),
             pl.col("came_ever", "sure_ever", "went_ever").fill_null(0),
             pl.col("further_in", "further_out", "further_expired", "perhaps_older").fill_null(0),
+            pl.col("others_from_us", "others_to_us").fill_null([]),
         )
     )
     went = pl.col("dequeued") - pl.col("expired")
@@ -246,8 +249,10 @@ def reconciled(
         (pl.col("came_least") - pl.col("enqueued")).clip(lower_bound=0).alias("fewer_in"),
         (pl.col("went_least") - pl.col("dequeued")).clip(lower_bound=0).alias("fewer_out"),
         pl.when(pl.col("queues") == 1).then(pl.col("surely_from_us", "surely_to_us")),
-        pl.min_horizontal("from_us", "first_us").alias("from_us"),
-        pl.max_horizontal("to_us", "last_us").alias("to_us"),
+        pl.min_horizontal("from_us", pl.col("others_from_us").list.min()).alias("from_us"),
+        pl.max_horizontal("to_us", pl.col("others_to_us").list.max()).alias("to_us"),
+        pl.concat_list("from_us", "others_from_us").alias("begins_us"),
+        pl.concat_list("to_us", "others_to_us").alias("ends_us"),
         pl.col("expired") + pl.col("further_expired"),
         whole.alias("whole"),
         even.alias("even"),
@@ -316,25 +321,30 @@ def but_sent_back(
         by_key: as `balance.keys`.
 
     """
-    window = ("from_us", "to_us", "surely_from_us", "surely_to_us")
+    window = ("begins_us", "ends_us", "surely_from_us", "surely_to_us")
     counted = book.filter(pl.col("other_out") > 0).select("route", *window)
     plans = (
         stories.filter(pl.col("kind") == PLANNED, ~pl.col("kept"))
         .join(_read_directly(routes), on="dest")
-        .join(counted, on="route")
+        .join(counted.explode("begins_us", "ends_us"), on="route")
     )
     if plans.is_empty():
         return book
-    outcome, begun = pl.col("outcome"), clocks.earliest("first_us") <= pl.col("to_us") + MINUTE_US
-    since = pl.col("from_us") - MINUTE_US
+    outcome, begun = pl.col("outcome"), clocks.earliest("first_us") <= pl.col("ends_us") + MINUTE_US
+    since = pl.col("begins_us") - MINUTE_US
     inside = (clocks.earliest("first_us") >= pl.col("surely_from_us") + MINUTE_US) & (
         clocks.latest("first_us") <= pl.col("surely_to_us") - MINUTE_US
     )
-    tried = plans.group_by(KEY).agg(
-        inside.fill_null(value=False).sum().alias("inside"),
-        (begun & (clocks.latest("until_us") >= since)).sum().alias("in"),
-        (begun & (clocks.latest("first_us") >= since)).sum().alias("out"),
-        pl.len().alias("tries"),
+    # What was sent back while nobody watched is in no count.
+    tried = (
+        plans.group_by(*KEY, "writer", "plan")
+        .agg(
+            inside.any().alias("inside"),
+            (begun & (clocks.latest("until_us") >= since)).any().alias("in"),
+            (begun & (clocks.latest("first_us") >= since)).any().alias("out"),
+        )
+        .group_by(KEY)
+        .agg(pl.col("inside", "in", "out").sum(), pl.len().alias("tries"))
     )
     came = (
         deliveries_by_route(stories.filter(kind="delivery"), routes)
@@ -481,14 +491,14 @@ def _spans(watched: pl.DataFrame) -> pl.DataFrame:
 
 
 #: The columns of `_further`: counts of other writers than the one that watched longest.
-_FURTHER: Final = {
+_FURTHER: Final[dict[str, pl.DataType | type[pl.DataType]]] = {
     "route": pl.String,
     "further_in": pl.Int64,
     "further_out": pl.Int64,
     "further_expired": pl.Int64,
     "perhaps_older": pl.Int64,
-    "first_us": pl.Int64,
-    "last_us": pl.Int64,
+    "others_from_us": pl.List(pl.Int64),
+    "others_to_us": pl.List(pl.Int64),
 }
 
 
@@ -522,8 +532,7 @@ def _further(watched: pl.DataFrame, spans: pl.DataFrame, moved: pl.DataFrame) ->
             pl.col("expired").sum().alias("further_expired"),
             # What waited at the first count came unseen: it may be of others, whom no count tells of.
             pl.min_horizontal("expired", "size_before").sum().alias("perhaps_older"),
-            pl.col("from_us").min().alias("first_us"),
-            pl.col("to_us").max().alias("last_us"),
+            pl.col("from_us", "to_us").name.prefix("others_"),
         )
     )
 

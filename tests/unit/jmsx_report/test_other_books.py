@@ -557,6 +557,36 @@ def test_what_came_unseen_may_be_of_others_as_it_expires(waited: int, verdict: s
     assert "1 message expired" in findings(summary, "expired")[0]
 
 
+@pytest.mark.parametrize("back", [0, 3])
+def test_what_is_sent_back_while_nobody_watches_is_in_no_count(back: int) -> None:
+    """A stranger takes two of ours while the first watches, and one of its own; then ours come again, unwatched."""
+    log = Log().opens(OLD)
+    log.reads(OLD)
+    log.stats(OLD, START)
+    for number in range(10):
+        made = log.send(OLD, START + 2 * MINUTE + number)
+        if number > 1:
+            log.deliver(OLD, made, START + 3 * MINUTE)
+    log.stats(OLD, START + 20 * MINUTE, enqueued=11, dequeued=11)
+    for number in range(back):
+        made = log.send(OLD, START + 30 * MINUTE + number)
+        at = START + 31 * MINUTE
+        log.deliver(OLD, made, at, outcome="rolled_back", msg_id=f"{number}a")
+        log.plan(OLD, made, at, SECOND, by_broker=True, blocking=False)
+        log.deliver(OLD, made, at + 5 * SECOND, msg_id=f"{number}b", attempt=2)
+    log.closes(OLD, START + 40 * MINUTE).opens(NEW, START + HOUR)
+    for minute, one in ((0, 0), (10, 1)):
+        gone = 11 + 2 * back + one
+        log.stats(NEW, START + HOUR + minute * MINUTE, enqueued=gone, dequeued=gone)
+        if not one:
+            log.deliver(NEW, log.send(NEW, START + HOUR + 5 * MINUTE), START + HOUR + 6 * MINUTE)
+    summary = told(log.closes(NEW, START + HOUR + 10 * MINUTE))
+
+    assert (summary["verdict"], summary["explained"]) == ("unverifiable", 2), summary["reasons"]
+    assert "at least 3 messages went" in findings(summary, "foreign_consumers")[0]
+    assert "at least 1 message came" in findings(summary, "foreign_producers")[0]
+
+
 def test_what_two_processes_count_at_once_is_counted_once() -> None:
     """Two lie in wait of the same three: six that are not settled are more than what expired."""
     log = Log().opens(OLD).opens(NEW)
