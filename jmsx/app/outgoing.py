@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jmsx.app.answers import Requests
@@ -104,10 +103,18 @@ class Outgoing:
         self, to: Destination | str, body: Message | Data, options: SendKeywords
     ) -> str:
         """Do as `send` does, without blocking the event loop; in a transaction, cancelling waits until it is done."""
-        whole = self._transacting() is not None
-        send = partial(self.send, to, body, options, self._machine.monotonic())
+        whole, pool = self._transacting() is not None, self._pool
+        asked_at = self._machine.monotonic()
+
+        def send() -> str:
+            if pool is not self._pool:
+                raise ConnectionFailedError(
+                    f"the app was stopped before a thread of its pool for asend() was free; nothing was sent to {to}"
+                )
+            return self.send(to, body, options, asked_at)
+
         try:
-            return await in_thread(send, self._pool, to_its_end=whole)
+            return await in_thread(send, pool, to_its_end=whole)
         except NoThreadError as error:
             raise _unsent(to, error) from error
 
@@ -132,8 +139,8 @@ class Outgoing:
 
     def take(self, ended: list[Connection]) -> None:
         """Move all connections, also those that are being opened, to `ended`, whose owner closes them."""
-        # The old pool's idle threads end when it is freed. Its shutdown() would wait for a lock that the caller may
-        # hold, if it is a signal handler.
+        # What waits for a thread of the old pool is not sent any more; it would open a connection again. Idle threads
+        # end when that pool is freed: its shutdown() would wait for a lock that a signal handler may have interrupted.
         self._pool = _threads()
         for each in (self._sender, self._replier, self.requests):
             each.take(ended)

@@ -26,7 +26,7 @@ from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, MessageFormat
 from jmsx.testing import FakeBrokerServer, harness
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 URL = "stomp://localhost:61613"
 KINDS = pytest.mark.parametrize("kind", ["classic", "artemis"])
@@ -251,6 +251,24 @@ def test_who_awaits_a_broker_that_is_away_keeps_no_thread_from_others() -> None:
             app.abort()
 
     assert asyncio.run(send()) == "looked up"
+
+
+@pytest.mark.parametrize("end", [App.stop, App.abort])
+def test_what_waits_for_a_thread_is_not_sent_once_the_app_is_stopped(
+    end: Callable[[App], None],
+) -> None:
+    """It opened a connection behind the stop, and waited for the broker for ever; the program did not end."""
+    app = App("stomp://127.0.0.1:1")
+
+    async def send() -> list[str | BaseException]:
+        sending = [asyncio.create_task(app.asend("queue://orders", "x")) for _ in range(40)]
+        await asyncio.sleep(0.01)
+        end(app)
+        return await asyncio.wait_for(asyncio.gather(*sending, return_exceptions=True), 10)
+
+    ended = asyncio.run(send())
+    assert {type(error) for error in ended} == {ConnectionFailedError}
+    assert "nothing was sent to queue://orders" in str(ended[-1])
 
 
 def test_a_thread_of_the_loops_pool_may_wait_for_an_asend() -> None:
