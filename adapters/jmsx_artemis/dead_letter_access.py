@@ -205,30 +205,34 @@ class ArtemisDeadLetters:
         act: Callable[[str], Inquiry[bool]],
         size: int = BATCH,
     ) -> Iterator[list[str]]:
+        """
+        Have the broker do `act` for `letters` of a queue, `size` at a time; yield the ids of those that it did.
+
+        The others are gone. The broker does not find a message in a page that it has not read yet, and lists those of
+        pages that are with a consumer (BROKER.md A63), so messages that it still lists are asked for again. Raises
+        BrokerTimeoutError at the end if some are never found for READING seconds, or at once if none of a batch is.
+        """
+        missing = 0
         for start in range(0, len(letters), size):
-            yield from self._all_of(queue, letters[start : start + size], act)
-
-    def _all_of(
-        self, queue: str, letters: Sequence[DeadLetter], act: Callable[[str], Inquiry[bool]]
-    ) -> Iterator[list[str]]:
-        """
-        Have the broker do `act` for `letters` of a queue; yield the ids of those that it did. The others are gone.
-
-        The broker does not find a message in a page that it has not read yet (BROKER.md A63), so messages that it still
-        lists are asked for again. Raises BrokerTimeoutError if none of these is found for READING seconds.
-        """
-        waited, pause = 0.0, _FIRST_LOOK
-        while letters:
-            done = self._ask(_those([one.id for one in letters], act))
-            if done:
-                yield done
-                waited, pause = 0.0, _FIRST_LOOK
-            letters = self._still_there(queue, [one for one in letters if one.id not in done])
-            if letters and not done:
-                if waited >= READING:
-                    raise _unread(queue, len(letters))
-                time.sleep(pause)
-                waited, pause = waited + pause, min(2 * pause, _LAST_LOOK)
+            batch, found = letters[start : start + size], False
+            waited, pause = 0.0, _FIRST_LOOK
+            while batch:
+                done = self._ask(_those([one.id for one in batch], act))
+                if done:
+                    found = True
+                    yield done
+                    waited, pause = 0.0, _FIRST_LOOK
+                batch = self._still_there(queue, [one for one in batch if one.id not in done])
+                if batch and not done:
+                    if waited >= READING:
+                        break
+                    time.sleep(pause)
+                    waited, pause = waited + pause, min(2 * pause, _LAST_LOOK)
+            missing += len(batch)
+            if batch and not found:
+                break
+        if missing:
+            raise _unread(queue, missing)
 
     def _still_there(self, queue: str, letters: Sequence[DeadLetter]) -> Sequence[DeadLetter]:
         """Return those of `letters` that the broker lists in the queue, by a filter of the times of their sending."""
@@ -421,8 +425,9 @@ def _moved(
 
 def _unread(queue: str, letters: int) -> BrokerTimeoutError:
     return BrokerTimeoutError(
-        f"the broker lists {counted(letters, 'message')} in pages of {queue}, and has read none of them in"
-        f" {READING:g} s; resume the queue if it is paused, and do the same again"
+        f"the broker lists {counted(letters, 'message')} in pages of {queue}, and found none of them in {READING:g} s:"
+        " they are with a consumer, or it has not read them; stop whoever reads the queue, resume it if it is paused,"
+        " and do the same again"
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from jmsx import AcknowledgeMode, Connection, Message, Queue, RedeliveryPolicy
+from jmsx import AcknowledgeMode, Connection, Message, PrefetchPolicy, Queue, RedeliveryPolicy
 from jmsx.app import App
 from jmsx.cli.commands import app as main
 from jmsx.cli.dlq import app as dlq
@@ -874,6 +874,49 @@ def test_a_broker_that_reads_its_pages_no_more(
         assert "not there any more" not in ended.output
         console.ask(f"queue.{dead.name}", "resume")
         assert "done" in run(paging, "purge", dead.name, "--yes")
+
+
+def test_a_consumer_that_keeps_the_broker_from_its_pages(
+    paging: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has in hand fills the memory that pages are read into; when it is stopped a replay does them all."""
+    monkeypatch.setattr(dead_letter_access, "READING", 0.5)
+    dead, target = in_pages(paging, 100), fresh_queue()
+    asked = ["replay", dead.name, "--to", target.uri, "--yes", "--broker", paging.url]
+    with Connection(paging.url) as connection:
+        consumer = connection.create_session(AcknowledgeMode.CLIENT_ACKNOWLEDGE).create_consumer(
+            dead
+        )
+        connection.start()
+        while consumer.receive(1) is not None:
+            pass
+        ended = CliRunner().invoke(dlq, asked)
+        assert isinstance(ended.exception, BrokerTimeoutError)
+        assert "stop whoever reads the queue" in str(ended.exception)
+    assert eventually(lambda: "100 done" in CliRunner().invoke(dlq, asked).output, 20)
+
+
+def test_what_a_consumer_has_of_a_page_keeps_no_other_from_going_back(
+    paging: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker lists it, and does not find it; of 100 letters 51 stayed for the one that a consumer had."""
+    monkeypatch.setattr(dead_letter_access, "READING", 0.5)
+    dead, target = in_pages(paging, 200), fresh_queue()
+    with Connection(paging.url, prefetch_policy=PrefetchPolicy(queue=1)) as connection:
+        session = connection.create_session(AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE)
+        consumer = session.create_consumer(dead)
+        connection.start()
+        for _ in range(100):
+            message = consumer.receive(5)
+            assert message is not None
+            message.acknowledge()
+        assert consumer.receive(5) is not None
+        asked = ["replay", dead.name, "--to", target.uri, "--yes", "--broker", paging.url]
+        ended = CliRunner().invoke(dlq, asked)
+        assert isinstance(ended.exception, BrokerTimeoutError)
+        assert f"lists 1 message in pages of {dead.name}" in str(ended.exception)
+        with open_access(paging.url) as access:
+            assert access.count(target.name) == 99
 
 
 def test_what_lies_in_pages_is_not_exported(paging: LocalBroker, tmp_path: Path) -> None:
