@@ -33,6 +33,7 @@ def _apache(version: str, *artefacts: str) -> list[tuple[str, str, str]]:
 def _hashes(name: str) -> Mapping[str, str]:
     """
     Return the SHA-256 of each jar from a file in the format of sha256sum; CONTRIBUTING.md says how to make one.
+
     If there is no such file, the result is empty and no jar may run.
     """
     path = Path(__file__).parent / "hashes" / f"{name}.sha256"

@@ -76,7 +76,7 @@ BATCH_BYTES: Final = 8 * 1024 * 1024
 LINK: Final = 500
 
 #: How many unsettled messages a subscription may hold. Messages that are not wanted stay unsettled at the subscription
-#: that got them, and another subscription is made for those behind them.
+#: that got them, and another subscription is made for those behind them: so no more than this many bodies wait here.
 _PREFETCH: Final = 500
 
 #: The prefetch of a browser, in messages.

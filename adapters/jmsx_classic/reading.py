@@ -87,9 +87,7 @@ class ClassicReading(Reading):
     written_anew = BEGINNING  # the XML of a map
 
     def addresses(self, headers: Mapping[str, str]) -> Addresses:
-        """Read the addresses; the original one from the broker's own header, if it moved the message to a dead letter
-        queue.
-        """
+        """Read the addresses; of a dead letter that the broker moved, its own header has the original one."""
         told = super().addresses(headers)
         moved_from = destination_uri(headers.get("original-destination"))
         return told if moved_from is None else told._replace(original=moved_from)

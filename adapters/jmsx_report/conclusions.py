@@ -514,6 +514,7 @@ def _skews(held: Books) -> pl.DataFrame:
 def _fitting(among: Sequence[str]) -> pl.Expr:
     """
     Return how many messages of each key are explained, the oldest first among keys with equal columns `among`.
+
     A gap explains only messages sent `within` it, other explanations any: so they first go to messages outside gaps.
     """
     room_elsewhere = pl.col("room_elsewhere")

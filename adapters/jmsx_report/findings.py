@@ -75,7 +75,7 @@ def findings(
         events: the folder of the log.
         tables: folders of Parquet, by name.
         flows: the rows of `FLOWS`, added up.
-        asked: the period that the report is about.
+        asked: the period that the report is about; a side without a limit includes everything.
         kept: a folder for the sums of parts of tables, so that the next report need not add them up again.
 
     """
