@@ -326,6 +326,7 @@ def but_sent_back(
     plans = (
         stories.filter(pl.col("kind") == PLANNED, ~pl.col("kept"))
         .join(_read_directly(routes), on="dest")
+        .select(*KEY, "writer", "plan", "first_us", "until_us")
         .join(counted.explode("begins_us", "ends_us"), on="route")
     )
     if plans.is_empty():
