@@ -54,7 +54,7 @@ class Outgoing:
 
     def after_fork(self) -> None:
         """Have threads of its own in the child of a fork, too: a pool takes its parent's for its own."""
-        self._pool = _threads()
+        self._pools = _threads(), _threads()
 
     def send(
         self,
@@ -103,11 +103,13 @@ class Outgoing:
         self, to: Destination | str, body: Message | Data, options: SendKeywords
     ) -> str:
         """Do as `send` does, without blocking the event loop; in a transaction, cancelling waits until it is done."""
-        whole, pool = self._transacting() is not None, self._pool
+        whole, pools = self._transacting() is not None, self._pools
         asked_at = self._machine.monotonic()
+        # A handler does not wait for the sends of others, which may wait for it: it empties the queue that is full.
+        pool = pools[self._calling() is not None]
 
         def send() -> str:
-            if pool is not self._pool:
+            if pools is not self._pools:
                 raise ConnectionFailedError(
                     f"the app was stopped before a thread of its pool for asend() was free; nothing was sent to {to}"
                 )
@@ -139,9 +141,9 @@ class Outgoing:
 
     def take(self, ended: list[Connection]) -> None:
         """Move all connections, also those that are being opened, to `ended`, whose owner closes them."""
-        # What waits for a thread of the old pool is not sent any more; it would open a connection again. Idle threads
-        # end when that pool is freed: its shutdown() would wait for a lock that a signal handler may have interrupted.
-        self._pool = _threads()
+        # What waits for a thread of the old pools is not sent any more; it would open a connection again. Idle threads
+        # end when a pool is freed: its shutdown() would wait for a lock that a signal handler may have interrupted.
+        self._pools = _threads(), _threads()
         for each in (self._sender, self._replier, self.requests):
             each.take(ended)
 

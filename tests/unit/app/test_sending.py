@@ -271,6 +271,35 @@ def test_what_waits_for_a_thread_is_not_sent_once_the_app_is_stopped(
     assert "nothing was sent to queue://orders" in str(ended[-1])
 
 
+def test_a_handler_does_not_wait_for_the_sends_of_others() -> None:
+    """These may wait for it, as where it reads the queue that is full."""
+    free = threading.Event()
+
+    @contextlib.contextmanager
+    def full(_message: Message, to: str) -> Iterator[None]:
+        if to == "queue://full":
+            assert free.wait(10)
+        yield
+
+    async def awaited(message: Message, call_next: Any) -> None:
+        await call_next(message)
+
+    async def run(app: App) -> None:
+        @app.consumer("queue://in", mode=AcknowledgeMode.SESSION_TRANSACTED)
+        async def forward(_message: Message) -> None:
+            await app.asend("queue://out", "x")
+            free.set()
+
+        async with app:
+            sending = [asyncio.create_task(app.asend("queue://full", "x")) for _ in range(40)]
+            await asyncio.to_thread(app.send, "queue://in", "x")
+            await asyncio.gather(*sending)
+
+    with FakeBrokerServer("classic") as server:
+        around = Layer(lambda message, go_on: go_on(message), awaited, full)
+        asyncio.run(run(App(server.url, middleware=[around])))
+
+
 def test_a_thread_of_the_loops_pool_may_wait_for_an_asend() -> None:
     """As code does that is not async, and has a loop to call: it must not wait for its own thread."""
 
