@@ -62,12 +62,15 @@ _ERRORS: Final[Mapping[str, type[JmsxError]]] = {
 #: Source: `StompProtocolManager.sendServerMessage`, `StompConnection.commitTransaction`.
 _UNEXPLAINED: Final = ("AMQ339011", "AMQ339013")
 
-#: Errors that concern the connection and not the frame: the broker ended it before it handled the frame, or ends it
-#: because the client was silent, or because an administrator closed it or removed the queue of a consumer. For a COMMIT
-#: they are a refusal all the same.
-#: Source: `StompConnection.validate`, `StompSession.disconnect`, `ActiveMQMessageBundle`.
+#: The broker had ended the connection before it looked at the frame (BROKER.md A74). So a COMMIT is not done, and
+#: counts as refused, for it cannot be sent again on another connection. Source: `StompConnection.validate`.
+_NOT_LOOKED_AT: Final = "AMQ339010"
+
+#: Errors that concern the connection and not the frame: the broker had ended it, or ends it because the client was
+#: silent, or because an administrator closed it or removed the queue of a consumer. They leave a COMMIT in doubt.
+#: Source: `StompSession.disconnect`, `ActiveMQMessageBundle`.
 _ENDED: Final = (
-    "AMQ339010", "AMQ229014",
+    _NOT_LOOKED_AT, "AMQ229014",
     "AMQ229005", "AMQ229078", "AMQ229107", "AMQ229108", "AMQ229120", "consumer with ID",
 )  # fmt: skip
 
@@ -170,7 +173,7 @@ class ArtemisReading(Reading):
         told = self.complaint(frame).partition("\n")[0]
         begin = _CODE.match(told) or _PLAIN.match(told)
         code = begin[0] if begin else ""
-        if code in _ENDED and command != "COMMIT":
+        if code in _ENDED and (command, code) != ("COMMIT", _NOT_LOOKED_AT):
             return ConnectionFailedError(
                 f"{broker} ended the connection before it answered {command} {subject}: {told}"
             )

@@ -425,6 +425,7 @@ def test_errors_are_typed_by_the_broker_s_words(
         ),
         ("SEND", "AMQ229120: connection with ID 1 closed by management", ConnectionFailedError),
         ("COMMIT", "AMQ339010 Connection is not valid.", BrokerError),
+        ("COMMIT", "AMQ229120: connection with ID 1 closed by management", ConnectionFailedError),
     ],
 )
 def test_the_end_of_the_connection_is_no_refusal(
