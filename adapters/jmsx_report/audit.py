@@ -300,12 +300,12 @@ def _but_given_up(found: pl.DataFrame, stories: pl.DataFrame, held: Books) -> pl
 
 def _but_awaited(found: pl.DataFrame, held: Books) -> pl.DataFrame:
     """
-    Take for `awaiting_reader` what nothing explains where nobody reads any more, for all readers closed in order.
+    Move to `awaiting_reader` messages that nothing explains, of routes whose readers have all closed in order.
 
-    It surely was not overdue by then (after a minute, if no deadline is asked for: it may have been on its way), and no
-    consumer ever had it. Where anything is missing, of whomever, another
-    one may have read there; and where the broker counts, it has said what waits. Beside it: `closed_us` (when the last
-    reader was closed, by a clock that is set right; null: it is not one of these).
+    Only those are moved that no consumer ever had, and that surely were not overdue when the last reader closed. Where
+    no deadline is asked for, they may be a minute old then, for they may have been on their way. None is moved if
+    anything is missing from the log, of any writer, because another reader may have had it; nor where the broker
+    counts, for it has said what waits. Adds `closed_us`: when the last reader closed, by corrected clocks (else null).
     """
     lost = pl.col("unaccounted") > pl.col("explained")
     never_had = pl.col("last_us").is_null() & pl.col("wait_most_us").is_null()
