@@ -345,8 +345,10 @@ class ClassicDeadLetters:
             try:
                 frame = link.message(queue, settles=True)
             except BrokerTimeoutError:
-                # the queue has no more messages, if the broker still answers
+                # The queue has no more messages, if the broker still answers, and sends none before its answer.
                 link.request_all(barrier("alive"), queue)
+                if link.has_messages:
+                    continue
                 break
             if self._translates[queue]:
                 frame = self._untranslated(frame, queue)

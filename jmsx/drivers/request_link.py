@@ -85,6 +85,11 @@ class RequestLink:
         """The broker's address, as text."""
         return str(self._link.address)
 
+    @property
+    def has_messages(self) -> bool:
+        """Whether a message has come that nobody has asked for yet."""
+        return bool(self._messages)
+
     def connect(self) -> None:
         """Open the link; raises what `StompLink.open` does."""
         connected = self._link.open(None)

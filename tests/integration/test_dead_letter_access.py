@@ -384,6 +384,31 @@ def test_a_broker_that_falls_silent_before_it_gives_out_anything(
     assert lying(classic_broker, dead) == Counter("ab")
 
 
+def test_a_broker_that_gives_out_letters_late(
+    classic_broker: ClassicBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes when the wait for it has just ended is there: a stalled broker's letters were told as gone."""
+    dead, target = fresh_queue(), fresh_queue()
+    put(classic_broker, dead, "a", "b")
+    in_time = request_link.RequestLink.message
+    late: list[Any] = []
+
+    def message(link: Any, subject: str, *, settles: bool = False) -> Any:
+        frame = in_time(link, subject, settles=settles)
+        if settles and not late:
+            late.append(frame)
+            link._messages.appendleft(frame)
+            raise BrokerTimeoutError("late")
+        return frame
+
+    monkeypatch.setattr(request_link.RequestLink, "message", message)
+    asked = ["replay", dead.name, "--to", target.uri, "--yes", "--broker", classic_broker.url]
+    done = CliRunner().invoke(dlq, asked)
+    assert late
+    assert done.exit_code == 0, done.output
+    assert lying(classic_broker, target) == Counter("ab")
+
+
 def test_a_long_queue_is_shown_page_by_page(tmp_path: Path) -> None:
     """One list of Artemis shows so many messages as a setting says; jmsx shows all, and each once."""
     with ArtemisBroker(address_settings={"#": {"management-browse-page-size": 50}}) as broker:
